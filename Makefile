@@ -1,0 +1,53 @@
+# Everything here works on a machine that has Python 3.11 or later, git and make.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# The first interpreter that is new enough; `make PYTHON=/path/to/python test` overrules it.
+PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.15; do \
+	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(STAMP) ## set up everything and show what dragoman makes of a few model replies
+	@$(BIN)/dragoman demo
+
+test: $(STAMP) ## run every test (ARGS= is given to pytest)
+	@scripts/system-parts
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## formatting, lint, types, import layers, sizes
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 
+	@$(BIN)/python scripts/check-size
+
+bench: $(STAMP) ## run every benchmark and print its table
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+docs: $(STAMP) ## write docs/reference/ anew from the code
+	@$(BIN)/python scripts/make-docs
+
+format: $(STAMP) ## format the code and mend what ruff can mend
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+clean: ## remove the virtual environment, caches and builds
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { \
+		echo "error: dragoman needs Python 3.11 or later, and none was found" >&2; \
+		echo "hint: install it, or name it: make PYTHON=/path/to/python3" >&2; exit 2; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || scripts/system-parts venv
+	@echo "setting up $(VENV) with $$("$(PYTHON)" --version); this happens once"
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@

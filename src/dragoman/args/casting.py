@@ -1,0 +1,343 @@
+"""Changing a value so that it fits its schema: only where the schema refuses it, and never at a loss.
+
+A fraction for an integer, a nested list for a flat one or an enum member inside a sentence stay as they are: they
+are faults for validation to report, not guesses to be made here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.args.decode import Undecodable, decode
+from dragoman.args.fitting import MAX_DEPTH, fits, is_choice
+from dragoman.args.repair import repair
+from dragoman.args.schemas import Shape, child_path, vocabulary
+from dragoman.toolset import fold
+from dragoman.types import Change
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})")
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))\.0+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
+_BOOLEANS = {"true": True, "false": False}
+_NULLS = frozenset({"null", "none"})
+_LONGEST_WORD = 2000
+"""Longer text is no number, boolean or null; it is not even looked at."""
+
+_EXACT_FLOAT = 2**53
+_EXACT_TEXT_BITS = 13_000  # Python refuses to write larger integers out.
+
+MISSING: Any = object()
+"""No reading was found. (None is a value.)"""
+
+
+class Coerced(Struct, frozen=True):
+    """A value made to fit as far as that loses nothing, and every change that was made."""
+
+    value: Any
+    changes: tuple[Change, ...] = ()
+
+
+class Caster:
+    """One run of coercion: the changes so far, and the answers already found for places reached by several ways."""
+
+    __slots__ = ("_known", "changes", "drop_extra")
+
+    def __init__(self, *, drop_extra: bool = False) -> None:
+        self.changes: list[Change] = []
+        self.drop_extra = drop_extra
+        self._known: dict[tuple[str, int, int], tuple[Any, Any, list[Change]]] = {}
+
+    def note(self, path: str, rule: str, before: Any, after: Any) -> Any:
+        self.changes.append(Change(path, rule, before, after))
+        return after
+
+    def cast(self, shape: Shape, value: Any, path: str, depth: int = 0, names: frozenset[str] | None = None) -> Any:
+        """The value, changed where the shape refuses it. `names` are keys known to the schemas around this one."""
+        if depth > MAX_DEPTH or (fits(shape, value) and not (self.drop_extra and depth == 0)):
+            return value
+        if not shape.unions and not shape.parts:
+            return self._cast_own(shape, value, path, depth, names)
+        key = (path, id(shape), id(value))
+        known = self._known.get(key)
+        if known is None:
+            mark = len(self.changes)
+            self._known[key] = (value, value, [])
+            result = self._cast_combined(shape, value, path, depth, names)
+            known = self._known[key] = (value, result, self.changes[mark:])
+        else:
+            self.changes.extend(known[2])
+        return known[1]
+
+    def _cast_combined(self, shape: Shape, value: Any, path: str, depth: int, names: frozenset[str] | None) -> Any:
+        names = vocabulary(shape) if names is None else names
+        value = self._cast_own(shape, value, path, depth, names)
+        for part in shape.parts:
+            value = self.cast(part, value, path, depth + 1, names)
+        for union in shape.unions:
+            value = self._cast_union(union, value, path, depth + 1, names)
+        return value
+
+    def _cast_union(
+        self, union: tuple[Shape, ...], value: Any, path: str, depth: int, names: frozenset[str] | None
+    ) -> Any:
+        """The reading that fits a branch with the least change; the earlier branch where two are as good."""
+        mark = len(self.changes)
+        best: Any = MISSING
+        best_changes: list[Change] = []
+        for branch in union:
+            if fits(branch, value):
+                return value
+        for branch in union:
+            result = self.cast(branch, value, path, depth, names)
+            changes = self.changes[mark:]
+            del self.changes[mark:]
+            if fits(branch, result) and (best is MISSING or _weight(changes) < _weight(best_changes)):
+                best, best_changes = result, changes
+        if best is not MISSING:
+            self.changes.extend(best_changes)
+            return best
+        # Nothing fits in full. Where only one branch can be meant, what can be mended in it is mended.
+        meant = _meant_branch(union, value)
+        return value if meant is None else self.cast(meant, value, path, depth, names)
+
+    def _cast_own(self, shape: Shape, value: Any, path: str, depth: int, names: frozenset[str] | None) -> Any:
+        """The value by the shape's own words, without its parts and unions."""
+        if shape.types is not None and type(value) not in shape.types:
+            value = self._convert(shape, value, path, depth)
+            if type(value) not in shape.types:
+                return value
+        if shape.choices is not None:
+            return self._choose(shape, value, path)
+        if type(value) is dict:
+            return self._cast_object(shape, value, path, depth, names)
+        if type(value) is list and (shape.items is not None or shape.prefix):
+            return self._cast_array(shape, value, path, depth)
+        return value
+
+    def _convert(self, shape: Shape, value: Any, path: str, depth: int) -> Any:
+        """A value of another type, where the types that are wanted can hold exactly the same."""
+        kind = type(value)
+        if kind is str:
+            found = self._convert_text(shape, value, path)
+            if found is not MISSING:
+                return found
+            if value.lstrip()[:1] in ("[", "{"):
+                return value  # Text that means to be a structure and is none: wrapping it would hide that.
+        elif kind is float and "integer" in shape.kinds and value.is_integer() and abs(value) <= _EXACT_FLOAT:
+            return self.note(path, "whole_number", value, int(value))
+        elif "string" in shape.kinds:
+            text = scalar_text(value)
+            if text is not None:
+                return self.note(path, "boolean_to_string" if kind is bool else "number_to_string", value, text)
+        if "array" in shape.kinds and value is not None and kind is not list:
+            return self._wrap(shape, value, path, depth)
+        return value
+
+    def _convert_text(self, shape: Shape, text: str, path: str) -> Any:
+        found, rule = read_scalar(text, shape.kinds)
+        if found is not MISSING:
+            return self.note(path, rule, text, found)
+        if "object" not in shape.kinds and "array" not in shape.kinds:
+            return MISSING
+        found, repairs = read_structure(text)
+        if type(found) is dict and "object" not in shape.kinds and shape.items is not None and fits(shape.items, found):
+            self.note(path, "double_encoded", text, found)
+            return self.note(path, "wrapped_in_list", found, [found])
+        if type(found) not in (shape.types or ()):
+            return MISSING
+        self.note(path, "double_encoded", text, found)
+        for rule in repairs:
+            self.note(path, rule, text, found)
+        return found
+
+    def _wrap(self, shape: Shape, value: Any, path: str, depth: int) -> Any:
+        """One item where a list is wanted, if the list takes such items."""
+        if len(shape.prefix) > 1:
+            return value
+        items = shape.prefix[0] if shape.prefix else shape.items
+        mark = len(self.changes)
+        item = value
+        if items is not None:
+            place = child_path(path, 0)
+            item = self.cast(items, value, place, depth + 1)
+            again = any(change.rule == "wrapped_in_list" and change.path == place for change in self.changes[mark:])
+            if again or not fits(items, item):
+                del self.changes[mark:]
+                return value
+        self.changes.insert(mark, Change(path, "wrapped_in_list", value, [value]))
+        return [item]
+
+    def _choose(self, shape: Shape, value: Any, path: str) -> Any:
+        """The member of an enum that the value spells, if it spells exactly one."""
+        if is_choice(shape, value):
+            return value
+        if type(value) is str:
+            wanted = value.strip().lower()
+            found = [text for text in shape.texts if text.strip().lower() == wanted]
+            if len(found) == 1:
+                return self.note(path, "enum_case", value, found[0])
+            number, rule = read_scalar(value, ("null", "boolean", "integer", "number"))
+            if not found and number is not MISSING and is_choice(shape, number):
+                return self.note(path, rule, value, number)
+            return value
+        text = scalar_text(value)
+        if text is not None and text in shape.texts:
+            return self.note(path, "boolean_to_string" if type(value) is bool else "number_to_string", value, text)
+        return value
+
+    def _cast_object(
+        self, shape: Shape, value: dict[str, Any], path: str, depth: int, names: frozenset[str] | None
+    ) -> dict[str, Any]:
+        dropping = self.drop_extra and depth == 0 and not shape.open_to_extra and _lists_properties(shape)
+        renamed = _renamed_keys(shape, value, names, refuse_extra=dropping)
+        result: dict[str, Any] = {}
+        same_as_before = True
+        for key, item in value.items():
+            name = renamed.get(key, key)
+            child = shape.properties.get(name)
+            if child is None and dropping and name not in (names or ()):
+                self.note(child_path(path, key), "dropped_extra", item, None)
+                same_as_before = False
+                continue
+            child = shape.additional if child is None else child
+            if name != key:
+                self.note(child_path(path, key), "renamed_key", key, name)
+                same_as_before = False
+            if child is not None and not (child.leaf is not None and type(item) in child.leaf):
+                changed = self.cast(child, item, child_path(path, name), depth + 1)
+                same_as_before = same_as_before and changed is item
+                item = changed
+            result[name] = item
+        return value if same_as_before else result
+
+    def _cast_array(self, shape: Shape, value: list[Any], path: str, depth: int) -> list[Any]:
+        result: list[Any] = []
+        same_as_before = True
+        for position, item in enumerate(value):
+            child = shape.prefix[position] if position < len(shape.prefix) else shape.items
+            if child is not None and not (child.leaf is not None and type(item) in child.leaf):
+                changed = self.cast(child, item, child_path(path, position), depth + 1)
+                same_as_before = same_as_before and changed is item
+                item = changed
+            result.append(item)
+        return value if same_as_before else result
+
+
+def _weight(changes: list[Change]) -> int:
+    # A list around a value says more than the model did, so any plain conversion is preferred to it.
+    return sum(3 if change.rule == "wrapped_in_list" else 1 for change in changes)
+
+
+def _meant_branch(union: tuple[Shape, ...], value: Any) -> Shape | None:
+    branches = [branch for branch in union if branch.kinds != ("null",)]
+    if len(branches) == 1:
+        return branches[0]
+    if not isinstance(value, dict | list):
+        return None
+    branches = [branch for branch in branches if branch.types is None or type(value) in branch.types]
+    return branches[0] if len(branches) == 1 else None
+
+
+def _lists_properties(shape: Shape) -> bool:
+    return isinstance(shape.schema, dict) and isinstance(shape.schema.get("properties"), dict)
+
+
+def _renamed_keys(
+    shape: Shape, value: dict[str, Any], names: frozenset[str] | None, *, refuse_extra: bool
+) -> dict[str, str]:
+    """Keys that spell a property otherwise (`userID` for `user_id`), where the schema refuses them as they stand."""
+    spelled: dict[str, list[str]] = {}
+    for key, item in value.items():
+        if key in shape.properties or (names is not None and key in names) or not isinstance(key, str):
+            continue
+        name = shape.folded.get(fold(key))
+        if name is None or name in value:
+            continue
+        refused = refuse_extra or (shape.additional is not None and not fits(shape.additional, item))
+        if refused or name in shape.required:
+            spelled.setdefault(name, []).append(key)
+    return {keys[0]: name for name, keys in spelled.items() if len(keys) == 1}
+
+
+def scalar_text(value: Any) -> str | None:
+    """A number or boolean as JSON writes it; None for anything else, and for what JSON cannot write."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value) if value.bit_length() <= _EXACT_TEXT_BITS else None
+    if isinstance(value, float):
+        return repr(value) if math.isfinite(value) else None
+    return None
+
+
+def read_scalar(text: str, kinds: tuple[str, ...]) -> tuple[Any, str]:
+    """The scalar that the text spells exactly, of the first kind that can read it, with the rule; else MISSING."""
+    word = text.strip() if len(text) <= _LONGEST_WORD else ""
+    if not word:
+        return MISSING, ""
+    for kind in kinds:
+        read = _SCALAR_READERS.get(kind)
+        found = MISSING if read is None else read(word)
+        if found is not MISSING:
+            return found, f"string_to_{kind}"
+    return MISSING, ""
+
+
+def _read_null(word: str) -> Any:
+    return None if word.lower() in _NULLS else MISSING
+
+
+def _read_boolean(word: str) -> Any:
+    return _BOOLEANS.get(word.lower(), MISSING)
+
+
+def _read_integer(word: str) -> Any:
+    if _INTEGER.fullmatch(word):
+        return int(word)
+    whole = _WHOLE.fullmatch(word)
+    return int(whole[1]) if whole else MISSING
+
+
+def _read_number(word: str) -> Any:
+    if _INTEGER.fullmatch(word):
+        return int(word)
+    if not _NUMBER.fullmatch(word):
+        return MISSING
+    number = float(word)
+    return number if math.isfinite(number) else MISSING
+
+
+_SCALAR_READERS: dict[str, Callable[[str], Any]] = {
+    "null": _read_null,
+    "boolean": _read_boolean,
+    "integer": _read_integer,
+    "number": _read_number,
+}
+
+
+def read_structure(text: str) -> tuple[Any, tuple[str, ...]]:
+    """The object or list that the text is, with the repairs it took to read it; MISSING when it is none."""
+    if text.lstrip()[:1] not in ("{", "[", "("):
+        return MISSING, ()
+    try:
+        return decode(text), ()
+    except Undecodable:
+        pass
+    if '\\"' in text:
+        try:  # The inside of a JSON string, its own quotes left out: `{\\"a\\": 1}`.
+            return decode(decode(f'"{text}"')), ("double_encoded",)
+        except Undecodable:
+            pass
+    repaired = repair(text)
+    if (
+        repaired.error is not None
+        or not isinstance(repaired.value, dict | list)
+        or "surrounding_text" in repaired.rules
+    ):
+        return MISSING, ()  # Text around a structure would be lost.
+    return repaired.value, repaired.rules

@@ -1,0 +1,144 @@
+"""Strict JSON, with everything refused that would lose data or surprise a tool.
+
+The C scanner of the standard library does the reading. What it lets through and we do not: duplicate keys, NaN and
+Infinity, numbers that do not fit, lone surrogates, and nesting so deep that the next reader would fall over it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+MAX_DEPTH = 100
+MAX_DIGITS = 400
+
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+# Strings are matched whole so that brackets inside them do not count; the last quote is optional and the loops are
+# possessive, so that no text makes this scan go back.
+_STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+_INFINITIES = (float("inf"), float("-inf"))
+
+
+class Undecodable(ValueError):
+    """The text is not JSON that we accept: `why`, and the `position` in the text."""
+
+    def __init__(self, why: str, position: int) -> None:
+        super().__init__(f"{why} at position {position}")
+        self.why = why
+        self.position = position
+
+
+def has_surrogate(text: str) -> bool:
+    """Whether half a character is in the text: it could be neither stored nor sent as UTF-8."""
+    return not text.isascii() and _SURROGATE.search(text) is not None
+
+
+def read_integer(digits: str) -> int:
+    """An integer of a reasonable size."""
+    if len(digits) > MAX_DIGITS and len(digits.lstrip("-")) > MAX_DIGITS:
+        raise ValueError(f"integer of more than {MAX_DIGITS} digits")
+    return int(digits)
+
+
+def read_float(digits: str) -> float:
+    """A finite float."""
+    number = float(digits)
+    if number in _INFINITIES:
+        raise ValueError("number too large")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"duplicate key {key!r}")
+            seen.add(key)
+    return members
+
+
+# `scan_once` reads one value at an index; the decoder's own methods are a layer around it.
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_int=read_integer, parse_float=read_float, parse_constant=_refuse_constant
+)
+_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]
+
+
+def decode(text: str) -> Any:
+    """Read a text that is one JSON value and nothing else; raises `Undecodable`."""
+    value, end = raw_decode(text, 0)
+    if end != len(text):
+        blanks = _BLANKS.match(text, end)
+        if blanks is not None and blanks.end() != len(text):
+            raise Undecodable("text after the value", blanks.end())
+    return value
+
+
+def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
+    """Read the one JSON value at a place (blanks before it are skipped) and say where it ends; raises `Undecodable`.
+
+    The cost depends on the value alone, not on how much text follows it.
+    """
+    blanks = _BLANKS.match(text, position)
+    start = blanks.end() if blanks is not None else position
+    try:
+        value, end = _scan(text, start)
+    except StopIteration as error:
+        raise Undecodable("expected a value", error.value) from None
+    except json.JSONDecodeError as error:
+        raise Undecodable(error.msg[:1].lower() + error.msg[1:], error.pos) from None
+    except RecursionError:
+        raise Undecodable(f"nested deeper than {MAX_DEPTH}", start) from None
+    except ValueError as error:
+        raise Undecodable(str(error), start) from None
+    if end - start > 1:
+        _inspect(text if start == 0 and end == len(text) else text[start:end], start, value)
+    return value, end
+
+
+def _inspect(source: str, start: int, value: Any) -> None:
+    """Refuse what the scanner does not look at. Each check is cheap when there is nothing to find."""
+    if len(source) > 2 * MAX_DEPTH and source.count("[") + source.count("{") > MAX_DEPTH:
+        _check_depth(source, start)
+    if not source.isascii():
+        lone = _SURROGATE.search(source)
+        if lone is not None:
+            raise Undecodable("lone surrogate", start + lone.start())
+    if "\\" in source and ("\\ud" in source or "\\uD" in source) and _holds_surrogate(value):
+        raise Undecodable("lone surrogate", start)
+
+
+def _check_depth(source: str, start: int) -> None:
+    depth = 0
+    for token in _STRING_OR_BRACKET.finditer(source):
+        char = token[0]
+        if char in ("[", "{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise Undecodable(f"nested deeper than {MAX_DEPTH}", start + token.start())
+        elif char in ("]", "}"):
+            depth -= 1
+
+
+def _holds_surrogate(value: Any) -> bool:
+    waiting = [value]
+    while waiting:
+        current = waiting.pop()
+        if isinstance(current, str):
+            if has_surrogate(current):
+                return True
+        elif isinstance(current, dict):
+            waiting.extend(current)
+            waiting.extend(current.values())
+        elif isinstance(current, list):
+            waiting.extend(current)
+    return False

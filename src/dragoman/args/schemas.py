@@ -1,0 +1,350 @@
+"""JSON schemas, prepared once: what a value may be, in a form that is quick to look at.
+
+Only structure is kept (types, enums, properties, items, unions, references); patterns and ranges are left to
+validation. A schema is prepared on first use and remembered by identity, so a schema is taken as fixed once it has
+been used; changing the dict in place afterwards has no effect here.
+"""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any
+from urllib.parse import unquote
+
+from dragoman.toolset import fold
+
+MAX_SCHEMA_DEPTH = 60
+"""Schemas nested deeper than this accept anything below: no real tool needs more, and recursion stays bounded."""
+
+_KEPT_ROOTS = 256
+_KEPT_SHAPES = 4096
+
+# Real tool lists are written by hand, for several languages: these spellings all occur.
+_KIND_NAMES = {
+    "string": "string str text char varchar",
+    "integer": "integer int long short byte bigint",
+    "number": "number float double decimal",
+    "boolean": "boolean bool",
+    "null": "null none nonetype",
+    "object": "object dict map hashmap hashtable",
+    "array": "array list tuple set arraylist queue stack",
+}
+KIND_OF_NAME = {name: kind for kind, names in _KIND_NAMES.items() for name in names.split()}
+
+TYPES_OF_KIND: dict[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    "null": frozenset({NoneType}),
+    "object": frozenset({dict}),
+    "array": frozenset({list}),
+}
+KIND_OF_TYPE: dict[type, str] = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    NoneType: "null",
+    dict: "object",
+    list: "array",
+}
+_JSON_TYPES = frozenset(KIND_OF_TYPE)
+
+
+def kinds_of(types: object) -> tuple[str, ...]:
+    """The kinds that a schema's `type` names, in order; () when it names none we know, which accepts anything."""
+    names = types if isinstance(types, list) else [types]
+    kinds: dict[str, None] = {}
+    for name in names:
+        kind = KIND_OF_NAME.get(name.strip().lower()) if isinstance(name, str) else None
+        if kind is None:
+            return ()
+        kinds[kind] = None
+    return tuple(kinds)
+
+
+class Shape:
+    """One schema, prepared: the questions that coercion asks of it, already answered."""
+
+    __slots__ = (
+        "additional",
+        "choices",
+        "folded",
+        "items",
+        "kinds",
+        "leaf",
+        "open_to_extra",
+        "parts",
+        "prefix",
+        "properties",
+        "reading",
+        "required",
+        "schema",
+        "texts",
+        "types",
+        "unions",
+        "vocabulary",
+    )
+
+    def __init__(self, schema: object) -> None:
+        self.schema = schema  # A strong reference: the identity it is remembered by stays its own.
+        self.kinds: tuple[str, ...] = ()
+        self.types: frozenset[type] | None = None
+        self.leaf: frozenset[type] | None = _JSON_TYPES
+        """The types that are accepted with no further question; None when there are further questions."""
+        self.choices: tuple[Any, ...] | None = None
+        self.texts: frozenset[str] = frozenset()
+        self.properties: dict[str, Shape] = {}
+        self.folded: dict[str, str | None] = {}
+        """Property names by their folded spelling; None where two names share one."""
+        self.required: tuple[str, ...] = ()
+        self.additional: Shape | None = None
+        self.open_to_extra = False
+        """Whether the schema itself says that further properties are welcome."""
+        self.prefix: tuple[Shape, ...] = ()
+        self.items: Shape | None = None
+        self.unions: tuple[tuple[Shape, ...], ...] = ()
+        self.parts: tuple[Shape, ...] = ()
+        self.vocabulary: frozenset[str] | None = None
+        self.reading: tuple[str, ...] | None = None
+
+
+ANYTHING = Shape(True)
+NOTHING = Shape(False)
+NOTHING.types = NOTHING.leaf = frozenset()
+NULL = Shape({"type": "null"})
+NULL.kinds = ("null",)
+NULL.types = NULL.leaf = TYPES_OF_KIND["null"]
+
+
+class _Root:
+    """A root schema with every shape prepared under it; references are resolved against the root."""
+
+    __slots__ = ("kept", "root", "shapes")
+
+    def __init__(self, root: object) -> None:
+        self.root = root
+        self.shapes: dict[int, Shape] = {}
+        self.kept: list[object] = []
+
+    def shape(self, schema: object, depth: int = 0) -> Shape:
+        if not isinstance(schema, dict):
+            return NOTHING if schema is False else ANYTHING
+        found = self.shapes.get(id(schema))
+        if found is not None:
+            return found
+        if depth > MAX_SCHEMA_DEPTH:
+            return ANYTHING
+        if schema.get("nullable") is True and _COMBINERS.intersection(schema):
+            return self._or_null(schema, depth)
+        target = self._target(schema)
+        if "$ref" in schema and not _CONSTRAINTS.intersection(schema):
+            shape = self.shape(target, depth + 1)
+            self.kept.append(schema)
+            self.shapes[id(schema)] = shape
+            return shape
+        shape = Shape(schema)
+        self.shapes[id(schema)] = shape
+        self._fill(shape, schema, depth + 1)
+        if "$ref" in schema:
+            shape.parts += (self.shape(target, depth + 1),)
+        _settle(shape)
+        return shape
+
+    def _or_null(self, schema: dict[str, Any], depth: int) -> Shape:
+        inner = {key: value for key, value in schema.items() if key != "nullable"}
+        self.kept.append(inner)
+        shape = Shape(schema)
+        self.shapes[id(schema)] = shape
+        shape.unions = ((self.shape(inner, depth + 1), NULL),)
+        _settle(shape)
+        return shape
+
+    def _target(self, schema: dict[str, Any]) -> object:
+        """What `$ref` points to in the end; True (anything goes) when it leads nowhere or in a circle."""
+        seen: set[int] = set()
+        node: object = schema
+        while isinstance(node, dict) and "$ref" in node:
+            if id(node) in seen:
+                return True
+            seen.add(id(node))
+            node = resolve(node["$ref"], self.root)
+            if isinstance(node, dict) and _CONSTRAINTS.intersection(node):
+                break
+        return node
+
+    def _fill(self, shape: Shape, schema: dict[str, Any], depth: int) -> None:
+        shape.kinds = kinds_of(schema.get("type")) if "type" in schema else ()
+        if shape.kinds and schema.get("nullable") is True and "null" not in shape.kinds:
+            shape.kinds += ("null",)
+        if shape.kinds:
+            shape.types = frozenset().union(*(TYPES_OF_KIND[kind] for kind in shape.kinds))
+        self._fill_choices(shape, schema)
+        self._fill_object(shape, schema, depth)
+        self._fill_array(shape, schema, depth)
+        unions = [schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list) and schema[key]]
+        shape.unions = tuple(tuple(self.shape(branch, depth) for branch in union) for union in unions)
+        if isinstance(schema.get("allOf"), list):
+            shape.parts = tuple(self.shape(part, depth) for part in schema["allOf"])
+
+    def _fill_choices(self, shape: Shape, schema: dict[str, Any]) -> None:
+        if "const" in schema:
+            shape.choices = (schema["const"],)
+        elif isinstance(schema.get("enum"), list):
+            shape.choices = tuple(schema["enum"])
+        else:
+            return
+        if schema.get("nullable") is True and None not in shape.choices:
+            shape.choices += (None,)
+        shape.texts = frozenset(choice for choice in shape.choices if isinstance(choice, str))
+
+    def _fill_object(self, shape: Shape, schema: dict[str, Any], depth: int) -> None:
+        properties = schema.get("properties")
+        if isinstance(properties, dict):
+            shape.properties = {name: self.shape(each, depth) for name, each in properties.items()}
+            for name in shape.properties:
+                key = fold(name)
+                shape.folded[key] = None if key in shape.folded else name
+        required = schema.get("required")
+        if isinstance(required, list):
+            shape.required = tuple(name for name in required if isinstance(name, str))
+        if "patternProperties" in schema:
+            shape.open_to_extra = True
+        elif "additionalProperties" in schema:
+            shape.additional = self.shape(schema["additionalProperties"], depth)
+            shape.open_to_extra = shape.additional is not NOTHING
+
+    def _fill_array(self, shape: Shape, schema: dict[str, Any], depth: int) -> None:
+        prefix, items = schema.get("prefixItems"), schema.get("items")
+        if isinstance(items, list):  # The older spelling of a tuple.
+            prefix, items = items, schema.get("additionalItems")
+        if isinstance(prefix, list):
+            shape.prefix = tuple(self.shape(each, depth) for each in prefix)
+        if items is not None:
+            shape.items = self.shape(items, depth)
+
+
+_COMBINERS = frozenset({"$ref", "allOf", "anyOf", "oneOf"})
+_CONSTRAINTS = frozenset(
+    {"type", "enum", "const", "properties", "required", "additionalProperties", "patternProperties"}
+    | {"items", "prefixItems", "anyOf", "oneOf", "allOf"}
+)
+
+
+def _settle(shape: Shape) -> None:
+    """Mark the shapes whose whole meaning is their type: they are the common case and the quick one."""
+    _join_plain_branches(shape)
+    asks_more = (
+        shape.choices is not None
+        or shape.properties
+        or shape.required
+        or shape.additional is not None
+        or shape.prefix
+        or shape.items is not None
+        or shape.unions
+        or shape.parts
+    )
+    shape.leaf = None if asks_more else _JSON_TYPES if shape.types is None else shape.types
+
+
+def _join_plain_branches(shape: Shape) -> None:
+    """A union of mere types is the list of these types, which is quicker to look at."""
+    if len(shape.unions) != 1 or shape.kinds or shape.parts:
+        return
+    branches = shape.unions[0]
+    if all(branch.kinds and branch.leaf is branch.types for branch in branches):
+        shape.kinds = tuple(dict.fromkeys(kind for branch in branches for kind in branch.kinds))
+        shape.types = frozenset().union(*(TYPES_OF_KIND[kind] for kind in shape.kinds))
+        shape.unions = ()
+
+
+def resolve(reference: object, root: object) -> object:
+    """What a JSON pointer such as `#/$defs/place` points to in `root`; True (anything goes) when it points nowhere."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return True
+    pointer = unquote(reference[1:])
+    if pointer and not pointer.startswith("/"):
+        return True
+    node = root
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict) and key in node:
+            node = node[key]
+        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            return True
+    return node
+
+
+_roots: dict[int, _Root] = {}
+
+
+def shape_of(schema: object, root: object = None) -> Shape:
+    """The prepared form of a schema; `root` is where its references point, the schema itself when absent."""
+    base = schema if root is None else root
+    known = _roots.get(id(base))
+    if known is None:
+        if not isinstance(base, dict):
+            return NOTHING if schema is False else ANYTHING
+        if len(_roots) >= _KEPT_ROOTS:
+            _roots.clear()
+        known = _roots[id(base)] = _Root(base)
+    elif len(known.shapes) > _KEPT_SHAPES:
+        known = _roots[id(base)] = _Root(base)
+    shape = known.shapes.get(id(schema))
+    return shape if shape is not None else known.shape(schema)
+
+
+def vocabulary(shape: Shape) -> frozenset[str]:
+    """Every property name that a shape, its parts or one of its branches knows."""
+    if shape.vocabulary is None:
+        seen: set[int] = set()
+        waiting = [shape]
+        names: set[str] = set()
+        while waiting:
+            each = waiting.pop()
+            if id(each) not in seen:
+                seen.add(id(each))
+                names.update(each.properties)
+                waiting.extend(each.parts)
+                waiting.extend(branch for union in each.unions for branch in union)
+        shape.vocabulary = frozenset(names)
+    return shape.vocabulary
+
+
+def reading_kinds(shape: Shape) -> tuple[str, ...]:
+    """Every kind that a shape could take, in the order in which its schema names them; () means anything."""
+    if shape.reading is None:
+        kinds: dict[str, None] = {}
+        _gather(shape, kinds, set())
+        shape.reading = tuple(kinds)
+    return shape.reading
+
+
+def _gather(shape: Shape, kinds: dict[str, None], seen: set[int]) -> None:
+    if id(shape) in seen:
+        return
+    seen.add(id(shape))
+    own = shape.kinds
+    if not own and shape.choices is not None:
+        own = tuple(KIND_OF_TYPE[type(choice)] for choice in shape.choices if type(choice) in KIND_OF_TYPE)
+    if not own and (shape.properties or shape.required or shape.additional is not None):
+        own = ("object",)
+    if not own and (shape.items is not None or shape.prefix):
+        own = ("array",)
+    kinds.update(dict.fromkeys(own))
+    if not own:
+        for branch in (*(branch for union in shape.unions for branch in union), *shape.parts):
+            _gather(branch, kinds, seen)
+
+
+def child_path(path: str, key: str | int) -> str:
+    """The JSON path of a member: `$.a`, `$[0]`, and `$["odd key"]` for keys that are no plain word."""
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if key.isidentifier():
+        return f"{path}.{key}"
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{path}["{escaped}"]'

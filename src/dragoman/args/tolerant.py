@@ -1,0 +1,349 @@
+"""One value in the widest reasonable dialect of JSON, JSON5, Python literals and JavaScript.
+
+Reads in one pass from left to right and never goes back further than the value at hand. Whatever is not JSON is
+noted under a name in `rules`. In Python mode the dialect is Python's, so what is good Python is not noted.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from dragoman.args.decode import MAX_DEPTH, Undecodable, has_surrogate, raw_decode
+from dragoman.args.tolerant_expressions import read_expression
+from dragoman.args.tolerant_quotes import CLOSING_QUOTES, Place
+from dragoman.args.tolerant_scalars import Scalars, value_ends
+from dragoman.args.tolerant_strings import Unreadable, read_string
+
+__all__ = ["Tolerant", "Unreadable"]
+
+_member = re.compile(r"""\s*+(?:"([^"\\\x00-\x1f]*+)"|'([^'\\\x00-\x1f]*+)'|([^\W\d]\w*+))\s*+:\s*+(?![/#])""").match
+_bare_key = re.compile(r"(?:[\w$]|\\_)(?:[\w$.-]|\\_)*+").match
+_colon = re.compile(r"\s*+(?::|=>?)").match
+_set_opens = re.compile(r"""\{\s*+(?:"[^"\\\n]*+"|'[^'\\\n]*+'|[\w.+-]++)\s*+[,}]""").match
+_keyword = re.compile(r"\s*+([^\W\d]\w*+)\s*+=(?!=)\s*+(?![/#])").match
+_odd_keyword = re.compile(
+    r"""(?:"([^"\\\n]*+)"|'([^'\\\n]*+)'|(?!lambda\b)((?:[^\W\d]|\\_)(?:[\w.-]|\\_)*+))\s*+(?:=(?!=)|:(?!//))"""
+).match
+_type_name = re.compile(
+    r"\s*+(?:str|int|float|bool|list|dict|tuple|set|bytes|object|Any|List|Dict|Tuple|Set|Optional|Union|Literal|Callable"
+    r"|string|number|integer|boolean|array|types\.\w+)(?![\w(])"
+).match
+_JSON_OPENINGS = ('{"', '["', "[{", "[[")
+
+
+class Tolerant(Scalars):
+    """A reader of values in one text.
+
+    `python` reads Python's dialect. `expressions` (on in Python) also reads names, small sums and `dict(a=1)`.
+    `closing` adds the brackets and the quote that are missing at the end: only for a text that is known to be whole.
+    """
+
+    __slots__ = ()
+
+    def value(self, position: int = 0, *, whole: bool = False) -> tuple[Any, int]:
+        """Read the one value at `position`, after blanks and comments, and say where it ends; raises `Unreadable`.
+
+        With `whole` a string ends only where the text does, so quotes inside it need no escape.
+        """
+        self._open.clear()
+        try:
+            position = self._skip(position)
+            if whole:
+                return self._value(position, "whole", 0)
+            return self._json_or_value(position, "alone", 0)
+        except RecursionError:
+            raise Unreadable("nested too deep", position) from None
+
+    def arguments(self, position: int = 0, closer: str = ")") -> tuple[list[Any], dict[str, Any], int]:
+        """Read the arguments of a call up to and including its closing bracket; raises `Unreadable`.
+
+        Returns the positional ones, the named ones and the end. A single object in place of the arguments, `({...})`,
+        counts as named ones and is noted as `object_as_arguments`.
+        """
+        self._open.clear()
+        try:
+            positional, keywords, end = self._arguments(position, closer, 1)
+        except RecursionError:
+            raise Unreadable("nested too deep", position) from None
+        if len(positional) == 1 and not keywords and isinstance(positional[0], dict):
+            self._rules["object_as_arguments"] = None
+            return [], positional[0], end
+        return positional, keywords, end
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+
+    def _json_or_value(self, position: int, place: Place, depth: int) -> tuple[Any, int]:
+        """Let the fast scanner try first where an object or a list looks like JSON: once for each outermost value."""
+        if self.text.startswith(_JSON_OPENINGS, position) and self.max_depth >= MAX_DEPTH:
+            try:
+                value, end = raw_decode(self.text, position)
+            except Undecodable:
+                pass
+            else:
+                if not self._expressions or value_ends(self.text, end) is not None:
+                    return value, end
+        return self._value(position, place, depth)
+
+    def _value(self, position: int, place: Place, depth: int) -> tuple[Any, int]:
+        text = self.text
+        char = text[position : position + 1]
+        if char in CLOSING_QUOTES:
+            return self._string(position, place, depth)
+        if char == "[" or char == "{" or char == "(":
+            value, end = self._container(char, position, depth + 1)
+        elif char in "rbfuRBFU" and (prefixed := self._prefixed_string(position, place, depth)) is not None:
+            return prefixed
+        elif char == "d" and self._expressions and text.startswith("dict(", position):
+            value, end = self._dict_call(position, depth + 1)
+        else:
+            return self._word_or_number(position)
+        if self._expressions and value_ends(text, end) is None:
+            return read_expression(text, position, self._rules)
+        return value, end
+
+    def _dict_call(self, start: int, depth: int) -> tuple[Any, int]:
+        noted = dict(self._rules)
+        positional, keywords, end = self._arguments(start + len("dict("), ")", depth)
+        if positional:
+            self._rules = noted
+            return read_expression(self.text, start, self._rules)
+        return keywords, end
+
+    # ---- containers --------------------------------------------------------------------------------------------------
+
+    def _container(self, char: str, position: int, depth: int) -> tuple[Any, int]:
+        self._check_depth(position, depth)
+        if char == "{":
+            if self._expressions and _set_opens(self.text, position) is not None:
+                return self._items(position + 1, "}", "item", depth)[:2]
+            return self._object(position + 1, depth)
+        if char == "[":
+            items, end, _ = self._items(position + 1, "]", "item", depth)
+            if self._expressions and len(items) == 1 and self._is_comprehension(position + 1, items[0]):
+                return read_expression(self.text, position, self._rules)
+            return items, end
+        items, end, commas = self._items(position + 1, ")", "argument", depth)
+        if len(items) == 1 and not commas:
+            return items[0], end
+        if not self._python:
+            self._rules["python_literals"] = None
+        return items, end
+
+    def _check_depth(self, position: int, depth: int) -> None:
+        if depth > self.max_depth:
+            raise Unreadable(f"nested deeper than {self.max_depth}", position)
+
+    def _is_comprehension(self, position: int, only: Any) -> bool:
+        return isinstance(only, str) and " for " in only and not self.text.startswith(("'", '"'), position)
+
+    def _items(self, position: int, closer: str, place: Place, depth: int) -> tuple[list[Any], int, int]:
+        """The values up to `closer`, where they end, and how many commas there were."""
+        text = self.text
+        self._open.append(closer)
+        items: list[Any] = []
+        commas = 0
+        ended = False
+        while not ended:
+            position = self._skip(position)
+            if text.startswith(closer, position):
+                if commas and closer != ")" and not self._python:
+                    self._rules["trailing_comma"] = None
+                position += 1
+                break
+            if self._closer_missing(position):
+                break
+            value, position = self._value(position, place, depth)
+            items.append(value)
+            char = text[position : position + 1]
+            if char == closer:
+                position += 1
+                break
+            if char == ",":
+                position += 1
+            else:
+                position, ended = self._separator(position, closer)
+            commas += 1
+        self._open.pop()
+        return items, position, commas - ended
+
+    def _object(self, position: int, depth: int) -> tuple[Any, int]:
+        text = self.text
+        self._open.append("}")
+        members: dict[str, Any] = {}
+        ended = False
+        while not ended:
+            member = _member(text, position)
+            if member is not None:
+                kind = member.lastindex or 1
+                key = member[kind]
+                if kind != 1 or not self._ascii:
+                    self._note_key(kind, member)
+                position = member.end()
+            else:
+                odd, position = self._odd_key(position, members)
+                if odd is None:
+                    break
+                key = odd
+            if key in members:
+                raise Unreadable(f"duplicate key {key!r}", position)
+            members[key], position = self._value(position, "member", depth)
+            char = text[position : position + 1]
+            if char == ",":
+                position += 1
+            elif char == "}":
+                position += 1
+                break
+            else:
+                position, ended = self._separator(position, "}")
+        self._open.pop()
+        return members, position
+
+    def _note_key(self, kind: int, member: re.Match[str]) -> None:
+        if kind == 2 and not self._python:
+            self._rules["single_quotes"] = None
+        elif kind == 3:
+            self._rules["bare_key"] = None
+        if not self._ascii and has_surrogate(member[kind]):
+            raise Unreadable("lone surrogate", member.start(kind))
+
+    def _odd_key(self, position: int, members: dict[str, Any]) -> tuple[str | None, int]:
+        """A key in an unusual spelling and where its value begins, or None and where the object ends."""
+        text = self.text
+        position = self._skip(position)
+        while members and text.startswith(",", position):
+            self._rules["extra_comma"] = None
+            position = self._skip(position + 1)
+        if text.startswith("}", position):
+            if members and not self._python:
+                self._rules["trailing_comma"] = None
+            return None, position + 1
+        if self._closer_missing(position):
+            return None, position
+        key, position = self._key(position)
+        position = self._skip(position)
+        colon = _colon(text, position)
+        if colon is None:
+            raise Unreadable("expected ':'", position, cut=position >= len(text))
+        if not colon[0].endswith(":"):
+            self._rules["equals_for_colon"] = None
+        return key, self._skip(colon.end())
+
+    def _key(self, position: int) -> tuple[str, int]:
+        text = self.text
+        if text[position : position + 1] in CLOSING_QUOTES:
+            return read_string(text, position, "key", rules=self._rules, python=self._python)
+        prefixed = self._prefixed_string(position, "key", 0)
+        if prefixed is not None:
+            return prefixed
+        bare = _bare_key(text, position)
+        if bare is None:
+            raise Unreadable("expected a key", position, cut=position >= len(text))
+        self._rules["bare_key"] = None
+        return self._plain_name(bare[0]), bare.end()
+
+    def _plain_name(self, name: str) -> str:
+        """Markdown escapes the underscores of names: `check\\_in`."""
+        if "\\" not in name:
+            return name
+        self._rules["bad_escape"] = None
+        return name.replace("\\_", "_")
+
+    # ---- between values ----------------------------------------------------------------------------------------------
+
+    def _separator(self, position: int, closer: str) -> tuple[int, bool]:
+        """Go on after a value that no comma follows directly: where, and whether that is the end of the container."""
+        text = self.text
+        after = self._skip(position)
+        char = text[after : after + 1]
+        if char == ",":
+            return after + 1, False
+        if char == closer:
+            return after + 1, True
+        if self._closer_missing(after):
+            return after, True
+        new_line = "\n" in text[position:after]
+        if closer == ")":
+            forgotten = new_line and _keyword(text, after) is not None
+        else:
+            forgotten = char != "" and char not in ")]}:" and (new_line or char in "\"'“{[")
+        if not forgotten:
+            raise Unreadable(f"expected ',' or '{closer}'", after, cut=not char)
+        self._rules["missing_comma"] = None
+        return after, False
+
+    def _closer_missing(self, position: int) -> bool:
+        """Whether a closing bracket was left out here: at the end, or where an outer one is closed instead."""
+        if not self._closing:
+            return False
+        char = self.text[position : position + 1]
+        if char and char not in self._open:
+            return False
+        self._rules["closed_brackets"] = None
+        return True
+
+    # ---- arguments ---------------------------------------------------------------------------------------------------
+
+    def _arguments(self, position: int, closer: str, depth: int) -> tuple[list[Any], dict[str, Any], int]:
+        self._check_depth(position, depth)
+        text = self.text
+        self._open.append(closer)
+        positional: list[Any] = []
+        keywords: dict[str, Any] = {}
+        ended = False
+        while not ended:
+            keyword = _keyword(text, position)
+            if keyword is not None:
+                key: str | None = keyword[1]
+                position = keyword.end()
+            else:
+                position = self._skip(position)
+                if text.startswith(closer, position):
+                    position += 1
+                    break
+                if self._closer_missing(position):
+                    break
+                key, position = self._odd_keyword(position)
+            value, position = self._json_or_value(position, "argument", depth)
+            self._add(key, value, positional, keywords, position)
+            char = text[position : position + 1]
+            if char == ",":
+                position += 1
+            elif char == closer:
+                position += 1
+                break
+            else:
+                position, ended = self._separator(position, closer)
+        self._open.pop()
+        return positional, keywords, position
+
+    def _add(self, key: str | None, value: Any, positional: list[Any], keywords: dict[str, Any], position: int) -> None:
+        if key is None:
+            positional.append(value)
+        elif key == "**":
+            if not isinstance(value, dict) or not keywords.keys().isdisjoint(value):
+                raise Unreadable("cannot spread this into arguments", position)
+            keywords.update(value)
+        elif key in keywords:
+            raise Unreadable(f"duplicate argument {key!r}", position)
+        else:
+            keywords[key] = value
+
+    def _odd_keyword(self, position: int) -> tuple[str | None, int]:
+        """The name of an argument in an unusual spelling, or None for a positional one, and where its value begins."""
+        text = self.text
+        if text.startswith("**", position):
+            return "**", self._skip(position + 2)
+        found = _odd_keyword(text, position)
+        if found is None:
+            return None, position
+        key = found[found.lastindex or 1]
+        if found.lastindex != 3:
+            self._rules["quoted_keyword"] = None
+        if text[found.end() - 1] == ":":
+            if found.lastindex == 3 and _type_name(text, found.end()) is not None:
+                raise Unreadable("a signature, not a call", position)
+            self._rules["colon_for_equals"] = None
+        if not self._ascii and has_surrogate(key):
+            raise Unreadable("lone surrogate", position)
+        return self._plain_name(key), self._skip(found.end())

@@ -1,0 +1,260 @@
+"""Every fault of a value by its schema, each with its place, in words that a model can act on."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from dragoman.args.dialects import BASE, normalise
+from dragoman.args.schemas import KIND_OF_TYPE, child_path
+from dragoman.args.soundness import find_unsound
+from dragoman.args.wording import describe, join_words, show
+from dragoman.types import Fault, JsonObject
+
+_KEPT = 256
+_MAX_FAULTS = 100
+_MAX_BAD_KEYWORDS = 20
+_CANNOT_SAY = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
+"""What the engine raises for a schema that it cannot compile."""
+
+# What is looked at place by place; everything else in a schema speaks about one place only.
+_WALKED = frozenset(
+    {"$ref", "$defs", "allOf", "anyOf", "oneOf", "items", "prefixItems", "dependentSchemas"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+
+
+def validate(value: Any, schema: JsonObject) -> list[Fault]:
+    """Every way in which the value breaks the schema; [] when it fits.
+
+    Type names of other languages are understood. A part of a schema that makes no sense (an unknown type, a broken
+    pattern, a reference that leads nowhere) accepts anything; this never raises. Nothing is fetched from outside.
+    """
+    unsound = find_unsound(value)
+    return find_faults(value, schema) if unsound is None else [unsound]
+
+
+def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
+    """The same for a value that is known to be sound."""
+    checks = _checks_of(schema)
+    if checks is None or checks.accepts(checks.schema, value):
+        return []
+    walk = _Walk(checks)
+    with suppress(*_CANNOT_SAY):  # The verdict stands in any case, with the faults found so far.
+        walk.look(checks.schema, value, "$")
+    return walk.faults or [Fault("$", "does not fit the schema")]
+
+
+class _Checks:
+    """A schema with compiled validators for itself and, once they are asked for, for its parts."""
+
+    __slots__ = ("_compile", "_locals", "_validators", "schema", "source")
+
+    def __init__(self, source: object) -> None:
+        # The schema engine is only loaded when something is to be checked.
+        from jsonschema_rs import ReferencingError, Registry, ValidationError, validator_for
+
+        self.source = source  # A strong reference: the identity it is remembered by stays its own.
+        self.schema = normalise(source)
+        registry: Any = None
+
+        def build(schema: Any) -> Any:
+            return validator_for(schema, registry=registry, validate_formats=False)
+
+        for _ in range(_MAX_BAD_KEYWORDS):
+            try:
+                registry = Registry([(BASE, self.schema)], retriever=_refuse_to_fetch)
+                whole = build(self.schema)
+                break
+            except ReferencingError as problem:
+                raise LookupError(str(problem)) from problem
+            except ValidationError as problem:
+                if not _remove(self.schema, problem.instance_path):
+                    raise
+        else:
+            raise ValueError("too many broken keywords")
+        self._compile = build
+        self._validators: dict[int, Any] = {id(self.schema): whole}
+        self._locals: dict[int, Any] = {}
+
+    def accepts(self, schema: Any, value: Any) -> bool:
+        validator = self._validators.get(id(schema))
+        if validator is None:
+            validator = self._validators[id(schema)] = self._compile(schema)
+        return bool(validator.is_valid(value))
+
+    def local_errors(self, schema: dict[str, Any], value: Any) -> list[Any]:
+        """What the schema itself says against the value, without its parts, branches and members."""
+        validator = self._locals.get(id(schema))
+        if validator is None:
+            validator = self._locals[id(schema)] = self._compile(_local(schema))
+        return list(validator.iter_errors(value))
+
+    def target(self, reference: str) -> Any:
+        return self.schema["$defs"][reference.rpartition("/")[2]]
+
+
+def _refuse_to_fetch(address: str) -> Any:
+    raise LookupError(address)
+
+
+def _local(schema: dict[str, Any]) -> dict[str, Any]:
+    local = {key: value for key, value in schema.items() if key not in _WALKED}
+    for key in ("properties", "patternProperties"):
+        if key in local and local.get("additionalProperties") is False:
+            local[key] = dict.fromkeys(local[key], True)
+        else:
+            local.pop(key, None)
+    if local.get("additionalProperties") is not False:
+        local.pop("additionalProperties", None)
+    return local
+
+
+def _remove(schema: Any, place: list[str | int]) -> bool:
+    """Take out the keyword at a place of the schema; False when there is none to take out."""
+    if not place:
+        return False
+    node = schema
+    for step in place[:-1]:
+        node = node[step]
+    if not isinstance(node, dict) or place[-1] not in node:
+        return False
+    del node[place[-1]]
+    return True
+
+
+_kept: dict[int, tuple[object, _Checks | None]] = {}
+
+
+def _checks_of(schema: object) -> _Checks | None:
+    """The compiled checks, remembered by identity; None for a schema that cannot be compiled: it accepts anything."""
+    known = _kept.get(id(schema))
+    if known is None:
+        if len(_kept) >= _KEPT:
+            _kept.clear()
+        try:
+            checks = _Checks(schema) if isinstance(schema, dict) else None
+        except _CANNOT_SAY:
+            checks = None
+        known = _kept[id(schema)] = (schema, checks)
+    return known[1]
+
+
+class _Walk:
+    """The way through an invalid value, place by place; of a union only the branch that was meant is followed.
+
+    Collecting the errors of every branch would take exponential time for schemas that refer to themselves.
+    """
+
+    __slots__ = ("_checks", "_seen", "faults")
+
+    def __init__(self, checks: _Checks) -> None:
+        self._checks = checks
+        self._seen: set[tuple[int, str]] = set()
+        self.faults: list[Fault] = []
+
+    def look(self, schema: Any, value: Any, path: str) -> None:
+        key = (id(schema), path)
+        if key in self._seen or len(self.faults) >= _MAX_FAULTS:
+            return
+        self._seen.add(key)
+        if not isinstance(schema, dict):
+            if schema is False:
+                self.fault(path, "nothing is allowed here")
+            return
+        wrong_type = False
+        for error in self._checks.local_errors(schema, value):
+            place = path
+            for step in error.instance_path:
+                place = child_path(place, step)
+            for why in describe(error, schema):
+                self.fault(place, why)
+            wrong_type = wrong_type or error.kind.name == "type"
+        if wrong_type:
+            return
+        if "$ref" in schema:
+            self.look(self._checks.target(schema["$ref"]), value, path)
+        for part in schema.get("allOf", ()):
+            self.look(part, value, path)
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in schema:
+                self._look_at_union(schema[keyword], value, path, exactly_one=keyword == "oneOf")
+        self._look_at_members(schema, value, path)
+
+    def fault(self, path: str, why: str) -> None:
+        fault = Fault(path, why)
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+    def _look_at_members(self, schema: dict[str, Any], value: Any, path: str) -> None:
+        if isinstance(value, dict):
+            properties = schema.get("properties", {})
+            additional = schema.get("additionalProperties", True)
+            for key, item in value.items():
+                if key in properties:
+                    self.look(properties[key], item, child_path(path, key))
+                elif isinstance(additional, dict) and "patternProperties" not in schema:
+                    self.look(additional, item, child_path(path, key))
+        elif isinstance(value, list):
+            prefix = schema.get("prefixItems", ())
+            for position, item in enumerate(value):
+                child = prefix[position] if position < len(prefix) else schema.get("items", True)
+                self.look(child, item, child_path(path, position))
+
+    def _look_at_union(self, branches: list[Any], value: Any, path: str, *, exactly_one: bool) -> None:
+        fitting = sum(self._checks.accepts(branch, value) for branch in branches)
+        if fitting == 1 or (fitting and not exactly_one):
+            return
+        if fitting:
+            self.fault(path, f"fits {fitting} of the forms of which it may take one")
+            return
+        plain = [self._resolved(branch) for branch in branches]
+        possible = [branch for branch in plain if _takes_kind_of(branch, value)]
+        meant = possible if len(possible) == 1 else [branch for branch in possible if _is_recognised(branch, value)]
+        if len(meant) == 1:
+            before = len(self.faults)
+            self.look(meant[0], value, path)
+            if len(self.faults) > before:
+                return
+        kinds = _kinds_of_branches(plain)
+        if not possible and kinds:
+            self.fault(path, f"expected {join_words(kinds)}, got {show(value)}")
+        else:
+            self.fault(path, f"fits none of the {len(branches)} forms that it may take")
+
+    def _resolved(self, schema: Any) -> Any:
+        for _ in range(20):
+            if not isinstance(schema, dict) or "$ref" not in schema or len(schema) > 1:
+                break
+            schema = self._checks.target(schema["$ref"])
+        return schema
+
+
+def _kinds(schema: Any) -> list[str]:
+    kinds = schema.get("type", []) if isinstance(schema, dict) else []
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _takes_kind_of(schema: Any, value: Any) -> bool:
+    if schema is False:
+        return False
+    kinds, kind = _kinds(schema), KIND_OF_TYPE.get(type(value), "")
+    return not kinds or kind in kinds or (kind == "integer" and "number" in kinds)
+
+
+def _is_recognised(schema: Any, value: Any) -> bool:
+    """Whether the value has the constants (`"type": "circle"`) or the required names that tell a branch from others."""
+    if not isinstance(schema, dict) or not isinstance(value, dict):
+        return False
+    properties, required = schema.get("properties", {}), schema.get("required", [])
+    marks = {name: each["const"] for name, each in properties.items() if isinstance(each, dict) and "const" in each}
+    if marks:
+        return all(name in value and value[name] == mark for name, mark in marks.items())
+    return bool(required) and all(name in value for name in required)
+
+
+def _kinds_of_branches(branches: list[Any]) -> list[str]:
+    """The kinds that the branches name between them; [] when one of them names none."""
+    if not all(_kinds(branch) for branch in branches):
+        return []
+    return list(dict.fromkeys(kind for branch in branches for kind in _kinds(branch)))

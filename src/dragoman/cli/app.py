@@ -1,0 +1,96 @@
+"""The command line itself: which commands there are, and how every one of them ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from dragoman import __version__
+from dragoman.cli import demo, formats, parse
+from dragoman.errors import DragomanError
+
+MISUSED = 2
+
+_HELP = """Find, repair and type the tool calls that models write as text.
+
+\b
+Examples:
+  dragoman demo                          see it at work on a few replies
+  dragoman parse reply.txt               what is in this reply?
+  my-model | dragoman parse --json       the same from a pipe, for a program
+  dragoman parse --tools tools.json -    arguments typed by your schemas
+  dragoman formats                       every spelling that is understood
+  dragoman formats hermes                one of them, with an example
+"""
+
+app = typer.Typer(
+    name="dragoman",
+    help=_HELP,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.command("demo", help=demo.HELP, short_help="See it at work on a few replies.")(demo.demo)
+app.command("formats", help=formats.HELP, short_help="List the formats, or show one.")(formats.formats)
+app.command("parse", help=parse.HELP, short_help="Show what is in a model's text.")(parse.parse)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"dragoman {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; a mistake ends in one line and a hint, never in a traceback."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # A model's text may hold lone surrogates; they are shown as escapes instead of raising.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(given or ["--help"])
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):
+        # Whoever reads us has seen enough (`| head`); typer turns that into SystemExit when it happens early.
+        # Python flushes once more at exit, so give it a place to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        return 0
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        ended = app(args=arguments, prog_name="dragoman", standalone_mode=False)
+    except DragomanError as error:
+        _complain(str(error), error.next_step)
+        return MISUSED
+    except typer.TyperException as error:
+        _complain(_lower_first(error.format_message()).rstrip("."), "dragoman --help shows the commands")
+        return MISUSED
+    return ended if isinstance(ended, int) else 0
+
+
+def _complain(message: str, hint: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    if hint:
+        print(f"hint: {hint}", file=sys.stderr)
+
+
+def _lower_first(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

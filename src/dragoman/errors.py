@@ -1,0 +1,272 @@
+"""Everything that can go wrong, by whose fault it is.
+
+DragomanError
+├─ ConfigError       UnknownProvider · UnknownModel · UnknownFormat · MissingKey · InvalidTool · CannotExpress
+├─ TransportError    ConnectFailed · TimedOut · StreamCut                     (retryable)
+├─ ProviderError     RateLimited · Overloaded · Unauthorized · BadRequest · ContextTooLong · Refused
+├─ ProtocolError     the provider broke its own protocol: wire, path, raw
+├─ ModelMistake      MalformedCall · UnknownTool · InvalidArguments           (goes back to the model: .to_model())
+├─ ToolError         ToolFailed · ToolDenied · ToolTimedOut                   (goes back to the model: .to_model())
+└─ LimitReached      TurnLimit · TokenLimit · CostLimit · TimeLimit           (carries the run so far)
+
+A message names the thing and the place; `hint` says what to do next. No parser raises any of these for a model's
+text: they are for the developer, the network, and for telling the model what was wrong.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+from dragoman.types import Fault
+
+
+class DragomanError(Exception):
+    """The root. `hint` is the next step for whoever reads the message."""
+
+    hint: ClassVar[str] = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.next_step = self.hint if hint is None else hint
+
+    def explain(self) -> str:
+        """The message with its hint, as a command line shows it."""
+        return f"{self}\nhint: {self.next_step}" if self.next_step else str(self)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name most like `name`, if any is close enough to be a slip of the pen."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+# ---- the developer's to fix ----------------------------------------------------------------------------------------
+
+
+class ConfigError(DragomanError):
+    hint = "change the configuration or the arguments of the call"
+
+
+class _UnknownName(ConfigError):
+    kind: ClassVar[str] = "name"
+
+    def __init__(self, name: str, known: Iterable[str] = (), *, hint: str | None = None) -> None:
+        self.name = name
+        self.nearest = nearest(name, known)
+        guess = f"; did you mean {self.nearest!r}?" if self.nearest else ""
+        super().__init__(f"unknown {self.kind} {name!r}{guess}", hint=hint)
+
+
+class UnknownProvider(_UnknownName):
+    kind = "provider"
+    hint = "`dragoman providers` lists the ones that are known"
+
+
+class UnknownModel(_UnknownName):
+    kind = "model"
+    hint = "write it as provider:model, for example ollama:qwen3"
+
+
+class UnknownFormat(_UnknownName):
+    kind = "format"
+    hint = "`dragoman formats` lists the ones that are known"
+
+
+class MissingKey(ConfigError):
+    hint = "set the environment variable that the message names"
+
+
+class InvalidTool(ConfigError):
+    hint = 'a tool is a dict such as {"name": "...", "description": "...", "parameters": {"type": "object"}}'
+
+
+class CannotExpress(ConfigError):
+    """A value that a text format has no way to write, so rendering it would change it."""
+
+    hint = "choose a format that carries JSON (hermes, fenced), or change the value"
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(f"{path}: {why}")
+
+
+# ---- the network's -------------------------------------------------------------------------------------------------
+
+
+class TransportError(DragomanError):
+    hint = "try again; the request may not have arrived"
+
+
+class ConnectFailed(TransportError):
+    hint = "check the address and that the server is running"
+
+
+class TimedOut(TransportError):
+    hint = "try again, or allow more time"
+
+
+class StreamCut(TransportError):
+    hint = "try again; the reply ended before it was complete"
+
+
+# ---- the provider's ------------------------------------------------------------------------------------------------
+
+
+class ProviderError(DragomanError):
+    """The endpoint answered, and the answer was no."""
+
+    hint = "the provider's message says what it did not like"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        request_id: str | None = None,
+        body: Any = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+        self.request_id = request_id
+        self.body = body
+
+
+class RateLimited(ProviderError):
+    hint = "wait, then try again, or lower the number of requests at once"
+
+
+class Overloaded(ProviderError):
+    hint = "try again later, or use another endpoint"
+
+
+class Unauthorized(ProviderError):
+    hint = "check the key and what it may do"
+
+
+class BadRequest(ProviderError):
+    hint = "the request breaks a rule of this endpoint; its message says which"
+
+
+class ContextTooLong(ProviderError):
+    hint = "shorten the conversation or choose a model with a larger window"
+
+
+class Refused(ProviderError):
+    hint = "the provider declined the content of the request"
+
+
+class ProtocolError(DragomanError):
+    """The provider broke its own protocol."""
+
+    hint = "report it with the raw text; another endpoint for the same model may behave"
+
+    def __init__(self, message: str, *, wire: str = "", path: str = "$", raw: str = "") -> None:
+        super().__init__(f"{wire + ': ' if wire else ''}{message} at {path}")
+        self.wire = wire
+        self.path = path
+        self.raw = raw
+
+
+# ---- the model's: told to it, so that it can try again ---------------------------------------------------------------
+
+
+class ModelMistake(DragomanError):
+    hint = "the model is told and may try again"
+
+    def to_model(self) -> str:
+        """The words for the model: what was wrong, and what would be right."""
+        return str(self)
+
+
+class MalformedCall(ModelMistake):
+    hint = "write the call again, complete and in the format that was asked for"
+
+    def to_model(self) -> str:
+        return f"Your tool call could not be read: {self}. Nothing was run. Please {self.next_step}."
+
+
+class UnknownTool(ModelMistake):
+    hint = "use one of the tools that were offered"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        self.name = name
+        self.known = tuple(known)
+        self.nearest = nearest(name, known)
+        super().__init__(f"there is no tool named {name!r}")
+
+    def to_model(self) -> str:
+        guess = f" Did you mean {self.nearest!r}?" if self.nearest else ""
+        names = ", ".join(self.known) or "none"
+        return f"There is no tool named {self.name!r}.{guess} The tools are: {names}. Nothing was run."
+
+
+class InvalidArguments(ModelMistake):
+    """Carries every fault at once, so that one answer is enough to mend them all."""
+
+    hint = "send the call again with arguments that fit the schema"
+
+    def __init__(self, tool: str, faults: Sequence[Fault]) -> None:
+        self.tool = tool
+        self.faults = tuple(faults)
+        super().__init__(f"arguments of {tool!r}: " + "; ".join(map(str, self.faults)))
+
+    def to_model(self) -> str:
+        lines = "\n".join(f"- {fault}" for fault in self.faults)
+        return (
+            f"The arguments of {self.tool!r} do not fit its schema:\n{lines}\nNothing was run. Please {self.next_step}."
+        )
+
+
+# ---- the tool's ----------------------------------------------------------------------------------------------------
+
+
+class ToolError(DragomanError):
+    hint = "the model is told and may choose another way"
+
+    def to_model(self) -> str:
+        return str(self)
+
+
+class ToolFailed(ToolError):
+    hint = "look at the tool's own error"
+
+
+class ToolDenied(ToolError):
+    hint = "allow the tool in the policy, or give an approver"
+
+
+class ToolTimedOut(ToolError):
+    hint = "allow the tool more time, or give it less to do"
+
+
+# ---- the run's -----------------------------------------------------------------------------------------------------
+
+
+class LimitReached(DragomanError):
+    """A limit that the caller set; `run` holds everything up to here."""
+
+    hint = "raise the limit, or continue from the run so far"
+
+    def __init__(self, message: str, *, run: Any = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.run = run
+
+
+class TurnLimit(LimitReached):
+    hint = "raise limits.turns, or continue from the run so far"
+
+
+class TokenLimit(LimitReached):
+    hint = "raise limits.tokens, or shorten the conversation"
+
+
+class CostLimit(LimitReached):
+    hint = "raise limits.cost, or choose a cheaper model"
+
+
+class TimeLimit(LimitReached):
+    hint = "raise limits.seconds, or give the run less to do"

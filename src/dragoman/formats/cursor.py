@@ -1,0 +1,329 @@
+"""The place in the text where a reader stands, and the call it is putting together.
+
+A reader is a generator: it moves `position` through `text`, and yields whenever it has used up what has arrived.
+Before it goes on, the engine has appended the next piece. Offsets must not be kept across a yield, because what lies
+behind `position` is forgotten then; `begin()` and `since()` mark and fetch longer stretches.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from dragoman.args.coerce import coerce
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    CallStarted,
+    Event,
+    MarkerDropped,
+    TextDelta,
+    ThinkingDelta,
+)
+from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, read_arguments
+from dragoman.formats.markers import Markers
+from dragoman.toolset import Toolset, without_namespace
+from dragoman.types import JsonObject, Provenance, Tool, ToolCall
+
+Reader = Generator[None, None, None]
+
+skip_blanks = re.compile(r"\s*").match
+escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
+write_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
+class NotACall(Exception):
+    """What began like a call is none; its text goes back to where it came from."""
+
+
+class Spoilt(Exception):
+    """It is a call, and it cannot be read: reported as broken."""
+
+
+class Cut(Spoilt):
+    """The text ended inside the call."""
+
+    def __init__(self) -> None:
+        super().__init__("the text ended inside a call")
+
+
+class Quiet(NamedTuple):
+    """How to pass a piece on without waking the reader: what would wake it, and what to make of the piece."""
+
+    wakes: Callable[[str], object]
+    kind: (
+        str  # "json": arguments as they stand; "string": text that becomes part of a JSON string; "silent": nothing yet
+    )
+
+
+class Cursor:
+    def __init__(self, tools: Toolset | None) -> None:
+        self.tools = tools
+        self.text = ""
+        self.position = 0
+        self.base = 0  # how many characters came before text[0]
+        self.final = False
+        self.out: list[Event] = []
+        self.index = 0
+        self.format = ""
+        self.region = "answer"
+        self.refusing = ""  # why calls do not count here; empty where they do
+        self.started: str | None = None  # the name of the call that CallStarted has announced
+        self.committed = False
+        self.quiet: Quiet | None = None
+        self.repairs: list[str] = []
+        self._pieces: list[str] = []
+        self._mark = 0
+        self._tile_start = 0
+        self.ids: set[str] = set()
+
+    # ---- stretches of text --------------------------------------------------------------------------------------
+
+    def open_tile(self, start: int) -> None:
+        """Everything from `start` (an index into the text at hand) belongs to what is read next."""
+        self._pieces = []
+        self._mark = start
+        self._tile_start = self.base + start
+
+    def begin(self) -> int:
+        """Mark this place; `since` gives the text from here."""
+        if self.position > self._mark:
+            self._pieces.append(self.text[self._mark : self.position])
+            self._mark = self.position
+        return len(self._pieces)
+
+    def since(self, mark: int) -> str:
+        tail = self.text[self._mark : self.position]
+        if len(self._pieces) == mark:
+            return tail
+        return "".join(self._pieces[mark:]) + tail
+
+    def forget(self) -> None:
+        """Let go of what lies behind the position, so that memory holds only what is undecided."""
+        position = self.position
+        if position:
+            if position > self._mark:
+                self._pieces.append(self.text[self._mark : position])
+            self._mark = 0
+            self.base += position
+            self.text = self.text[position:]
+            self.position = 0
+
+    def rewind(self) -> None:
+        """Back to the start of the tile, as if nothing had been read."""
+        self.text = self.since(0) + self.text[self.position :]
+        self.base = self._tile_start
+        self.position = self._mark = 0
+        self._pieces = []
+
+    def return_to(self, mark: int) -> None:
+        """Back to a place that `begin` marked in this tile."""
+        behind = self.since(mark)
+        self.base += self.position - len(behind)
+        self.text = behind + self.text[self.position :]
+        self.position = self._mark = 0
+        del self._pieces[mark:]
+
+    # ---- looking ahead --------------------------------------------------------------------------------------------
+
+    def need(self) -> Reader:
+        """Wait for more text; at the end of the text the call is cut off."""
+        if self.final:
+            raise Cut
+        yield
+
+    def space(self) -> Reader:
+        """Move over white space."""
+        while True:
+            self.position = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
+            if self.position < len(self.text) or self.final:
+                return
+            yield
+
+    def peek_now(self) -> str:
+        """As `peek`, but without waiting: empty if the text at hand holds only white space."""
+        text = self.text
+        self.position = position = skip_blanks(text, self.position).end()  # type: ignore[union-attr]
+        return text[position] if position < len(text) else ""
+
+    def peek(self) -> Generator[None, None, str]:
+        """The next character that is no white space; the position moves to it. Empty at the end of the text."""
+        while True:
+            self.position = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
+            if self.position < len(self.text):
+                return self.text[self.position]
+            if self.final:
+                return ""
+            yield
+
+    def look_now(self, markers: Markers, ahead: int = 0) -> tuple[str | None, int] | None:
+        """As `look`, but without waiting: None if the text at hand does not tell."""
+        text = self.text
+        at = skip_blanks(text, self.position + ahead).end()  # type: ignore[union-attr]
+        if at == len(text):
+            return (None, at - self.position) if self.final else None
+        found, growing = markers.at(text, at, final=self.final)
+        return None if growing else (found, at - self.position)
+
+    def look(self, markers: Markers, ahead: int = 0) -> Generator[None, None, tuple[str | None, int]]:
+        """Which marker comes next after white space, and how far ahead it starts. The position does not move."""
+        while True:
+            at = skip_blanks(self.text, self.position + ahead).end()  # type: ignore[union-attr]
+            ahead = at - self.position
+            if at < len(self.text):
+                found, growing = markers.at(self.text, at, final=self.final)
+                if not growing:
+                    return found, ahead
+            elif self.final:
+                return None, ahead
+            yield
+
+    def expect(self, markers: Markers) -> Reader:
+        """Move over one of these literals, which must stand right here."""
+        while True:
+            if self.position < len(self.text):
+                found, growing = markers.at(self.text, self.position, final=self.final)
+                if found is not None and not growing:
+                    self.position += len(found)
+                    return
+                if not growing:
+                    raise Spoilt(f"expected {min(markers)!r}")
+            yield from self.need()
+
+    # ---- the call ---------------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """From here on it is a call, if perhaps a broken one: its text will not be offered to another reader."""
+        self.committed = True
+
+    def repair(self, rule: str) -> None:
+        if rule not in self.repairs:
+            self.repairs.append(rule)
+
+    def find_tool(self, name: str) -> Tool | None:
+        return None if self.tools is None else self.tools.find(name)
+
+    def require_offered(self, name: str) -> None:
+        """The gate of unmarked formats: a name that was not offered makes no call."""
+        if self.tools is not None and self.tools.find(name) is None:
+            raise NotACall(f"no tool named {name!r} is offered")
+
+    def require_arguments(self, name: str, arguments: JsonObject) -> None:
+        """A call without a marker must be a whole one: one that lacks a required argument is taken for an answer."""
+        tool = self.find_tool(name)
+        required = tool.parameters.get("required") if tool is not None else None
+        missing = [key for key in required if key not in arguments] if isinstance(required, list) else []
+        if missing:
+            raise NotACall(f"the required argument {missing[0]!r} is missing")
+
+    def start_call(self, name: str, call_id: str | None = None) -> Tool | None:
+        """Announce the call; its arguments may follow piece by piece."""
+        self.committed = True
+        tool = self.find_tool(name)
+        self.started = tool.name if tool else without_namespace(name) if self.tools is None else name
+        if not self.refusing:
+            self.out.append(CallStarted(self.index, self.started, self._identify(call_id)))
+        return tool
+
+    def delta(self, text: str) -> None:
+        if text and not self.refusing:
+            self.out.append(ArgumentsDelta(self.index, text))
+
+    def finish_call(
+        self, name: str, arguments: JsonObject, call_id: str | None = None, *, changes: tuple[Any, ...] = ()
+    ) -> None:
+        """The call is complete: fit its arguments to the schema and report it."""
+        tool = self.find_tool(name)
+        if self.started is None:
+            self.start_call(name, call_id)
+            self.delta(write_json(arguments))
+        if tool is not None and tool.parameters:
+            if len(arguments) == 1:
+                arguments = self._unwrap(arguments, tool)
+            fitted = coerce(arguments, tool.parameters)
+            arguments, changes = fitted.value, changes + fitted.changes
+        raw, span = self._close_tile()
+        identity = self._identify(call_id)
+        self.ids.add(identity)
+        call = ToolCall(
+            id=identity,
+            name=self.started or name,
+            arguments=arguments,
+            known_tool=None if self.tools is None else tool is not None,
+            repairs=tuple(self.repairs),
+            changes=changes,
+            provenance=Provenance("text", self.format, span, self.region),
+            raw=raw,
+        )
+        if self.refusing:
+            self.out.append(CallRefused(call, self.refusing))
+        else:
+            self.out.append(CallEnded(self.index, call))
+            self.index += 1
+        self._reset_call()
+
+    def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
+        """{"input": {"city": "Oslo"}} for a tool that knows `city` and no `input`: the arguments are one level deeper."""
+        ((key, inner),) = arguments.items()
+        properties = tool.parameters.get("properties")
+        if key not in ARGUMENT_KEYS or not isinstance(properties, dict) or key in properties:
+            return arguments
+        try:
+            found, _ = read_arguments(inner)
+        except NoCall:
+            return arguments
+        if not found or not properties.keys() >= found.keys():
+            return arguments
+        self.repair("unwrapped_arguments")
+        return found
+
+    def break_call(self, why: str) -> None:
+        """Report what was read so far as a broken call."""
+        raw, span = self._close_tile()
+        index = self.index if self.started is not None and not self.refusing else None
+        self.out.append(CallBroken(raw, why, span, self.format, self.started, index))
+        if index is not None:
+            self.index += 1
+        self._reset_call()
+
+    def drop(self) -> None:
+        """What was read since the tile was opened is framing."""
+        raw, _ = self._close_tile()
+        if raw:
+            self.out.append(MarkerDropped(raw))
+
+    def pass_as_text(self, why: str) -> None:
+        """What was read since the tile was opened stays text, and nothing in it is looked at again."""
+        raw, span = self._close_tile()
+        self.note(span[0], "text", why)
+        self.out.append(ThinkingDelta(raw) if self.refusing else TextDelta(raw))
+
+    def note(self, start: int, verdict: str, why: str) -> None:
+        """What became of an opener; whoever explains a text keeps it."""
+
+    def say(self, text: str, received: str | None = None) -> None:
+        """Text that was unwrapped from a call's envelope."""
+        if text and not self.refusing:
+            self.out.append(TextDelta(text, received))
+
+    def _identify(self, call_id: str | None) -> str:
+        if call_id and call_id not in self.ids:
+            return call_id
+        made = f"call_{self.index + 1}"
+        return made if made not in self.ids else f"{made}_again"
+
+    def _close_tile(self) -> tuple[str, tuple[int, int]]:
+        raw = self.since(0)
+        span = (self._tile_start, self.base + self.position)
+        self.open_tile(self.position)
+        return raw, span
+
+    def _reset_call(self) -> None:
+        self.started = None
+        self.committed = False
+        self.quiet = None
+        self.repairs = []

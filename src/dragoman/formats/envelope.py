@@ -1,0 +1,163 @@
+"""What a JSON value says, if it says a call: the many key names under which models write one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.args.decode import Undecodable, decode
+from dragoman.args.repair import repair
+from dragoman.toolset import Toolset
+from dragoman.types import JsonObject
+
+NAME_KEYS = ("name", "function", "tool_name", "tool", "function_name", "action", "tool_call")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "params", "action_input")
+ID_KEYS = ("id", "tool_call_id", "call_id")
+LIST_KEYS = ("tool_calls", "calls", "function_calls")
+# Names that models give to the envelope itself: {"name": "tool_call", "arguments": {"name": ..., "arguments": ...}}.
+_WRAPPER_NAMES = frozenset(("tool_call", "toolcall", "tool-call", "function_call", "functioncall", "tool", "call"))
+KNOWN_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, *LIST_KEYS, "type", "content", "role", "index", "text"))
+
+
+class Wish(Struct, frozen=True):
+    """A call as an envelope states it, before names and arguments are checked."""
+
+    name: str
+    arguments: JsonObject
+    id: str | None = None
+    repairs: tuple[str, ...] = ()
+
+
+class Envelope(Struct, frozen=True):
+    wishes: tuple[Wish, ...]
+    content: str = ""
+
+
+class NoCall(Exception):
+    """The value is well-formed, and no call; or a call whose arguments are no object (`spoilt`)."""
+
+    def __init__(self, why: str, *, spoilt: bool = False) -> None:
+        super().__init__(why)
+        self.spoilt = spoilt
+
+
+def read_envelope(
+    value: Any, tools: Toolset | None = None, *, name_is_key: bool = False, strict: bool = False
+) -> Envelope:
+    """The calls that a decoded JSON value makes. `strict` wants arguments to be written, as unmarked formats need."""
+    if isinstance(value, list):
+        wishes: list[Wish] = []
+        for element in value:
+            wishes.extend(read_envelope(element, tools, name_is_key=name_is_key, strict=strict).wishes)
+        if not wishes:
+            raise NoCall("an empty list")
+        return Envelope(tuple(wishes))
+    if not isinstance(value, dict):
+        raise NoCall("neither an object nor a list of objects")
+    blocks = value.get("content")
+    if isinstance(blocks, list):
+        return _read_blocks(blocks, tools)
+    for key in LIST_KEYS:
+        if isinstance(value.get(key), list):
+            content = value.get("content")
+            wishes_of_list = read_envelope(value[key], tools, strict=strict).wishes
+            return Envelope(wishes_of_list, content if isinstance(content, str) else "")
+    inner = _read_content(value, tools) if len(value) == 1 else None
+    return inner or Envelope((_read_wish(value, tools, name_is_key, strict),))
+
+
+def _read_blocks(blocks: list[Any], tools: Toolset | None) -> Envelope:
+    """A message of content blocks, as Anthropic's API has them: text and tool_use."""
+    objects = [block for block in blocks if isinstance(block, dict)]
+    calls = [block for block in objects if block.get("type") == "tool_use"]
+    texts = [block["text"] for block in objects if block.get("type") == "text" and isinstance(block.get("text"), str)]
+    if not calls:
+        raise NoCall("a list of content without a call")
+    return Envelope(tuple(_read_wish(block, tools, name_is_key=False, strict=True) for block in calls), "".join(texts))
+
+
+def _read_content(value: JsonObject, tools: Toolset | None) -> Envelope | None:
+    """{"content": "{\\"name\\": ...}"}: a call as JSON text, where the answer should be."""
+    content = value.get("content")
+    if not isinstance(content, str) or content.lstrip()[:1] != "{":
+        return None
+    try:
+        found = read_envelope(decode(content), tools, strict=True)
+    except (Undecodable, NoCall):
+        return None
+    return Envelope(tuple(Wish(w.name, w.arguments, w.id, (*w.repairs, "double_encoded")) for w in found.wishes))
+
+
+def _read_wish(value: JsonObject, tools: Toolset | None, name_is_key: bool, strict: bool) -> Wish:
+    single = _read_single_key(value, tools, name_is_key)
+    if single is not None:
+        return single
+    function = value.get("function") or value.get("function_call") or value.get("tool_call")
+    nested = isinstance(function, dict)
+    body: JsonObject = function if isinstance(function, dict) else value
+    name = next((body[key] for key in NAME_KEYS if isinstance(body.get(key), str) and body[key]), None)
+    if name is None:
+        raise NoCall("the JSON names no tool")
+    key = next((key for key in ARGUMENT_KEYS if key in body), None)
+    if key is None and strict:
+        raise NoCall("the JSON has a name and no arguments")
+    arguments, repairs = read_arguments(body[key] if key else None, encoded=nested)
+    inner = _unwrap(name, arguments, tools)
+    if inner is not None:
+        return Wish(
+            inner.name, inner.arguments, inner.id or _read_id(value), (*repairs, *inner.repairs, "unwrapped_call")
+        )
+    return Wish(name.strip(), arguments, _read_id(value) or _read_id(body), repairs)
+
+
+def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool) -> Wish | None:
+    """{"get_weather": {"city": "Oslo"}}: the name is the key."""
+    if len(value) != 1:
+        return None
+    ((name, arguments),) = value.items()
+    if not name_is_key and (tools is None or tools.find(name) is None or not isinstance(arguments, dict)):
+        return None
+    if name_is_key and name in NAME_KEYS and isinstance(arguments, str):
+        return None
+    settled, repairs = read_arguments(arguments)
+    return Wish(name, settled, None, repairs if name_is_key else (*repairs, "name_as_key"))
+
+
+def _unwrap(name: str, arguments: JsonObject, tools: Toolset | None) -> Wish | None:
+    if name not in _WRAPPER_NAMES or (tools is not None and tools.find(name) is not None):
+        return None
+    try:
+        return _read_wish(arguments, tools, name_is_key=False, strict=True)
+    except NoCall:
+        return None
+
+
+def _read_id(value: JsonObject) -> str | None:
+    found = next((value[key] for key in ID_KEYS if key in value), None)
+    if isinstance(found, str):
+        return found or None
+    return str(found) if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tuple[str, ...]]:
+    """Arguments as an object: given as one, as JSON text, or left empty. Anything else spoils the call."""
+    if isinstance(value, dict):
+        return value, ()
+    if value is None:
+        return {}, ()
+    if isinstance(value, str):
+        if not value.strip():
+            return {}, ()
+        rules = () if encoded else ("double_encoded",)
+        try:
+            decoded = decode(value)
+        except Undecodable:
+            mended = repair(value)
+            decoded, rules = mended.value, (*rules, *mended.rules)
+        if isinstance(decoded, dict):
+            return decoded, rules
+    kind = {list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}.get(
+        type(value), "no object"
+    )
+    raise NoCall(f"the arguments are {kind}, not an object", spoilt=True)

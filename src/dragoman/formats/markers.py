@@ -1,0 +1,105 @@
+"""Many literal markers, searched for at once, also when the text may stop in the middle of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+_Trie = dict[str, "_Trie"]
+_Search = Callable[..., re.Match[str] | None]
+_END = ""
+
+
+def _grow(markers: Iterable[str]) -> _Trie:
+    trie: _Trie = {}
+    for marker in markers:
+        node = trie
+        for character in marker:
+            node = node.setdefault(character, {})
+        node[_END] = {}
+    return trie
+
+
+def _pattern(node: _Trie, *, partial: bool) -> str:
+    """The trie as a regular expression; with `partial`, every inner node also matches at the end of the text."""
+    branches: list[str] = []
+    for character, child in sorted(node.items()):
+        if character == _END:
+            continue
+        run = character
+        # A chain without forks is one literal, unless the text may stop inside it.
+        while not partial and len(child) == 1 and _END not in child:
+            ((character, child),) = child.items()
+            run += character
+        only_end = len(child) == 1 and _END in child
+        branches.append(re.escape(run) + ("" if only_end else _pattern(child, partial=partial)))
+    if partial:
+        branches.append(r"\Z")
+    if _END in node:
+        branches.append("")
+    return branches[0] if len(branches) == 1 else "(?:" + "|".join(branches) + ")"
+
+
+def _pattern_of_root(trie: _Trie) -> str:
+    # Unlike an inner node, the root does not match at the end of the text: nothing of a marker is there yet.
+    branches = [
+        re.escape(first) + ("" if set(child) == {_END} else _pattern(child, partial=True))
+        for first, child in sorted(trie.items())
+    ]
+    return "(?:" + "|".join(branches) + ")"
+
+
+class Markers:
+    """A set of literals. `find` gives the first one in a text, `at` the one at a place; both know unfinished ones."""
+
+    __slots__ = ("_full", "_full_at", "_partial_at", "_wakes", "extendable", "literals")
+
+    def __init__(self, literals: Iterable[str]) -> None:
+        self.literals = frozenset(literals)
+        if not self.literals or "" in self.literals:
+            raise ValueError("markers must be literals of at least one character")
+        self.extendable = frozenset(
+            short for short in self.literals if any(long != short and long.startswith(short) for long in self.literals)
+        )
+        self._wakes: _Search | None = None
+
+    def _compile(self) -> _Search:
+        # On first use: of the many markers of the catalogue, one reply needs few.
+        trie = _grow(self.literals)
+        full = re.compile(_pattern(trie, partial=False))
+        partial = re.compile(_pattern_of_root(trie))
+        self._full, self._full_at = full.search, full.match
+        self._partial_at = partial.match
+        self._wakes = partial.search
+        return self._wakes
+
+    @property
+    def wakes(self) -> _Search:
+        """Finds whatever in a piece of text is, or may become, a marker; None means that the piece may pass."""
+        return self._wakes or self._compile()
+
+    def find(self, text: str, start: int, *, final: bool) -> tuple[int, str | None] | None:
+        """The first marker from `start` on as (place, marker); (place, None) if the text ends in what may be one."""
+        search = self._wakes or self._compile()
+        match = (self._full if final else search)(text, start)
+        if match is None:
+            return None
+        found = match.group()
+        if found not in self.literals or (not final and match.end() == len(text) and found in self.extendable):
+            return match.start(), None
+        return match.start(), found
+
+    def at(self, text: str, position: int, *, final: bool) -> tuple[str | None, bool]:
+        """The marker that stands exactly here, and whether more text may still make it one or another."""
+        if self._wakes is None:
+            self._compile()
+        match = (self._full_at if final else self._partial_at)(text, position)
+        if match is None:
+            return None, False
+        found = match.group()
+        if not final and match.end() == len(text) and (found not in self.literals or found in self.extendable):
+            return None, True
+        return found, False
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.literals)

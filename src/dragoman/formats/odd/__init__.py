@@ -1,0 +1,1 @@
+"""Formats that no template can say: each a small class with the same interface as a compiled template."""

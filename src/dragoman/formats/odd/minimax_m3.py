@@ -1,0 +1,251 @@
+"""MiniMax M3: nested XML whose every tag follows a token of its own; parameters are elements named after their key.
+
+    ]<]minimax[>[<invoke name="search">
+    ]<]minimax[>[<tags>]<]minimax[>[<item>a]<]minimax[>[</item>]<]minimax[>[</tags>
+    ]<]minimax[>[</invoke>
+
+Types are not written: the schema says what a text stands for, and whether children make an object or a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from dragoman.args.reading import read_text
+from dragoman.errors import CannotExpress
+from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
+from dragoman.formats.entry import Place
+from dragoman.formats.markers import Markers
+from dragoman.formats.odd.stretches import is_plain_text, read_slot, run_value, schema_of, skip_broken
+from dragoman.types import JsonObject, Tool, ToolCall
+
+_TOKEN = "]<]minimax[>["
+_MAX_DEPTH = 100
+_token = Markers([_TOKEN])
+_call_end = Markers([_TOKEN + "</invoke>"])
+_call_stops = Markers([_TOKEN + "</invoke>", _TOKEN + "</tool_call>", _TOKEN + "<invoke ", _TOKEN + "<tool_call>"])
+_tag_end = Markers([">"])
+_invoke = re.compile(r"""<invoke\s+name\s*=\s*["']?([^"'<>]+?)["']?\s*\Z""").match
+_is_key = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
+
+
+class MinimaxM3:
+    format = "minimax_m3"
+    openers = (_TOKEN,)
+    place: Place = "anywhere"
+    section = None
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        return True
+
+    def read(self, cursor: Cursor) -> Reader:
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag(cursor)
+        if tag in ("<tool_call", "</tool_call"):
+            return
+        invoke = _invoke(tag)
+        if invoke is None:
+            raise NotACall("neither a call nor its frame")
+        try:
+            yield from _read_call(cursor, invoke[1].strip())
+        except Cut:
+            raise
+        except Spoilt:
+            yield from skip_broken(cursor, _call_end, _call_stops)
+            raise
+
+
+def _read_tag(cursor: Cursor) -> Generator[None, None, str]:
+    """The tag behind the token, without its last bracket."""
+    character = yield from cursor.peek()
+    if character != "<":
+        raise NotACall("no tag follows the token")
+    tag = yield from read_slot(cursor, _tag_end)
+    cursor.position += 1
+    return tag.rstrip()
+
+
+def _read_call(cursor: Cursor, name: str) -> Reader:
+    tool = cursor.start_call(name)
+    arguments: JsonObject = {}
+    while True:
+        marker, ahead = yield from cursor.look(_token)
+        cursor.position += ahead
+        if marker is None:
+            raise Spoilt("text between two parameters") if cursor.position < len(cursor.text) else Cut
+        mark = cursor.begin()
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag_inside(cursor)
+        if tag == "</invoke":
+            break
+        if tag == "</tool_call":
+            cursor.return_to(mark)
+            cursor.repair("closed_wrapper")
+            break
+        if not _is_key(tag[1:]):
+            cursor.return_to(mark)
+            raise Spoilt("the call was not closed before the next one")
+        yield from _read_parameter(cursor, tool, tag[1:], arguments)
+    cursor.delta("}" if arguments else "{}")
+    cursor.finish_call(name, arguments)
+
+
+def _read_tag_inside(cursor: Cursor) -> Generator[None, None, str]:
+    try:
+        return (yield from _read_tag(cursor))
+    except NotACall as failure:
+        raise Spoilt(str(failure)) from None
+
+
+def _read_parameter(cursor: Cursor, tool: Tool | None, key: str, arguments: JsonObject) -> Reader:
+    schema = schema_of(tool, key)
+    streamed = is_plain_text(schema)
+    prefix = (", " if arguments else "{") + write_json(key) + ": "
+    value: Any
+    if streamed:
+        cursor.delta(prefix + '"')
+        mark = cursor.begin()
+        yield from run_value(cursor, _token, streamed=True)
+        value = cursor.since(mark)
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag_inside(cursor)
+        if tag != f"</{key}":
+            raise Spoilt(f"{tag[:40]!r} inside the text of {key!r}")
+        cursor.delta('"')
+    else:
+        element = yield from _read_element(cursor, key)
+        value = element.value(schema, tool.parameters if tool else None)
+        cursor.delta(prefix + write_json(value))
+    if key in arguments:
+        cursor.repair("repeated_argument")
+    arguments[key] = value
+
+
+class Element:
+    """A tag with the text or the children inside it."""
+
+    __slots__ = ("children", "name", "text")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = ""
+        self.children: list[Element] = []
+
+    def value(self, schema: JsonObject | None, root: JsonObject | None) -> Any:
+        """The value by its schema. Depth is bounded by the reader, so that recursion is safe."""
+        if not self.children:
+            return read_text(self.text, schema, root=root).value
+        if self._is_list(schema, root):
+            items = _pick(schema, root, "items")
+            return [child.value(items, root) for child in self.children]
+        properties = _pick(schema, root, "properties") or {}
+        value: JsonObject = {}
+        for child in self.children:
+            if child.name in value:
+                raise Spoilt(f"{child.name!r} comes twice in {self.name!r}")
+            inner = properties.get(child.name)
+            value[child.name] = child.value(inner if isinstance(inner, dict) else None, root)
+        return value
+
+    def _is_list(self, schema: JsonObject | None, root: JsonObject | None) -> bool:
+        if any(child.name != "item" for child in self.children):
+            return False
+        properties = _pick(schema, root, "properties")
+        return _pick(schema, root, "items") is not None or not (properties and "item" in properties)
+
+
+def _pick(schema: JsonObject | None, root: JsonObject | None, keyword: str) -> JsonObject | None:
+    """A keyword of the schema, or of the first branch of a union that has it."""
+    pending = [schema]
+    for _ in range(50):
+        if not pending:
+            break
+        here = pending.pop(0)
+        if not isinstance(here, dict):
+            continue
+        if isinstance(here.get(keyword), dict):
+            found: JsonObject = here[keyword]
+            return found
+        pending.extend(
+            branch
+            for union in ("anyOf", "oneOf", "allOf")
+            if isinstance(here.get(union), list)
+            for branch in here[union]
+        )
+        pending.append(_follow(here.get("$ref"), root))
+    return None
+
+
+def _follow(reference: object, root: JsonObject | None) -> JsonObject | None:
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    node: Any = root
+    for step in reference[2:].split("/"):
+        node = node.get(step) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else None
+
+
+def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
+    """The element whose opening tag was just read, with everything inside it."""
+    stack = [Element(key)]
+    while True:
+        mark = cursor.begin()
+        yield from run_value(cursor, _token, streamed=False)
+        text = cursor.since(mark)
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag_inside(cursor)
+        here = stack[-1]
+        if here.children and text.strip():
+            raise Spoilt(f"text between the elements of {here.name!r}")
+        if tag == f"</{here.name}":
+            here.text = "" if here.children else text
+            stack.pop()
+            if not stack:
+                return here
+        elif tag.startswith("</") or not _is_key(tag[1:]) or text.strip() or len(stack) >= _MAX_DEPTH:
+            raise Spoilt(f"{tag[:40]!r} does not fit into {here.name!r}")
+        else:
+            child = Element(tag[1:])
+            here.children.append(child)
+            stack.append(child)
+
+
+def write_minimax_m3(calls: Sequence[ToolCall]) -> str:
+    written = "".join(_write_call(call) for call in calls)
+    return f"{_TOKEN}<tool_call>\n{written}{_TOKEN}</tool_call>"
+
+
+def _write_call(call: ToolCall) -> str:
+    if not call.name or call.name != call.name.strip() or re.search(r"[<>\"'\]]", call.name) or len(call.name) > 200:
+        raise CannotExpress("$.name", "the name does not fit into a tag")
+    parameters = "".join(_write_element(key, value, f"$.{key}") for key, value in call.arguments.items())
+    return f'{_TOKEN}<invoke name="{call.name}">{parameters}{_TOKEN}</invoke>\n'
+
+
+def _write_element(key: str, value: Any, path: str) -> str:
+    if not _is_key(key):
+        raise CannotExpress(path, f"{key[:40]!r} is no name of an element")
+    body = _write_children(value, path) or (value if isinstance(value, str) else write_json(value))
+    if _TOKEN in body and body[: len(_TOKEN)] != _TOKEN:
+        raise CannotExpress(path, "the value holds the token that marks a tag")
+    return f"{_TOKEN}<{key}>{body}{_TOKEN}</{key}>"
+
+
+def _write_children(value: Any, path: str) -> str:
+    """Elements inside an element, where their texts can only be strings. Other structures are written as JSON,
+
+    because a number would come back as text wherever the schema says nothing about it."""
+    if isinstance(value, list):
+        named = [("item", inner) for inner in value]
+    elif isinstance(value, dict) and "item" not in value:
+        named = list(value.items())
+    else:
+        return ""
+    if not all(
+        isinstance(inner, str) and inner.strip() and inner.lstrip()[0] not in "[{" and _is_key(key)
+        for key, inner in named
+    ):
+        return ""
+    return "".join(_write_element(key, inner, f"{path}.{key}") for key, inner in named)

@@ -1,0 +1,152 @@
+"""Longer stretches of text inside odd formats: an argument's value, the body of a channel, JSON behind a name."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Literal
+
+from dragoman.args.repair import repair
+from dragoman.events import TextDelta, ThinkingDelta
+from dragoman.formats.cursor import Cursor, Cut, Quiet, Reader, Spoilt, escape
+from dragoman.formats.jsonbody import JsonBody, read_object, run_to
+from dragoman.formats.markers import Markers
+from dragoman.jsonscan import JsonScanner
+from dragoman.types import JsonObject, Tool
+
+
+def run_value(cursor: Cursor, stops: Markers, *, streamed: bool, to_end: bool = False) -> Generator[None, None, str]:
+    """Move to the marker that ends a value and return it. `streamed` values are handed on as part of a JSON string.
+
+    With `to_end` the end of the text ends the value as well, and no marker is returned; else the call was cut off.
+    """
+    quiet = Quiet(stops.wakes, "string" if streamed else "silent")
+    while True:
+        hit = stops.find(cursor.text, cursor.position, final=cursor.final)
+        stop = len(cursor.text) if hit is None else hit[0]
+        if streamed and stop > cursor.position:
+            cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
+        cursor.position = stop
+        if hit is not None and hit[1] is not None:
+            return hit[1]
+        if to_end and cursor.final:
+            return ""
+        if hit is None:
+            cursor.quiet = quiet
+        yield from cursor.need()
+        cursor.quiet = None
+
+
+def pass_on(cursor: Cursor, stops: Markers, kind: Literal["text", "thinking"]) -> Reader:
+    """What was read so far is framing; all that follows, up to one of the markers or the end, is text or thinking."""
+    cursor.drop()
+    event = TextDelta if kind == "text" else ThinkingDelta
+    while True:
+        hit = stops.find(cursor.text, cursor.position, final=cursor.final)
+        stop = len(cursor.text) if hit is None else hit[0]
+        if stop > cursor.position:
+            cursor.out.append(event(cursor.text[cursor.position : stop]))
+            cursor.position = stop
+            cursor.open_tile(stop)
+        if cursor.final or (hit is not None and hit[1] is not None):
+            return
+        if hit is None:
+            cursor.quiet = Quiet(stops.wakes, kind)
+        yield
+        cursor.quiet = None
+        # Pieces that passed unread are not kept, so the tile must begin anew behind them.
+        cursor.open_tile(cursor.position)
+
+
+def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[None, None, str]:
+    """A short text up to a marker, which stays ahead. Too long a text makes it none of this format."""
+    mark = cursor.begin()
+    while True:
+        hit = stops.find(cursor.text, cursor.position, final=cursor.final)
+        cursor.position = len(cursor.text) if hit is None else hit[0]
+        found = cursor.since(mark)
+        if len(found) > limit:
+            raise Spoilt("what follows the opener is too long")
+        if hit is not None and hit[1] is not None:
+            return found
+        yield from cursor.need()
+
+
+def read_framed_call(cursor: Cursor, name: str, identity: str | None, closers: Markers, body: JsonBody) -> Reader:
+    """JSON arguments behind a known name, and the closer, which a model may have left out."""
+    cursor.commit()
+    try:
+        arguments = yield from _read_json(cursor, name, identity, closers, body)
+    except Cut:
+        raise
+    except Spoilt:
+        yield from skip_broken(cursor, closers, body.stops)
+        raise
+    found, ahead = yield from cursor.look(closers)
+    if found is None:
+        cursor.repair("closed_wrapper")
+    else:
+        cursor.position += ahead + len(found)
+    cursor.finish_call(name, arguments, identity)
+
+
+def _read_json(
+    cursor: Cursor, name: str, identity: str | None, closers: Markers, body: JsonBody
+) -> Generator[None, None, JsonObject]:
+    found, _ = yield from cursor.look(closers)
+    if found is not None:
+        cursor.start_call(name, identity)
+        cursor.delta("{}")
+        return {}
+    character = yield from cursor.peek()
+    if not character:
+        raise Cut
+    cursor.start_call(name, identity)
+    if character not in '{"':
+        raise Spoilt(f"{character!r} where the arguments should begin")
+    return (yield from read_object(cursor, body))
+
+
+def skip_broken(cursor: Cursor, closers: Markers, stops: Markers | None) -> Reader:
+    """A broken call reaches to its closer, so that what follows is not spoilt with it."""
+    cursor.quiet = None
+    yield from run_to(cursor, stops)
+    marker, _ = closers.at(cursor.text, cursor.position, final=True)
+    if marker is not None:
+        cursor.position += len(marker)
+
+
+def read_json_value(cursor: Cursor, stops: Markers) -> Generator[None, None, Any]:
+    """One JSON value from here on, decoded, or mended if it is malformed; raises Spoilt if it cannot be."""
+    mark = cursor.begin()
+    scanner = JsonScanner()
+    while True:
+        cursor.position = scanner.scan(cursor.text, cursor.position)
+        if scanner.done or scanner.failed is not None:
+            break
+        if scanner.in_string:
+            cursor.quiet = Quiet(scanner.wakes, "silent")
+        yield from cursor.need()
+        cursor.quiet = None
+    if scanner.failed is not None:
+        cursor.return_to(mark)
+        whole = yield from run_to(cursor, stops)
+        if not whole:
+            raise Cut
+    mended = repair(cursor.since(mark))
+    if mended.error is not None:
+        raise Spoilt(mended.error)
+    for rule in mended.rules:
+        cursor.repair(rule)
+    return mended.value
+
+
+def schema_of(tool: Tool | None, key: str) -> JsonObject | None:
+    """What the tool says about one of its parameters."""
+    properties = tool.parameters.get("properties") if tool else None
+    schema = properties.get(key) if isinstance(properties, dict) else None
+    return schema if isinstance(schema, dict) else None
+
+
+def is_plain_text(schema: JsonObject | None) -> bool:
+    """Whether a value can only be a string, so that it may be handed on while it grows."""
+    return schema is not None and schema.get("type") == "string" and "enum" not in schema

@@ -1,0 +1,198 @@
+"""Arguments one by one, as tags around keys and values: `{* ... *}` and `{value}`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from dragoman.args.decode import Undecodable, decode
+from dragoman.args.reading import read_text
+from dragoman.formats.cursor import Cursor, Quiet, Reader, Spoilt, escape, write_json
+from dragoman.formats.markers import Markers
+from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
+from dragoman.types import JsonObject, Tool
+
+
+class NoValue(Exception):
+    """A key stands here without a value; the call goes on with the next argument."""
+
+
+class OpenValue(Waiting):
+    """The tag that opens a value, where it stands apart from its key and may have been left out with it."""
+
+    def __init__(self, openers: Markers, ends: Markers) -> None:
+        self.openers = openers
+        self.either = Markers((*openers, *ends))
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        found, ahead = cursor.look_now(self.either) or (yield from cursor.look(self.either))
+        if found is None:
+            raise Spoilt("a key without a value")
+        if found not in self.openers.literals:
+            raise NoValue
+        cursor.position += ahead + len(found)
+
+
+class ReadPairs(Waiting):
+    """`{* ... *}`: arguments one by one."""
+
+    def __init__(self, steps: tuple[Step, ...], first: Markers, exits: Markers, landmarks: Markers) -> None:
+        self.steps = steps[1:]  # the first one is the literal by which an argument is recognised
+        self.first = first
+        self.ends = Markers((*first, *exits))
+        self.landmarks = landmarks
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        seen = cursor.look_now(self.ends)
+        found, ahead = seen or (yield from cursor.look(self.ends))
+        if found is None:
+            raise Spoilt("neither an argument nor the end of the call")
+        announce(cursor, scope)
+        while True:
+            if found is None:
+                cursor.position += ahead
+                found = yield from self._skip_text(cursor)
+                ahead = 0
+            if found not in self.first.literals:
+                break
+            cursor.position += ahead + len(found)
+            try:
+                yield from run_steps(self.steps, cursor, scope)
+            except NoValue:
+                cursor.repair("dropped_key")
+            seen = cursor.look_now(self.ends)
+            found, ahead = seen or (yield from cursor.look(self.ends))
+        cursor.delta("{}" if scope.first else "}")
+
+    def _skip_text(self, cursor: Cursor) -> Generator[None, None, str]:
+        """Text between two arguments means nothing; a new opener means that this call was left open."""
+        while True:
+            hit = self.landmarks.find(cursor.text, cursor.position, final=cursor.final)
+            cursor.position = len(cursor.text) if hit is None else hit[0]
+            if hit is not None and hit[1] is not None:
+                break
+            yield from cursor.need()
+        if hit[1] not in self.ends.literals:
+            raise Spoilt("the call was not closed before the next one")
+        cursor.repair("skipped_text")
+        return hit[1]
+
+
+class ReadValue(Waiting):
+    """`{value}`: raw text up to its closer, typed by the schema."""
+
+    def __init__(
+        self,
+        lead: str,
+        closers: tuple[str, ...],
+        trail: str,
+        following: Markers,
+        open_ends: Markers,
+        *,
+        cdata: bool,
+        unique: bool,
+        untyped_is_text: bool,
+    ) -> None:
+        self.lead = lead
+        self.untyped_is_text = untyped_is_text
+        self.cdata = cdata
+        self.unique = unique
+        self.framed = {trail + end: end for end in (*closers, *open_ends)} if trail else {}
+        self.closers = frozenset(closers)
+        self.following = following
+        """What may come after the closer. Anything else, and the closer was part of the value."""
+        self.open_ends = open_ends
+        """What ends a value whose closer is missing."""
+        self.stops = Markers((*closers, *self.framed, *open_ends))
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        key = scope.filled["key"]
+        schema = _schema_of(scope.tool, key)
+        stated = scope.filled.pop("type", None)
+        is_text = not self.cdata and _is_text(schema, stated)
+        if self.lead:
+            yield from self._skip_lead(cursor)
+        mark = cursor.begin()
+        prefix = ("{" if scope.first else ", ") + write_json(key) + ": "
+        if is_text:
+            cursor.delta(prefix + '"')
+        closer = yield from self._run_to_end(cursor, Quiet(self.stops.wakes, "string" if is_text else "silent"))
+        text = cursor.since(mark)
+        cursor.position += closer
+        value: Any = text
+        if is_text:
+            cursor.delta('"')
+        else:
+            value = self._type(text, schema, stated, scope)
+            cursor.delta(prefix + write_json(value))
+        if key in scope.arguments:
+            if self.unique:
+                raise Spoilt(f"the argument {key!r} is given twice")
+            cursor.repair("repeated_argument")
+        scope.arguments[key] = value
+        scope.first = False
+
+    def _type(self, text: str, schema: JsonObject | None, stated: str | None, scope: Scope) -> Any:
+        if self.cdata and text.lstrip().startswith("<![CDATA[") and text.rstrip().endswith("]]>"):
+            text = text.strip()[9:-3]
+        if stated is not None and schema is None:
+            try:
+                return decode(text)
+            except Undecodable:
+                pass
+        elif schema is None and self.untyped_is_text:
+            return text
+        root = scope.tool.parameters if scope.tool else None
+        return read_text(text, schema, root=root).value
+
+    def _skip_lead(self, cursor: Cursor) -> Reader:
+        while cursor.position >= len(cursor.text):
+            yield from cursor.need()
+        if cursor.text.startswith("\r\n", cursor.position):
+            cursor.position += 2
+        elif cursor.text[cursor.position] == "\n":
+            cursor.position += 1
+
+    def _run_to_end(self, cursor: Cursor, quiet: Quiet) -> Generator[None, None, int]:
+        """Move to the end of the value; return the length of the closer that follows it."""
+        ahead = 0
+        while True:
+            hit = self.stops.find(cursor.text, cursor.position + ahead, final=cursor.final)
+            stop = len(cursor.text) if hit is None else hit[0]
+            self._take(cursor, stop, quiet)
+            ahead = 0
+            if hit is None or hit[1] is None:
+                if hit is None:
+                    cursor.quiet = quiet
+                yield from cursor.need()
+                cursor.quiet = None
+                continue
+            marker = hit[1]
+            end = self.framed.get(marker, marker)
+            if end not in self.closers:
+                cursor.repair("closed_argument")
+                return len(marker) - len(end)
+            seen = cursor.look_now(self.following, len(marker))
+            found, _ = seen or (yield from cursor.look(self.following, len(marker)))
+            if found is not None:
+                return len(marker)
+            ahead = 1
+
+    def _take(self, cursor: Cursor, stop: int, quiet: Quiet) -> None:
+        if quiet.kind == "string" and stop > cursor.position:
+            cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
+        cursor.position = stop
+
+
+def _schema_of(tool: Tool | None, key: str) -> JsonObject | None:
+    if tool is None:
+        return None
+    properties = tool.parameters.get("properties")
+    schema = properties.get(key) if isinstance(properties, dict) else None
+    return schema if isinstance(schema, dict) else None
+
+
+def _is_text(schema: JsonObject | None, stated: str | None) -> bool:
+    if stated is not None:
+        return stated.strip("\"' ").lower() in ("true", "string", "str")
+    return schema is not None and schema.get("type") == "string" and "enum" not in schema

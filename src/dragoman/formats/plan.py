@@ -1,0 +1,115 @@
+"""What a parser looks for: the openers of its formats and everything else that is not text, compiled once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.formats.compiler import compile_entries
+from dragoman.formats.cursor import Cursor, Reader, Spoilt
+from dragoman.formats.entry import Entry, Place
+from dragoman.formats.markers import Markers
+from dragoman.formats.row import Format
+
+
+class SectionEntry:
+    """The tag before all calls of a reply: framing, if a call or the closing tag follows; text otherwise."""
+
+    place: Place = "anywhere"
+    section = None
+
+    def __init__(self, row: Format, opener: str, inside: Iterable[str]) -> None:
+        self.format = row.name
+        self.openers = (opener,)
+        self._opener = Markers(self.openers)
+        self._inside = Markers(inside)
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        return True
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from cursor.expect(self._opener)
+        found, _ = yield from cursor.look(self._inside)
+        if found is None:
+            raise Spoilt("no call follows the opening tag")
+        cursor.drop()
+
+
+class Lane:
+    """A stretch of text with one meaning, and the markers that can end it or stand in it."""
+
+    def __init__(self, markers: Iterable[str], *, closer: str | None = None) -> None:
+        self.markers = Markers(markers)
+        self.closer = closer
+
+
+def _sections(row: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if row.section is None:
+        return (), ()
+    opener, closer = (tag.strip() for tag in row.section)
+    ends = (closer, *row.spellings.get(closer, ())) if closer else ()
+    return (opener, *row.spellings.get(opener, ())), ends
+
+
+class Plan:
+    """The union of some rows. The first row that can read an opener wins."""
+
+    def __init__(self, rows: Iterable[Format], *, named: bool) -> None:
+        self.openers: dict[str, list[Entry]] = {}
+        self.section_ends: set[str] = set()
+        self.drops: set[str] = set()
+        self.thinking: dict[str, str] = {}
+        self.line_entries: list[Entry] = []
+        self.message_entries: list[Entry] = []
+        self._lanes: dict[tuple[str, bool], Lane] = {}
+        compiled = [(row, compile_entries(row, named=named)) for row in rows]
+        for row, entries in compiled:
+            self._add(row, entries)
+        for row, entries in compiled:
+            self._add_section(row, entries)
+        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
+        markers = [*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends]
+        places = {entry.place for entries in self.openers.values() for entry in entries}
+        self.watches_lines = bool(self.line_entries) or "line" in places
+        """Whether it matters where a line begins; then a line break wakes the parser."""
+        if self.watches_lines:
+            markers.append("\n")
+        self.text = Lane(markers or ["\0\0no marker\0\0"])
+
+    def _add(self, row: Format, row_entries: tuple[Entry, ...]) -> None:
+        seen = {
+            (entry.openers, getattr(entry, "source", None)) for entries in self.openers.values() for entry in entries
+        }
+        for entry in row_entries:
+            if not entry.openers:
+                (self.line_entries if entry.place == "line" else self.message_entries).append(entry)
+            elif (entry.openers, getattr(entry, "source", None)) not in seen or not getattr(entry, "source", None):
+                for opener in entry.openers:
+                    self.openers.setdefault(opener, []).append(entry)
+        self.drops.update(row.drop)
+        for opener, closer in row.thinking:
+            self.thinking.setdefault(opener, closer)
+
+    def _add_section(self, row: Format, entries: tuple[Entry, ...]) -> None:
+        starts, ends = _sections(row)
+        self.section_ends.update(ends)
+        inside = {opener for entry in entries for opener in entry.openers if len(opener) > 1}
+        for start in starts:
+            if inside:
+                self.openers.setdefault(start, []).append(SectionEntry(row, start, (*inside, *ends)))
+
+    @property
+    def has_gates(self) -> bool:
+        """Whether there are formats without a marker, which must be tried where a message or a line begins."""
+        return bool(self.line_entries or self.message_entries)
+
+    @property
+    def first_thinking_end(self) -> str:
+        return next(iter(self.thinking.values()), "</think>")
+
+    def thinking_lane(self, closer: str, reports_calls: bool) -> Lane:
+        """The lane behind a think tag: only its own closer ends it; openers are noticed so that they can be refused."""
+        lane = self._lanes.get((closer, reports_calls))
+        if lane is None:
+            markers = (closer, *self.openers) if reports_calls else (closer,)
+            lane = self._lanes[closer, reports_calls] = Lane(markers, closer=closer)
+        return lane

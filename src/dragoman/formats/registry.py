@@ -1,0 +1,71 @@
+"""Formats by name: the catalogue, and whatever a user adds to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dragoman.errors import ConfigError, UnknownFormat
+from dragoman.formats.catalogue import ROWS
+from dragoman.formats.plan import Plan
+from dragoman.formats.row import Format
+
+_rows: dict[str, Format] = {row.name: row for row in ROWS}
+_aliases: dict[str, str] = {alias: row.name for row in ROWS for alias in row.aliases}
+_plans: dict[str, Plan] = {}
+
+
+def names() -> list[str]:
+    """Every name that a format goes by, aliases after the names proper; `auto` is not among them."""
+    return [*_rows, *_aliases]
+
+
+def get(name: str) -> Format:
+    """The row of that name or alias."""
+    row = _rows.get(_aliases.get(name, name))
+    if row is None:
+        raise UnknownFormat(name, [*_rows, *_aliases, "auto"])
+    return row
+
+
+def register(row: Format) -> Format:
+    """Add a format of your own; from now on it can be named, and `auto` looks for it."""
+    for name in (row.name, *row.aliases):
+        if name in _rows or name in _aliases or name == "auto":
+            raise ConfigError(f"there is already a format named {name!r}", hint="choose another name")
+    Plan([row], named=True)  # a template that cannot be compiled fails here, and nothing is registered
+    _rows[row.name] = row
+    _aliases.update(dict.fromkeys(row.aliases, row.name))
+    _plans.pop("auto", None)
+    return row
+
+
+def unregister(name: str) -> None:
+    """Take back a format that `register` added."""
+    row = get(name)
+    if row in ROWS:
+        raise ConfigError(
+            f"{name!r} belongs to the catalogue and stays", hint="only registered formats can be taken back"
+        )
+    del _rows[row.name]
+    for alias in row.aliases:
+        del _aliases[alias]
+    _plans.pop("auto", None)
+    _plans.pop(row.name, None)
+
+
+def plan_for(name: str) -> Plan:
+    """What a parser of this format, or of all of them, looks for. Compiled on first use."""
+    plan = _plans.get(name)
+    if plan is None:
+        if name == "auto":
+            plan = Plan((row for row in _rows.values() if row.in_auto), named=False)
+        else:
+            row = get(name)
+            plan = _plans.get(row.name) or Plan([row], named=True)
+            _plans[row.name] = plan
+        _plans[name] = plan
+    return plan
+
+
+def rows() -> Iterator[Format]:
+    return iter(_rows.values())

@@ -1,0 +1,217 @@
+"""The parts of a compiled template: literals, white space, short slots, options and JSON.
+
+Each step has two ways to go: `now` when the text at hand is enough, and `run`, a generator, when it must wait.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+from dragoman.formats.cursor import Cursor, Reader, Spoilt
+from dragoman.formats.envelope import Wish
+from dragoman.formats.jsonbody import JsonBody, read_calls, read_object
+from dragoman.formats.markers import Markers
+from dragoman.types import Change, JsonObject, Tool
+
+SLOT_LIMIT = 200
+_is_name = re.compile(r"[\w.\-:/]+\Z").match
+_escaped_space = re.compile(r"(?:\s|\\n)*").match
+line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
+
+
+class Scope:
+    """What the holes have been filled with so far."""
+
+    __slots__ = ("arguments", "changes", "filled", "first", "tool", "wish")
+
+    def __init__(self) -> None:
+        self.filled: dict[str, str] = {}
+        self.arguments: JsonObject = {}
+        self.changes: tuple[Change, ...] = ()
+        self.first = True
+        self.tool: Tool | None = None
+        self.wish: Wish | None = None
+
+
+class Step(Protocol):
+    """One part of a template. `now` does it if the text at hand is enough; `run` waits for what is missing."""
+
+    def now(self, cursor: Cursor, scope: Scope) -> bool: ...
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader: ...
+
+
+class Waiting:
+    """A step that always goes the long way."""
+
+    def now(self, cursor: Cursor, scope: Scope) -> bool:
+        return False
+
+
+class Expect:
+    """A literal that must stand here."""
+
+    def __init__(self, text: str, markers: Markers) -> None:
+        self.text = text
+        self.markers = markers
+
+    def now(self, cursor: Cursor, scope: Scope) -> bool:
+        if self.text not in self.markers.extendable and cursor.text.startswith(self.text, cursor.position):
+            cursor.position += len(self.text)
+            return True
+        return False
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        return cursor.expect(self.markers)
+
+
+class SkipSpace:
+    """White space between the parts of a call. Some hosts escape line breaks, so `\\n` in letters counts as one."""
+
+    def now(self, cursor: Cursor, scope: Scope) -> bool:
+        return cursor.peek_now() not in ("", "\\")
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        while True:
+            cursor.position = _escaped_space(cursor.text, cursor.position).end()  # type: ignore[union-attr]
+            if cursor.final or cursor.text[cursor.position :] not in ("", "\\"):
+                return
+            yield
+
+
+class RequireBlank(Waiting):
+    """White space that keeps two words apart must be there."""
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        while cursor.position >= len(cursor.text):
+            yield from cursor.need()
+        if not cursor.text[cursor.position].isspace():
+            raise Spoilt("no blank behind the opener")
+        yield from cursor.space()
+
+
+class EndLine(Waiting):
+    """The opener stands alone on its line."""
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        while True:
+            match = line_ends(cursor.text, cursor.position)
+            if match is None:
+                raise Spoilt("the opener does not stand alone on its line")
+            if match.group(1) or cursor.final:
+                cursor.position = match.end()
+                return
+            yield
+
+
+class ReadSlot:
+    """A short text up to the literal that follows: a name, an id, a key."""
+
+    def __init__(self, kind: str, stops: Markers) -> None:
+        self.kind = kind
+        self.stops = stops
+
+    def now(self, cursor: Cursor, scope: Scope) -> bool:
+        hit = self.stops.find(cursor.text, cursor.position, final=False)
+        if hit is None or hit[1] is None:
+            return False
+        self._fill(cursor.text[cursor.position : hit[0]], scope)
+        cursor.position = hit[0]
+        return True
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        mark = cursor.begin()
+        while True:
+            hit = self.stops.find(cursor.text, cursor.position, final=cursor.final)
+            cursor.position = len(cursor.text) if hit is None else hit[0]
+            if hit is not None and hit[1] is not None:
+                break
+            if len(cursor.since(mark)) > SLOT_LIMIT:
+                raise Spoilt(f"the {self.kind} is too long")
+            yield from cursor.need()
+        self._fill(cursor.since(mark), scope)
+
+    def _fill(self, text: str, scope: Scope) -> None:
+        value = text.strip().removesuffix("\\n")  # some hosts escape the line break behind the name
+        if self.kind == "key":
+            value = value.strip("\"'")
+        if self.kind in ("name", "key") and (not value or len(value) > SLOT_LIMIT):
+            raise Spoilt(f"the {self.kind} is empty" if not value else f"the {self.kind} is too long")
+        if self.kind == "name":
+            value = value.strip("\"'")
+            if not _is_name(value):
+                raise Spoilt(f"{value[:40]!r} is no name of a tool")
+        scope.filled[self.kind] = value
+
+
+def run_steps(steps: tuple[Step, ...], cursor: Cursor, scope: Scope) -> Reader:
+    for step in steps:
+        if not step.now(cursor, scope):
+            yield from step.run(cursor, scope)
+
+
+class ReadMaybe(Waiting):
+    """An optional part, taken if its first literal stands here."""
+
+    def __init__(self, first: Markers, steps: tuple[Step, ...]) -> None:
+        self.first = first
+        self.steps = steps
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        seen = cursor.look_now(self.first)
+        found, ahead = seen or (yield from cursor.look(self.first))
+        if found is not None:
+            cursor.position += ahead
+            yield from run_steps(self.steps, cursor, scope)
+
+
+class ReadEnvelopes(Waiting):
+    """`{call}`, also several of them, and `{calls}`, which must be a list."""
+
+    def __init__(self, body: JsonBody, begins: str) -> None:
+        self.body = body
+        self.begins = begins
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        character = cursor.peek_now() or (yield from cursor.peek())
+        if character not in self.begins or not character:
+            raise Spoilt(f"{character!r} where JSON should begin" if character else "nothing follows the opener")
+        scope.wish = yield from read_calls(cursor, self.body)
+
+
+def name_from_id(identity: str) -> str:
+    """`functions.search:0` names the tool `search`."""
+    name, colon, number = identity.rpartition(":")
+    name = name if colon and number.isdigit() else identity
+    return name.removeprefix("functions.")
+
+
+def announce(cursor: Cursor, scope: Scope) -> None:
+    identity = scope.filled.get("id")
+    name = scope.filled.get("name") or name_from_id(identity or "")
+    if not name or not _is_name(name):
+        raise Spoilt(f"{name[:40]!r} is no name of a tool" if name else "the call has no name")
+    scope.filled["name"] = name
+    scope.tool = cursor.start_call(name, identity)
+
+
+class ReadArguments(Waiting):
+    """`{args}`: one JSON object behind the name."""
+
+    def __init__(self, body: JsonBody, closers: Markers | None) -> None:
+        self.body = body
+        self.closers = closers
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        if self.closers is not None:
+            found, _ = cursor.look_now(self.closers) or (yield from cursor.look(self.closers))
+            if found is not None:
+                announce(cursor, scope)
+                cursor.delta("{}")
+                return
+        character = cursor.peek_now() or (yield from cursor.peek())
+        if character not in ("{", '"'):
+            raise Spoilt(f"{character!r} where the arguments should begin")
+        announce(cursor, scope)
+        scope.arguments = yield from read_object(cursor, self.body)

@@ -1,0 +1,136 @@
+"""A format is written the way the model writes it, with holes; here that text becomes nodes.
+
+    <tool_call>\\n{call}\\n</tool_call>
+    <function={name}>\\n{*<parameter={key}>\\n{value}\\n</parameter>\\n*}</function>
+
+Holes: `{name}` `{id}` `{type}` short slots · `{args}` one JSON object · `{call}` one JSON envelope · `{calls}` a JSON
+list of envelopes · `{* ... *}` zero or more times, with `{key}` and `{value}` inside · `{? ... ?}` optional.
+White space in a template is written as it stands and read as any white space, also none; only next to `{value}` it
+is exact, because there a blank may be the user's data.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+SLOTS = ("name", "id", "key", "type")
+_JSON_HOLES = {"args": ("{",), "call": ("{", "["), "calls": ("[", "{")}
+_TOKEN = re.compile(r"(\{\*|\*\}|\{\?|\?\}|\{(?:name|id|type|args|call|calls|key|value)\}|\s+)")
+# Closers are read one tag at a time, so that a model may leave one of them out.
+_BETWEEN_TAGS = re.compile(r"(?<=>)(?=<)|(?<=\])(?=\[)")
+
+
+class Literal(Struct, frozen=True):
+    text: str
+    spellings: tuple[str, ...]
+    """Everything that is read as this literal, its own text first."""
+
+
+class Space(Struct, frozen=True):
+    text: str
+
+
+class Hole(Struct, frozen=True):
+    kind: str
+
+
+class Many(Struct, frozen=True):
+    body: tuple[Node, ...]
+
+
+class Maybe(Struct, frozen=True):
+    body: tuple[Node, ...]
+
+
+Node = Literal | Space | Hole | Many | Maybe
+
+
+class TemplateError(ValueError):
+    """A template that cannot be read; the message says which part."""
+
+
+def compile_template(source: str, spellings: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Node, ...]:
+    """The nodes of a template. `spellings` gives other ways in which models write its literals."""
+    variants = spellings or {}
+    stack: list[list[Node]] = [[]]
+    openers: list[str] = []
+    for part in _split(source):
+        if part in ("{*", "{?"):
+            openers.append(part)
+            stack.append([])
+        elif part in ("*}", "?}"):
+            if not openers or openers.pop()[1] != part[0]:
+                raise TemplateError(f"{part!r} closes nothing in {source!r}")
+            body = tuple(stack.pop())
+            stack[-1].append(Many(body) if part == "*}" else Maybe(body))
+        elif part.isspace():
+            stack[-1].append(Space(part))
+        elif part[0] == "{" and part[-1] == "}" and part[1:-1].isalpha():
+            stack[-1].append(Hole(part[1:-1]))
+        else:
+            for text in _BETWEEN_TAGS.split(part):
+                stack[-1].append(Literal(text, (text, *variants.get(text, ()))))
+    if openers:
+        raise TemplateError(f"{openers[-1]!r} is not closed in {source!r}")
+    return tuple(stack[0])
+
+
+def _split(source: str) -> list[str]:
+    """Literals, holes and white space. A blank inside a literal, as in `<invoke name="`, is part of it."""
+    parts = [part for part in _TOKEN.split(source) if part]
+    joined: list[str] = []
+    for index, part in enumerate(parts):
+        follows_literal = bool(joined) and _is_literal(joined[-1])
+        if (_is_literal(part) and follows_literal) or (
+            part.isspace()
+            and "\n" not in part
+            and follows_literal
+            and _is_literal("".join(parts[index + 1 : index + 2]))
+        ):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    return joined
+
+
+def _is_literal(part: str) -> bool:
+    return bool(part) and not part.isspace() and _TOKEN.fullmatch(part) is None
+
+
+def first_literals(nodes: tuple[Node, ...]) -> tuple[str, ...]:
+    """The literals that can come first: what a slot before them runs up to."""
+    found: list[str] = []
+    for node in nodes:
+        if isinstance(node, Literal):
+            return (*found, *node.spellings)
+        if isinstance(node, Many | Maybe):
+            found.extend(first_literals(node.body))
+        elif isinstance(node, Hole):
+            return (*found, *_JSON_HOLES.get(node.kind, ()))
+    return tuple(found)
+
+
+def has_hole(nodes: tuple[Node, ...], *kinds: str) -> bool:
+    """Whether one of these holes stands anywhere in the nodes."""
+    return any(
+        node.kind in kinds
+        if isinstance(node, Hole)
+        else has_hole(node.body, *kinds)
+        if isinstance(node, Many | Maybe)
+        else False
+        for node in nodes
+    )
+
+
+def literals_after(nodes: tuple[Node, ...]) -> tuple[tuple[Literal, bool], ...]:
+    """The closers, when given what follows the payload: every literal in order, and whether it may be absent."""
+    found: list[tuple[Literal, bool]] = []
+    for node in nodes:
+        if isinstance(node, Literal):
+            found.append((node, False))
+        elif isinstance(node, Maybe):
+            found.extend((literal, True) for literal, _ in literals_after(node.body))
+    return tuple(found)

@@ -1,0 +1,159 @@
+"""A resumable scanner that runs over one JSON value as it arrives and says where it ends.
+
+Every character is looked at once, whatever the pieces. It checks the grammar, so that a broken value is noticed at
+the first wrong token and not at the end of the text. Two flaws are let through and noted in `flawed`, because they
+leave no doubt where the value ends: control characters inside strings, and escapes that JSON does not know.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_DEPTH = 100
+MAX_SIZE = 16 * 1024 * 1024
+
+# What the scanner waits for.
+_VALUE, _FIRST_ELEMENT, _FIRST_KEY, _KEY, _COLON, _NEXT, _STRING, _ATOM, _DONE = range(9)
+
+_blanks = re.compile(r"[ \t\r\n]*").match
+_string_stop = re.compile(r'["\\\x00-\x1f]').search
+_atom_run = re.compile(r"[-+.0-9A-Za-z]*").match
+_atom = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null)\Z").match
+_atom_start = frozenset("-0123456789tfn")
+
+
+class JsonScanner:
+    """Feed it a buffer and a place; it returns how far it got. `done` and `failed` tell what became of the value."""
+
+    __slots__ = ("_atom_text", "_escaped", "_is_key", "_size", "_stack", "_state", "failed", "flawed")
+
+    wakes = staticmethod(_string_stop)
+    """While `in_string`, a piece in which this finds nothing leaves the scanner as it is and need not be scanned."""
+
+    def __init__(self) -> None:
+        self._state = _VALUE
+        self._stack: list[bool] = []  # True for an object, False for a list
+        self._is_key = False
+        self._escaped = False
+        self._atom_text = ""
+        self._size = 0
+        self.flawed = False
+        self.failed: str | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._state == _DONE
+
+    @property
+    def in_string(self) -> bool:
+        """Inside a string, and not between a backslash and what it escapes: quiet text cannot change the state."""
+        return self._state == _STRING and not self._escaped
+
+    def scan(self, text: str, position: int) -> int:
+        """Go on from `position`; return the offset behind the last character that belongs to the value."""
+        start = position
+        length = len(text)
+        while position < length and self._state != _DONE and self.failed is None:
+            if self._state == _STRING:
+                position = self._scan_string(text, position, length)
+            elif self._state == _ATOM:
+                position = self._scan_atom(text, position)
+            else:
+                position = _blanks(text, position).end()  # type: ignore[union-attr]
+                if position < length:
+                    position = self._scan_token(text, position)
+        self._size += position - start
+        if self._size > MAX_SIZE and self.failed is None:
+            self.failed = f"the value is larger than {MAX_SIZE} characters"
+        return position
+
+    def end(self) -> None:
+        """The text has ended: a number or word at the top level is complete now."""
+        if self._state == _ATOM and not self._stack:
+            self._close_atom()
+
+    def _scan_string(self, text: str, position: int, length: int) -> int:
+        if self._escaped:
+            self._escaped = False
+            if text[position] not in '"\\/bfnrtu':
+                self.flawed = True
+            position += 1
+        while True:
+            stop = _string_stop(text, position)
+            if stop is None:
+                return length
+            character = stop.group()
+            position = stop.end()
+            if character == '"':
+                self._state = _COLON if self._is_key else self._after_value()
+                return position
+            if character != "\\":
+                self.flawed = True
+            elif position == length:
+                self._escaped = True
+                return length
+            else:
+                if text[position] not in '"\\/bfnrtu':
+                    self.flawed = True
+                position += 1
+
+    def _scan_atom(self, text: str, position: int) -> int:
+        end = _atom_run(text, position).end()  # type: ignore[union-attr]
+        self._atom_text += text[position:end]
+        if len(self._atom_text) > 1000:
+            self.failed = "a number of more than 1000 characters"
+        elif end < len(text):
+            self._close_atom()
+        return end
+
+    def _close_atom(self) -> None:
+        if _atom(self._atom_text):
+            self._atom_text = ""
+            self._state = self._after_value()
+        else:
+            self.failed = f"{self._atom_text[:20]!r} is no JSON value"
+
+    def _scan_token(self, text: str, position: int) -> int:
+        character = text[position]
+        state = self._state
+        if state in (_VALUE, _FIRST_ELEMENT):
+            if state == _FIRST_ELEMENT and character == "]":
+                self._stack.pop()
+                self._state = self._after_value()
+                return position + 1
+            return self._open_value(character, position)
+        if state == _COLON and character == ":":
+            self._state = _VALUE
+        elif state == _NEXT and character == ",":
+            self._state = _KEY if self._stack[-1] else _VALUE
+        elif character == ("}" if self._stack[-1] else "]") and state in (_NEXT, _FIRST_KEY):
+            self._stack.pop()
+            self._state = self._after_value()
+        elif character == '"' and state in (_KEY, _FIRST_KEY):
+            self._is_key = True
+            self._state = _STRING
+        else:
+            self.failed = f"{character!r} does not fit here"
+            return position
+        return position + 1
+
+    def _open_value(self, character: str, position: int) -> int:
+        if character == '"':
+            self._is_key = False
+            self._state = _STRING
+        elif character in "{[":
+            if len(self._stack) >= MAX_DEPTH:
+                self.failed = f"nested deeper than {MAX_DEPTH}"
+                return position
+            self._stack.append(character == "{")
+            self._state = _FIRST_KEY if character == "{" else _FIRST_ELEMENT
+        elif character in _atom_start:
+            self._state = _ATOM
+            return position
+        else:
+            self.failed = f"{character!r} starts no JSON value"
+            return position
+        return position + 1
+
+    def _after_value(self) -> int:
+        return _NEXT if self._stack else _DONE

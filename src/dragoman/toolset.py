@@ -1,0 +1,120 @@
+"""Tools as people write them, made into one shape and ready to be looked up by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dragoman.errors import InvalidTool
+from dragoman.types import JsonObject, Tool
+
+_SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "schema", "parametersJsonSchema")
+_NAMESPACES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mcp.")
+_FOLD = str.maketrans("", "", "-_.\\ ")
+
+
+def fold(name: str) -> str:
+    """A name without case, dashes, underscores and dots. Only ASCII case is folded: homoglyphs stay apart."""
+    return name.translate(_FOLD).lower()
+
+
+def without_namespace(name: str) -> str:
+    """`functions.search` as `search`: the prefixes by which models and servers group tools."""
+    for prefix in _NAMESPACES:
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return name[len(prefix) :]
+    return name
+
+
+def as_tool(value: object) -> Tool:
+    """A Tool from whatever describes one: a Tool, an OpenAI, Anthropic, MCP or plain dict, or an object with a name."""
+    if isinstance(value, Tool):
+        return value
+    if isinstance(value, Mapping):
+        return _from_mapping(value)
+    made = getattr(value, "__dragoman_tool__", None)
+    if isinstance(made, Tool):
+        return made
+    return _from_object(value)
+
+
+def _from_mapping(value: Mapping[str, Any]) -> Tool:
+    inner = value.get("function")
+    body: Mapping[str, Any] = inner if isinstance(inner, Mapping) else value
+    name = body.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidTool(f"a tool without a name: {_shorten(value)}")
+    schema: JsonObject = {}
+    for key in _SCHEMA_KEYS:
+        found = body.get(key)
+        if isinstance(found, Mapping):
+            schema = found if isinstance(found, dict) else dict(found)
+            break
+    description = body.get("description")
+    return Tool(name, description if isinstance(description, str) else "", schema)
+
+
+def _from_object(value: object) -> Tool:
+    name = getattr(value, "name", None)
+    name = name() if callable(name) else name
+    if not isinstance(name, str) or not name:
+        raise InvalidTool(f"not a tool: {_shorten(value)}")
+    description = getattr(value, "description", "")
+    description = description() if callable(description) else description
+    for key in _SCHEMA_KEYS:
+        schema = getattr(value, key, None)
+        schema = schema() if callable(schema) else schema
+        if isinstance(schema, Mapping):
+            return Tool(name, str(description or ""), dict(schema), run=getattr(value, "execute", None))
+    return Tool(name, str(description or ""))
+
+
+def _shorten(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class Toolset:
+    """The offered tools, prepared once. Give it to a parser instead of a list, and nothing is normalised again."""
+
+    __slots__ = ("_by_fold", "_by_name", "tools")
+
+    def __init__(self, tools: Iterable[object]) -> None:
+        self.tools = tuple(map(as_tool, tools))
+        self._by_name = {tool.name: tool for tool in self.tools}
+        # None marks a folded spelling that several tools share: it names none of them.
+        self._by_fold: dict[str, Tool | None] = {}
+        for name, tool in self._by_name.items():
+            key = fold(name)
+            self._by_fold[key] = None if key in self._by_fold else tool
+
+    @classmethod
+    def of(cls, tools: Toolset | Iterable[object] | None) -> Toolset | None:
+        """Prepared tools from anything that is accepted as `tools=`; None (no gate) stays None."""
+        if tools is None or isinstance(tools, Toolset):
+            return tools
+        if isinstance(tools, Mapping):
+            # One tool given where a list was meant.
+            return cls([tools])
+        return cls(tools)
+
+    def find(self, name: str) -> Tool | None:
+        """The tool of that name: exact; else unique ignoring case, dashes, underscores and dots; else without namespace."""
+        tool = self._by_name.get(name)
+        if tool is not None:
+            return tool
+        tool = self._by_fold.get(fold(name))
+        if tool is not None:
+            return tool
+        bare = without_namespace(name)
+        return None if bare == name else self._by_name.get(bare) or self._by_fold.get(fold(bare))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._by_name)
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self.tools)
+
+    def __len__(self) -> int:
+        return len(self.tools)

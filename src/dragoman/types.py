@@ -1,0 +1,166 @@
+"""The nouns: what a conversation, a tool and a call are, whoever wrote them.
+
+Everything here is plain frozen data. A codec, a parser, the loop and the gateway all speak in these, and nothing
+in this file knows a provider. What only one provider understands (signatures, encrypted reasoning) rides in
+`part.extra[wire_name]`, and only that wire's codec reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+JsonObject = dict[str, Any]
+"""A decoded JSON object. `Any` is honest here: what stands in it is the model's choice."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+StopReason = Literal["end", "tool_calls", "length", "stop_sequence", "refusal", "error", "unknown"]
+
+
+class Change(Struct, frozen=True):
+    """One argument that was changed so that it fits the schema: where, by which rule, from what, to what."""
+
+    path: str
+    rule: str
+    before: Any
+    after: Any
+
+
+class Fault(Struct, frozen=True):
+    """One way in which arguments break their schema, with the JSON path of the place."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+class Provenance(Struct, frozen=True):
+    """Where a call was found, so that a caller can decide how far to trust it."""
+
+    channel: str = "text"
+    """`native` (a field of the wire) or `text` (read out of what the model wrote)."""
+    format: str = ""
+    """The name of the text format, or of the wire."""
+    span: tuple[int, int] = (0, 0)
+    """Code-point offsets [start, end) in the text as received."""
+    region: str = "answer"
+    """`answer`, `message` (the call is the whole message), `thinking`, or a loose region such as `prose` or `fence`."""
+    level: str | None = None
+    """T5 .. T0, set by whoever judges trust."""
+    verdict: str | None = None
+    """`allow` or `ask`, set by whoever judges trust."""
+
+
+class ToolCall(Struct, frozen=True):
+    """A call as the model meant it, and an honest account of what was done to read it."""
+
+    id: str
+    name: str
+    arguments: JsonObject
+    complete: bool = True
+    known_tool: bool | None = None
+    """Whether the name was offered; None when no tools were given to compare with."""
+    repairs: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    provenance: Provenance | None = None
+    raw: str = ""
+    """The text the call was read from, wrapper included."""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class InvalidCall(Struct, frozen=True):
+    """A call whose arguments cannot be understood: nothing runs, and the model is told every fault."""
+
+    id: str
+    name: str
+    raw: str
+    faults: tuple[Fault, ...]
+    provenance: Provenance | None = None
+
+
+class Text(Struct, frozen=True, tag="text"):
+    text: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Thinking(Struct, frozen=True, tag="thinking"):
+    text: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Image(Struct, frozen=True, tag="image"):
+    """An image by address, or by base64 data with its media type."""
+
+    url: str | None = None
+    data: str | None = None
+    media_type: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class File(Struct, frozen=True, tag="file"):
+    name: str
+    data: str | None = None
+    url: str | None = None
+    media_type: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class ToolResult(Struct, frozen=True):
+    """What a tool answered. `content` is for the model, `data` for the caller."""
+
+    call_id: str
+    name: str = ""
+    content: str | list[Text | Image | File] = ""
+    is_error: bool = False
+    data: Any = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+Part = Text | Thinking | Image | File | ToolCall | ToolResult
+
+
+class Message(Struct, frozen=True):
+    role: Role
+    parts: list[Part] = []
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+class Usage(Struct, frozen=True):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class Tool(Struct, frozen=True):
+    """A tool as it is offered to a model; `run` is what happens when it is called."""
+
+    name: str
+    description: str = ""
+    parameters: JsonObject = field(default_factory=dict)
+    run: Callable[..., Any] | None = None
+    parallel_safe: bool = False
+    read_only: bool = False
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
+class Request(Struct, frozen=True):
+    model: str
+    messages: list[Message] = []
+    tools: list[Tool] = []
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Reply(Struct, frozen=True):
+    message: Message
+    usage: Usage = Usage()
+    stop: StopReason = "unknown"
+    extra: dict[str, Any] = field(default_factory=dict)

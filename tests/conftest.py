@@ -1,0 +1,60 @@
+"""What every test shares: the settings of hypothesis, and the rule that CI accepts no silent skip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+# A deadline per example measures the machine and not the code, so there is none. In CI the examples are always the
+# same ones: a change fails for what it changed; the search for new examples happens on the developers' machines.
+settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if IN_CI else "local")
+
+# The reference data lies beside the checkout and is not part of the project: the one thing that may be absent in CI.
+_MAY_BE_ABSENT = "shared"
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top of the checkout."""
+    return Path(__file__).resolve().parents[1]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        command: str = mark.args[0]
+        if shutil.which(command) is None:
+            package = mark.kwargs.get("package", command)
+            pytest.skip(f"the command {command!r} is not installed (package {package}): run scripts/system-parts")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if not hasattr(report, "wasxfail"):
+        _fail_on_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_on_skip(report)
+    return report
+
+
+def _fail_on_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if not (IN_CI and report.outcome == "skipped"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if _MAY_BE_ABSENT not in reason:
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI, where nothing may be skipped: {reason}"

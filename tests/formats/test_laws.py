@@ -1,0 +1,275 @@
+"""The laws that hold for every format of the catalogue, and for `auto`: a new row is under them by being there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.formats import strategies
+from tests.formats.strategies import NAMES, PLAIN, TOOLS, Call
+
+from dragoman import formats
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    CallStarted,
+    Event,
+    MarkerDropped,
+    TextDelta,
+    ThinkingDelta,
+)
+from dragoman.formats.registry import get
+from dragoman.types import ToolCall
+
+WAYS = [*NAMES, "auto", "auto, loose"]
+"""Every way to parse: by a named format, or by looking for all of them."""
+
+every_format = pytest.mark.parametrize("name", NAMES)
+every_way = pytest.mark.parametrize("way", WAYS)
+
+_BASE = settings(
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+SOME = settings(_BASE, max_examples=25)
+MANY = settings(_BASE, max_examples=500)
+
+
+def parser_for(way: str, tools: Any = TOOLS) -> formats.Parser:
+    return formats.parser(way.removesuffix(", loose"), tools, loose=way.endswith("loose"))
+
+
+def format_of(way: str) -> str:
+    return way.removesuffix(", loose")
+
+
+# ---- looking at what came out ----------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """All that a caller may rely on, whatever the pieces."""
+
+    text: str
+    thinking: str
+    calls: list[tuple[Any, ...]]
+    refused: list[tuple[Any, ...]]
+    broken: list[tuple[Any, ...]]
+    arguments: dict[int, str]
+    raw: str
+
+
+def run(way: str, pieces: Iterable[str], tools: Any = TOOLS) -> list[Event]:
+    stage = parser_for(way, tools)
+    events = [event for piece in pieces for event in stage.feed(piece)]
+    return events + stage.close()
+
+
+def _account(call: ToolCall) -> tuple[Any, ...]:
+    # repr tells 1 from 1.0 and from True, which == does not.
+    return (
+        call.id,
+        call.name,
+        repr(call.arguments),
+        call.complete,
+        call.known_tool,
+        call.repairs,
+        repr(call.changes),
+        call.provenance,
+        call.raw,
+    )
+
+
+def see(events: list[Event]) -> Seen:
+    parsed = formats.fold(events)
+    sure = {event.index for event in events if isinstance(event, CallEnded) and not event.call.repairs}
+    arguments = dict.fromkeys(sorted(sure), "")
+    for event in events:
+        if isinstance(event, ArgumentsDelta) and event.index in sure:
+            arguments[event.index] += event.text
+    return Seen(
+        parsed.text,
+        parsed.thinking,
+        [_account(call) for call in parsed.calls],
+        [(*_account(refused.call), refused.why) for refused in parsed.refused],
+        [(broken.raw, broken.why, broken.span, broken.format, broken.name) for broken in parsed.broken],
+        arguments,
+        raw_of(events),
+    )
+
+
+def raw_of(events: list[Event]) -> str:
+    kinds = (TextDelta, ThinkingDelta, MarkerDropped, CallEnded, CallRefused, CallBroken)
+    return "".join(event.raw for event in events if isinstance(event, kinds))
+
+
+def check_account(text: str, events: list[Event]) -> None:
+    """Conservation, honest spans, the order of events, and deltas that are what the call says."""
+    assert raw_of(events) == text
+    before = 0
+    for event in events:
+        if isinstance(event, CallEnded | CallRefused):
+            assert event.call.provenance is not None
+            start, end = event.call.provenance.span
+            assert event.call.raw == text[start:end]
+        elif isinstance(event, CallBroken):
+            start, end = event.span
+            assert event.raw == text[start:end]
+        else:
+            continue
+        assert before <= start <= end
+        before = end
+    check_order(events)
+
+
+def check_order(events: list[Event]) -> None:
+    """A call that is announced is the next to end; its deltas stand between; indexes count up from 0."""
+    announced: CallStarted | None = None
+    written = ""
+    ended = 0
+    for event in events:
+        if isinstance(event, CallStarted):
+            assert announced is None
+            assert event.index == ended
+            announced, written = event, ""
+        elif isinstance(event, ArgumentsDelta):
+            assert announced is not None
+            assert event.index == announced.index
+            written += event.text
+        elif isinstance(event, CallEnded):
+            assert event.index == ended
+            assert announced is not None
+            assert (announced.name, announced.id) == (event.call.name, event.call.id)
+            if not event.call.repairs and not event.call.changes:
+                assert repr(json.loads(written)) == repr(event.call.arguments)
+            announced, ended = None, ended + 1
+        elif isinstance(event, CallBroken | CallRefused):
+            assert event.index == (announced.index if announced else None)
+            if announced is not None:
+                announced, ended = None, ended + 1
+    assert announced is None
+
+
+# ---- round trip ------------------------------------------------------------------------------------------------------
+
+
+def check_round_trip(calls: list[Call], text: str, way: str) -> None:
+    parsed = formats.parse(text, format_of(way), TOOLS, loose=way.endswith("loose"))
+    assert [(call.name, repr(call.arguments)) for call in parsed.calls] == [
+        (name, repr(given)) for name, given in calls
+    ]
+    assert (parsed.text.strip(), parsed.thinking, parsed.refused, parsed.broken) == ("", "", [], [])
+    assert all(call.complete and call.known_tool for call in parsed.calls)
+
+
+def round_trip(name: str) -> Callable[[st.DataObject], None]:
+    def law(data: st.DataObject) -> None:
+        calls = data.draw(strategies.calls(name))
+        text = strategies.try_render(calls, name)
+        if text is not None:
+            check_round_trip(calls, text, name)
+
+    return law
+
+
+@every_format
+def test_what_is_rendered_is_read_back(name: str) -> None:
+    SOME(given(st.data())(round_trip(name)))()
+
+
+@pytest.mark.parametrize("values", PLAIN)
+@every_format
+def test_ordinary_calls_are_never_refused(name: str, values: str) -> None:
+    calls = PLAIN[values]
+    check_round_trip(calls, formats.render(calls, name), name)
+
+
+@pytest.mark.parametrize("values", PLAIN)
+@every_format
+def test_auto_reads_what_every_format_writes(name: str, values: str) -> None:
+    calls = PLAIN[values]
+    check_round_trip(calls, formats.render(calls, name), "auto")
+
+
+@every_format
+def test_prose_around_calls_is_the_text(name: str) -> None:
+    if not strategies.has_openers(get(name)):
+        return
+    calls = PLAIN["two calls"]
+    text = formats.render(calls, name)
+    for way in (name, "auto"):
+        parsed = formats.parse(f"Let me look.\n\n{text}\n\nThat is all.", way, TOOLS)
+        assert [(call.name, call.arguments) for call in parsed.calls] == calls
+        assert (parsed.text.split(), parsed.broken, parsed.refused) == (["Let", "me", "look.", "That", "is", "all."], [], [])
+
+
+# ---- any chunking is the same as whole -------------------------------------------------------------------------------
+
+
+def check_pieces(text: str, way: str, cuts: list[str], tools: Any) -> None:
+    whole = run(way, [text], tools)
+    check_account(text, whole)
+    expected = see(whole)
+    for pieces in (list(text), cuts):
+        events = run(way, pieces, tools)
+        check_order(events)
+        assert see(events) == expected
+
+
+def chunking(way: str) -> Callable[[st.DataObject], None]:
+    def law(data: st.DataObject) -> None:
+        text = data.draw(strategies.texts(format_of(way)))
+        tools = data.draw(st.sampled_from([TOOLS, None]))
+        check_pieces(text, way, data.draw(strategies.cuts(text)), tools)
+
+    return law
+
+
+@every_way
+def test_pieces_do_not_matter_and_nothing_is_lost(way: str) -> None:
+    SOME(given(st.data())(chunking(way)))()
+
+
+@every_way
+def test_every_cut_in_two_of_a_sample_is_the_same(way: str) -> None:
+    for sample in strategies.samples(format_of(way))[:2]:
+        text = f"So:\n{sample}\nok"
+        expected = see(run(way, [text]))
+        for place in range(len(text) + 1):
+            assert see(run(way, [text[:place], text[place:]])) == expected, place
+
+
+# ---- totality --------------------------------------------------------------------------------------------------------
+
+
+def totality(way: str) -> Callable[[st.DataObject], None]:
+    def law(data: st.DataObject) -> None:
+        text = data.draw(strategies.soup(format_of(way)))
+        tools = data.draw(st.sampled_from([TOOLS, None, ()]))
+        events = run(way, [text], tools)
+        check_account(text, events)
+        assert see(run(way, [text[start : start + 3] for start in range(0, len(text), 3)], tools)) == see(events)
+
+    return law
+
+
+@every_way
+def test_no_text_raises(way: str) -> None:
+    SOME(given(st.data())(totality(way)))()
+
+
+@every_way
+def test_a_call_that_is_cut_off_is_none(way: str) -> None:
+    for sample in strategies.samples(format_of(way))[:3]:
+        complete = [(call.name, call.arguments) for call in formats.parse(sample, format_of(way), TOOLS).calls]
+        for end in range(len(sample)):
+            parsed = formats.fold(run(way, [sample[:end]]))
+            calls = [(call.name, call.arguments) for call in parsed.calls]
+            assert calls == complete[: len(calls)], sample[:end]
