@@ -19,7 +19,7 @@ demo: $(STAMP) ## set up everything and show what dragoman makes of a few model 
 
 test: $(STAMP) ## run every test (ARGS= is given to pytest)
 	@scripts/system-parts
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import layers, sizes
 	@$(BIN)/ruff format --check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,28 @@ settings.register_profile("ci", settings.get_profile("local"), derandomize=True,
 settings.load_profile("ci" if IN_CI else "local")
 
 # The reference data lies beside the checkout and is not part of the project: the one thing that may be absent in CI.
-_MAY_BE_ABSENT = "shared"
+_MAY_BE_ABSENT = "../shared"
 
 
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The top of the checkout."""
     return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def shared_data(root: Path) -> Callable[[str], Path]:
+    """Find a file of the reference data: skips when there is none of it, fails when only this file is missing."""
+
+    def find(name: str) -> Path:
+        folder = root.parent / "shared" / "data"
+        if not folder.is_dir():
+            pytest.skip("the reference data is not beside this checkout (../shared/data)")
+        path = folder / name
+        assert path.is_file(), f"../shared/data is there, but {name} is not in it"
+        return path
+
+    return find
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -82,11 +82,7 @@ class Toolset:
     def __init__(self, tools: Iterable[object]) -> None:
         self.tools = tuple(map(as_tool, tools))
         self._by_name = {tool.name: tool for tool in self.tools}
-        # None marks a folded spelling that several tools share: it names none of them.
-        self._by_fold: dict[str, Tool | None] = {}
-        for name, tool in self._by_name.items():
-            key = fold(name)
-            self._by_fold[key] = None if key in self._by_fold else tool
+        self._by_fold: dict[str, Tool | None] | None = None
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[object] | None) -> Toolset | None:
@@ -99,15 +95,25 @@ class Toolset:
         return cls(tools)
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name: exact; else unique ignoring case, dashes, underscores and dots; else without namespace."""
+        """The tool of that name: exact, or unique ignoring case, dashes, underscores, dots and namespace."""
         tool = self._by_name.get(name)
         if tool is not None:
             return tool
-        tool = self._by_fold.get(fold(name))
+        folded = self._by_fold or self._fold_names()
+        tool = folded.get(fold(name))
         if tool is not None:
             return tool
         bare = without_namespace(name)
-        return None if bare == name else self._by_name.get(bare) or self._by_fold.get(fold(bare))
+        return None if bare == name else self._by_name.get(bare) or folded.get(fold(bare))
+
+    def _fold_names(self) -> dict[str, Tool | None]:
+        # On first need: most models spell names as they were offered.
+        folded: dict[str, Tool | None] = {}
+        for name, tool in self._by_name.items():
+            key = fold(name)
+            folded[key] = None if key in folded else tool  # shared by several, it names none of them
+        self._by_fold = folded
+        return folded
 
     @property
     def names(self) -> tuple[str, ...]:

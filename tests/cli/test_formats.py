@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dragoman import formats
-from dragoman.cli.formats import rows
+from dragoman.cli.formats import EXAMPLE_CALLS, rows
+
+TYPES = {"city": "string", "days": "integer", "query": "string", "exact": "boolean"}
+TOOLS = [
+    {
+        "name": name,
+        "parameters": {"type": "object", "properties": {key: {"type": TYPES[key]} for key in arguments}},
+    }
+    for name, arguments in EXAMPLE_CALLS
+]
 
 
 def test_the_table_has_one_line_per_format(dragoman) -> None:
@@ -26,13 +35,10 @@ def test_one_format_shows_its_template_and_an_example(dragoman) -> None:
 def test_every_example_reads_back_as_the_same_calls(dragoman, name: str) -> None:
     data = dragoman("formats", name, "--json").data
     assert data["name"] == name
-    read = formats.parse(data["example"], name)
+    read = formats.parse(data["example"], name, tools=TOOLS)
     assert read.broken == [] and read.refused == []
     assert 1 <= len(read.calls) <= 2
-    assert [(call.name, list(call.arguments)) for call in read.calls] == [
-        ("get_weather", ["city", "days"]),
-        ("search", ["query", "exact"]),
-    ][: len(read.calls)]
+    assert [(call.name, call.arguments) for call in read.calls] == list(EXAMPLE_CALLS[: len(read.calls)])
 
 
 def test_an_alias_finds_its_format(dragoman) -> None:

@@ -87,10 +87,19 @@ def test_a_call_that_was_cut_off_is_broken(dragoman) -> None:
 def test_explain_says_why_a_name_that_was_not_offered_is_text(dragoman, write) -> None:
     text = '{"name": "launch", "arguments": {}}'
     options = ["parse", "--explain", "--tools", write("tools.json", TOOLS)]
-    assert lines_under("Explanation", dragoman(*options, stdin=text.encode()).out)[0].startswith("near miss")
+    head, why = lines_under("Explanation", dragoman(*options, stdin=text.encode()).out)
+    assert head.startswith("text as ") and text in head and "1:1" in head
+    assert "'launch'" in why
     (found,) = dragoman(*options, "--json", stdin=text.encode()).data["explanations"]
-    assert (found["verdict"], found["span"][0], found["line"], found["column"]) == ("near miss", 0, 1, 1)
-    assert "launch" in found["why"]
+    assert (found["verdict"], found["span"][0], found["line"], found["column"]) == ("text", 0, 1, 1)
+    assert found["why"] == why
+
+
+def test_explain_names_the_call_that_only_loose_reading_takes(dragoman, write) -> None:
+    text = b'I would call {"name": "get_weather", "arguments": {"city": "Rome"}} now.'
+    options = ["parse", "--json", "--explain", "--tools", write("tools.json", TOOLS)]
+    verdicts = {item["verdict"]: item["why"] for item in dragoman(*options, stdin=text).data["explanations"]}
+    assert "loose" in verdicts["near miss"]
 
 
 def test_explain_of_plain_prose_says_that_there_was_nothing(dragoman) -> None:

@@ -150,10 +150,12 @@ def check_order(events: list[Event]) -> None:
             if not event.call.repairs and not event.call.changes:
                 assert repr(json.loads(written)) == repr(event.call.arguments)
             announced, ended = None, ended + 1
-        elif isinstance(event, CallBroken | CallRefused):
+        elif isinstance(event, CallBroken):
             assert event.index == (announced.index if announced else None)
             if announced is not None:
                 announced, ended = None, ended + 1
+        elif isinstance(event, CallRefused):
+            assert announced is None
     assert announced is None
 
 
@@ -207,7 +209,11 @@ def test_prose_around_calls_is_the_text(name: str) -> None:
     for way in (name, "auto"):
         parsed = formats.parse(f"Let me look.\n\n{text}\n\nThat is all.", way, TOOLS)
         assert [(call.name, call.arguments) for call in parsed.calls] == calls
-        assert (parsed.text.split(), parsed.broken, parsed.refused) == (["Let", "me", "look.", "That", "is", "all."], [], [])
+        assert (parsed.text.split(), parsed.broken, parsed.refused) == (
+            ["Let", "me", "look.", "That", "is", "all."],
+            [],
+            [],
+        )
 
 
 # ---- any chunking is the same as whole -------------------------------------------------------------------------------

@@ -141,12 +141,13 @@ BROKEN = [
     ("lfm2", "<|tool_call_start|>[search(q='x", []),
     ("lfm2", "<|tool_call_start|>[search(q=1, q=2)]<|tool_call_end|>", []),
     ("lfm2", "<|tool_call_start|>[search('one', 'two')]<|tool_call_end|>", []),
+    ("lfm2", "<|tool_call_start|>[search(q='one)]<|tool_call_end|>", []),
     ("olmo3", "<function_calls>search(q=nan)</function_calls>", []),
     ("tool_code", "```tool_code\nprint(search(q=1)\n```", []),
 ]
 
 REPAIRED = [
-    ("lfm2", "<|tool_call_start|>[bash(cmd='sed '1p' f')]<|tool_call_end|>", {"cmd": "sed '1p' f"}, "escaped_quotes"),
+    ("lfm2", "<|tool_call_start|>[bash(cmd='sed '1p' x')]<|tool_call_end|>", {"cmd": "sed '1p' x"}, "escaped_quotes"),
     ("lfm2", "<|tool_call_start|>[bash(cmd='it's')]<|tool_call_end|> it's", {"cmd": "it's"}, "escaped_quotes"),
     ("lfm2", "<|tool_call_start|>[bash(cmd=[1, 2]<|tool_call_end|>", {"cmd": [1, 2]}, "closed_brackets"),
     ("lfm2", "<|tool_call_start|>[bash(cmd=1)]", {"cmd": 1}, "closed_wrapper"),
@@ -321,7 +322,17 @@ def test_what_python_cannot_carry_here_is_refused(value: object) -> None:
 
 
 _FRAGMENTS = {
-    "pythonic": ["[", "search(", "get_weather(", "unheard(", "<|python_start|>", "<|python_end|>", '[search(q="x")]'],
+    "pythonic": [
+        "<think>",
+        "</think>",
+        "[",
+        "search(",
+        "get_weather(",
+        "unheard(",
+        "<|python_start|>",
+        "<|python_end|>",
+        '[search(q="x")]',
+    ],
     "lfm2": [
         "<|tool_call_start|>",
         "<|tool_call_end|>",

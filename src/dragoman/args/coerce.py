@@ -6,6 +6,7 @@ from typing import Any
 
 from dragoman.args.casting import Caster, Coerced
 from dragoman.args.fitting import fits
+from dragoman.args.plainness import fits_plainly
 from dragoman.args.reading import read_text
 from dragoman.args.schemas import shape_of
 from dragoman.types import JsonObject
@@ -22,6 +23,8 @@ def coerce(
     `root` is the schema that references point into, by default the schema itself. `drop_extra` leaves out arguments
     that the schema does not name, unless it says that further ones are welcome.
     """
+    if not drop_extra and isinstance(value, dict) and isinstance(schema, dict) and fits_plainly(value, schema):
+        return Coerced(value)
     try:
         shape = shape_of(schema, root)
         if not drop_extra and fits(shape, value):

@@ -44,7 +44,8 @@ def repair(text: str, *, complete: bool = True) -> Repaired:
         value = _read(text, complete, rules)
     except Unreadable as error:
         return Repaired(None, error=str(error))
-    return Repaired(value, tuple(rules))
+    # Nothing else was wrong, so it was the white space: blanks that JSON does not know.
+    return Repaired(value, tuple(rules) or ("unusual_blanks",))
 
 
 def _read(text: str, complete: bool, rules: dict[str, None]) -> Any:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dragoman.formats import Explanation, Parsed
 
 _VERDICT_STYLES = {"call": "green", "refused": "yellow", "broken": "red", "near miss": "yellow"}
+_MOST_OF_AN_OPENER = 40
 
 
 def draw(screen: Screen, text: str, parsed: Parsed) -> None:
@@ -46,8 +47,10 @@ def draw_explanations(screen: Screen, text: str, explanations: Sequence[Explanat
     for item in explanations:
         style = _VERDICT_STYLES.get(item.verdict, "")
         named = f" as {item.format}" if item.format else ""
+        # A format without a marker of its own has no opener; the text at its place stands in.
+        opener = item.opener or text[item.span[0] : item.span[0] + _MOST_OF_AN_OPENER]
         screen.line(
-            "  ", (item.verdict, style), f"{named}  ", (_one_line(item.opener), "cyan"), f"  ({places.name(item.span)})"
+            "  ", (item.verdict, style), f"{named}  ", (_one_line(opener), "cyan"), f"  ({places.name(item.span)})"
         )
         screen.block(item.why, indent=4)
     if not explanations:

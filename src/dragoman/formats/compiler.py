@@ -153,13 +153,13 @@ class _Compiler:
             raise TemplateError(f"a value in the template of {self.row.name!r} has no closer")
         closer = rest[used]
         assert isinstance(closer, Literal)
-        following = Markers((*first, *ends))
         step = ReadValue(
             lead,
             closer.spellings,
             trail,
-            following,
-            Markers((*first, *ends)),
+            first=first,
+            exits=ends,
+            openers=self.openers,
             cdata=self.row.cdata,
             unique=self.row.unique_keys,
             untyped_is_text=self.row.untyped_is_text,

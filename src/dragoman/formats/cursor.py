@@ -31,7 +31,7 @@ from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
 Reader = Generator[None, None, None]
 
-skip_blanks = re.compile(r"\s*").match
+skip_blanks = re.compile(r"[ \t\r\n]*").match  # JSON's white space; other blanks are somebody's data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
 write_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -54,10 +54,17 @@ class Cut(Spoilt):
 class Quiet(NamedTuple):
     """How to pass a piece on without waking the reader: what would wake it, and what to make of the piece."""
 
-    wakes: Callable[[str], object]
+    wakes: Callable[[str], re.Match[str] | None]
     kind: (
         str  # "json": arguments as they stand; "string": text that becomes part of a JSON string; "silent": nothing yet
     )
+
+
+class Mark(NamedTuple):
+    """A place in a tile: how many pieces lie before it, and where it stands in the whole text."""
+
+    pieces: int
+    offset: int
 
 
 class Cursor:
@@ -89,18 +96,17 @@ class Cursor:
         self._mark = start
         self._tile_start = self.base + start
 
-    def begin(self) -> int:
+    def begin(self) -> Mark:
         """Mark this place; `since` gives the text from here."""
         if self.position > self._mark:
             self._pieces.append(self.text[self._mark : self.position])
             self._mark = self.position
-        return len(self._pieces)
+        return Mark(len(self._pieces), self.base + self.position)
 
-    def since(self, mark: int) -> str:
-        tail = self.text[self._mark : self.position]
-        if len(self._pieces) == mark:
-            return tail
-        return "".join(self._pieces[mark:]) + tail
+    def since(self, mark: Mark) -> str:
+        if mark.offset >= self.base:
+            return self.text[mark.offset - self.base : self.position]
+        return "".join(self._pieces[mark.pieces :]) + self.text[self._mark : self.position]
 
     def forget(self) -> None:
         """Let go of what lies behind the position, so that memory holds only what is undecided."""
@@ -115,18 +121,16 @@ class Cursor:
 
     def rewind(self) -> None:
         """Back to the start of the tile, as if nothing had been read."""
-        self.text = self.since(0) + self.text[self.position :]
-        self.base = self._tile_start
-        self.position = self._mark = 0
-        self._pieces = []
+        self.return_to(Mark(0, self._tile_start))
 
-    def return_to(self, mark: int) -> None:
+    def return_to(self, mark: Mark) -> None:
         """Back to a place that `begin` marked in this tile."""
-        behind = self.since(mark)
-        self.base += self.position - len(behind)
-        self.text = behind + self.text[self.position :]
-        self.position = self._mark = 0
-        del self._pieces[mark:]
+        if mark.offset < self.base:
+            # Some of it was forgotten already, and comes back from the pieces.
+            self.text = self.since(mark) + self.text[self.position :]
+            self.base = mark.offset
+        self.position = self._mark = mark.offset - self.base
+        del self._pieces[mark.pieces :]
 
     # ---- looking ahead --------------------------------------------------------------------------------------------
 
@@ -230,7 +234,7 @@ class Cursor:
         return tool
 
     def delta(self, text: str) -> None:
-        if text and not self.refusing:
+        if text and self.started is not None and not self.refusing:
             self.out.append(ArgumentsDelta(self.index, text))
 
     def finish_call(
@@ -267,7 +271,7 @@ class Cursor:
         self._reset_call()
 
     def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"input": {"city": "Oslo"}} for a tool that knows `city` and no `input`: the arguments are one level deeper."""
+        """{"input": {"city": "Oslo"}} for a tool that knows `city` but no `input`: the arguments are inside."""
         ((key, inner),) = arguments.items()
         properties = tool.parameters.get("properties")
         if key not in ARGUMENT_KEYS or not isinstance(properties, dict) or key in properties:
@@ -316,8 +320,12 @@ class Cursor:
         made = f"call_{self.index + 1}"
         return made if made not in self.ids else f"{made}_again"
 
+    def take_tile(self) -> str:
+        """The raw text of the tile; a new one begins here."""
+        return self._close_tile()[0]
+
     def _close_tile(self) -> tuple[str, tuple[int, int]]:
-        raw = self.since(0)
+        raw = self.since(Mark(0, self._tile_start))
         span = (self._tile_start, self.base + self.position)
         self.open_tile(self.position)
         return raw, span

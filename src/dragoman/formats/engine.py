@@ -7,6 +7,7 @@ piece the same at the start of a reply and after a megabyte of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -15,9 +16,10 @@ from dragoman.events import ArgumentsDelta, Event, MarkerDropped, TextDelta, Thi
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
 from dragoman.formats.entry import Entry
 from dragoman.formats.plan import Plan
-from dragoman.toolset import Toolset
+from dragoman.toolset import Toolset, fold
 
 IN_THINKING = "it stands inside thinking"
+_line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?").match
 
 
 class Attempt(Struct, frozen=True):
@@ -49,8 +51,9 @@ class Parser(Cursor):
         self._untried: Sequence[Entry] = ()
         self._opener = ""
         self._opener_offset = 0  # how far behind the start of the tile the opener stands
+        self._tried_from = 0
         self._scan_from = 0
-        self._wakes: Callable[[str], object] | None = None
+        self._wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
         self._after_call = False
         self._line_is_blank = True
@@ -66,11 +69,15 @@ class Parser(Cursor):
     def feed(self, piece: str, /) -> list[Event]:
         """Take the next piece; return what is certain now."""
         wakes = self._wakes
-        if wakes is not None and wakes(piece) is None:
-            if self._kind == "text" and piece:
-                self.base += len(piece)
-                return [TextDelta(piece)]
-            return self._pass(piece)
+        if wakes is not None:
+            woken = wakes(piece)
+            if woken is None:
+                if self._kind == "text" and piece:
+                    self.base += len(piece)
+                    return [TextDelta(piece)]
+                return self._pass(piece)
+            if self._kind == "text" and woken.group() == "\n" and woken.end() == len(piece):
+                return self._break_line(piece)
         self.forget()
         self.text = self.text + piece if self.text else piece
         self.out = []
@@ -101,9 +108,47 @@ class Parser(Cursor):
         if kind == "thinking":
             return [ThinkingDelta(piece)]
         self._pieces.append(piece)
-        if kind == "silent" or self.refusing:
+        if kind == "silent" or self.refusing or self.started is None:
             return []
         return [ArgumentsDelta(self.index, piece if kind == "json" else escape(piece)[1:-1])]
+
+    def _break_line(self, piece: str) -> list[Event]:
+        """A piece of text that ends its line: what comes next is looked at more closely."""
+        self.base += len(piece)
+        self._line_is_blank = True
+        self._at_gate = self._plan.lines.gated
+        self._wakes = self._line_wakes
+        return [TextDelta(piece)]
+
+    def _line_wakes(self, piece: str) -> re.Match[str] | None:
+        """As a marker's `wakes`, for the first piece of a line: whether anything may begin with it."""
+        lines = self._plan.lines
+        start = _line_start(piece)
+        assert start is not None
+        word, end = start.group(1), start.end()
+        if (end == len(piece) and not word) or lines.open_to_all:
+            return start
+        if word:
+            if (end == len(piece) or piece[end] in "/> \t[:") and self._may_begin_line(word):
+                return start
+        elif piece[end] in lines.first_characters:
+            return start
+        woken = self._lane.markers.wakes(piece)
+        if woken is None:
+            self._line_is_blank = self._at_gate = False
+            self._wakes = self._lane.markers.wakes
+        return woken
+
+    def _may_begin_line(self, word: str) -> bool:
+        lines = self._plan.lines
+        if lines.words is not None and any(marker.startswith(word) for marker in lines.words):
+            return True
+        if not lines.open_to_names:
+            return False
+        if self.tools is None:
+            return True
+        folded = fold(word)
+        return any(fold(name).startswith(folded) for name in self.tools.names)
 
     def _drain(self) -> None:
         while self._step() if self._reader is not None else self._scan():
@@ -115,7 +160,7 @@ class Parser(Cursor):
                     self._wakes, self._kind = self.quiet
             elif self._lane.closer is not None:
                 self._wakes, self._kind = self._lane.markers.wakes, "thinking"
-            elif not (self._after_call or self._at_gate or (self._line_is_blank and self._plan.watches_lines)):
+            elif not (self._after_call or self._at_gate or (self._line_is_blank and self._plan.lines.watched)):
                 self.forget()
                 self._wakes, self._kind = self._lane.markers.wakes, "text"
 
@@ -137,7 +182,7 @@ class Parser(Cursor):
             return False
         if marker == "\n" and self._lane.closer is None:
             self._release(at + 1)
-            self._at_gate = bool(self._plan.line_entries)
+            self._at_gate = self._plan.lines.gated
             return True
         return self._meet(marker, at, at)
 
@@ -154,6 +199,9 @@ class Parser(Cursor):
                 self._release(at)
             return False
         found, growing = self._lane.markers.at(self.text, at, final=self.final)
+        words = self._plan.lines.words
+        if found is None and not growing and words is not None:
+            found, growing = words.at(self.text, at, final=self.final)
         if growing:
             return False
         if self._at_gate and (self._message_is_blank or "\n" in self.text[self.position : at] or self._line_is_blank):
@@ -167,8 +215,8 @@ class Parser(Cursor):
                 self._try(entries, self.position if self._after_call else at, at, "")
                 return True
         self._at_gate = False
-        if self._after_call and found is not None and found != "\n":
-            return self._meet(found, at, self.position)
+        if found is not None and found != "\n" and (self._after_call or found[0].isalpha()):
+            return self._meet(found, at, self.position if self._after_call else at)
         self._after_call = False
         return None
 
@@ -195,7 +243,9 @@ class Parser(Cursor):
             return True
         entries = plan.openers.get(marker)
         if entries is not None:
-            entries = [entry for entry in entries if entry.place != "line" or self._begins_line(at)]
+            # Inside thinking nothing counts anyway, so lines are not watched there.
+            anywhere = self._lane.closer is not None
+            entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
             if entries:
                 self._release(tile_start)
                 self._try(entries, tile_start, at, marker)
@@ -265,6 +315,7 @@ class Parser(Cursor):
         self.open_tile(tile_start)
         self._opener = opener
         self._opener_offset = at - tile_start
+        self._tried_from = self._tile_start
         self._untried = entries
         self._try_next(at)
 
@@ -298,20 +349,24 @@ class Parser(Cursor):
     def _step_back(self, why: str) -> None:
         """It was none of this format: try the next one that has the same opener, or let it be text."""
         self.rewind()
-        self._note(self._opener_offset, self._opener, self.format, "text", why)
+        if self._tile_start != self._tried_from:
+            # Calls were reported already; only what follows them is none.
+            self._settle()
+            return
+        opener = self.position + self._opener_offset
+        self._note(opener, self._opener, self.format, "text", why)
         if self._untried:
-            self._try_next(self._opener_offset)
+            self._try_next(opener)
             return
         self._reader = None
         self._after_call = False
-        self._scan_from = self._opener_offset + (1 if self._opener else 0)
+        self._scan_from = opener + (1 if self._opener else 0)
 
     def _give_up(self, why: str) -> None:
         """It was a call, and it is past mending."""
         if self.refusing:
             # Drafts inside thinking are no news.
-            self.out.append(ThinkingDelta(self.since(0)))
-            self.open_tile(self.position)
+            self.out.append(ThinkingDelta(self.take_tile()))
             self.started, self.committed, self.repairs = None, False, []
         else:
             self._note_at(self._tile_start, self._opener, self.format, "broken", why)
@@ -325,7 +380,7 @@ class Parser(Cursor):
         self._line_is_blank = True
         if self._lane.closer is None:
             self._after_call = True
-            self._at_gate = bool(self._plan.line_entries)
+            self._at_gate = self._plan.lines.gated
 
     # ---- explaining --------------------------------------------------------------------------------------------------
 

@@ -31,7 +31,8 @@ from dragoman.jsonscan import JsonScanner
 from dragoman.types import JsonObject
 
 _string_wakes = JsonScanner.wakes
-_plain_key = re.compile(r'"([^"\\\x00-\x1f]*)"\s*:').match
+_plain_key = re.compile(r'"([^"\\\x00-\x1f\ud800-\udfff]*)"[ \t\r\n]*:').match
+_goes_on = re.compile(r"[-+.0-9A-Za-z]").match  # `nullx` is no null
 _OBJECT = Markers(["{"])
 _BETWEEN = Markers(["{", ",", ";"])
 
@@ -228,7 +229,7 @@ def _read_value(cursor: Cursor, *, emit: bool) -> Generator[None, None, Any]:
     except Undecodable:
         pass
     else:
-        if end < len(cursor.text) or cursor.final or cursor.text[end - 1] in '}]"':
+        if cursor.text[end - 1] in '}]"' or (cursor.final if end == len(cursor.text) else not _goes_on(cursor.text, end)):
             if emit:
                 cursor.delta(cursor.text[cursor.position : end])
             cursor.position = end

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-from dragoman.events import ArgumentsDelta, CallEnded, CallStarted, Event, TextDelta
+from msgspec.structs import replace
+
+from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
 from dragoman.formats.engine import Parser
 from dragoman.formats.loose import Found, find_calls
 from dragoman.formats.writing import write_json
@@ -31,6 +33,7 @@ class LooseParser:
         self._line: list[str] = []  # the line that has not ended
         self._lines: list[str] = []  # the last line with words, and the blank ones behind it
         self._blanks = 0
+        self._reported = 0
 
     def feed(self, piece: str, /) -> list[Event]:
         out: list[Event] = []
@@ -116,7 +119,7 @@ class LooseParser:
             end = position + len(event.raw)
             self._replace(event, position, end, queue, received, out)
             position = end
-        return out
+        return _renumber(out)
 
     def _replace(
         self,
@@ -141,8 +144,8 @@ class LooseParser:
             out.append(event if position == start else _part(event, received[position:end]))
 
     def _report(self, one: Found, span: tuple[int, int], raw: str) -> list[Event]:
-        index = self._engine.index
-        self._engine.index += 1
+        index = self._reported
+        self._reported += 1
         call = ToolCall(
             id=f"call_{index + 1}",
             name=one.name,
@@ -158,6 +161,21 @@ class LooseParser:
             ArgumentsDelta(index, write_json(call.arguments)),
             CallEnded(index, call),
         ]
+
+
+def _renumber(events: list[Event]) -> list[Event]:
+    """Indexes in the order of the text: a broken call that the engine had announced may stand behind a loose one."""
+    index = -1
+    renumbered: list[Event] = []
+    for event in events:
+        if isinstance(event, CallStarted):
+            index += 1
+        if isinstance(event, CallStarted | ArgumentsDelta | CallEnded) or (
+            isinstance(event, CallBroken) and event.index is not None
+        ):
+            event = replace(event, index=index)
+        renumbered.append(event)
+    return renumbered
 
 
 def _part(event: Event, text: str) -> Event:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 _Trie = dict[str, "_Trie"]
 _Search = Callable[..., re.Match[str] | None]
 _END = ""
+_LINE_START = 100
 
 
 def _grow(markers: Iterable[str]) -> _Trie:
@@ -20,8 +21,8 @@ def _grow(markers: Iterable[str]) -> _Trie:
     return trie
 
 
-def _pattern(node: _Trie, *, partial: bool) -> str:
-    """The trie as a regular expression; with `partial`, every inner node also matches at the end of the text."""
+def _branches(node: _Trie, *, partial: bool) -> list[str]:
+    """The ways to go on from a node, each as a regular expression that begins with a literal."""
     branches: list[str] = []
     for character, child in sorted(node.items()):
         if character == _END:
@@ -33,6 +34,12 @@ def _pattern(node: _Trie, *, partial: bool) -> str:
             run += character
         only_end = len(child) == 1 and _END in child
         branches.append(re.escape(run) + ("" if only_end else _pattern(child, partial=partial)))
+    return branches
+
+
+def _pattern(node: _Trie, *, partial: bool) -> str:
+    """What may follow an inner node; with `partial`, also the end of the text."""
+    branches = _branches(node, partial=partial)
     if partial:
         branches.append(r"\Z")
     if _END in node:
@@ -40,22 +47,18 @@ def _pattern(node: _Trie, *, partial: bool) -> str:
     return branches[0] if len(branches) == 1 else "(?:" + "|".join(branches) + ")"
 
 
-def _pattern_of_root(trie: _Trie) -> str:
-    # Unlike an inner node, the root does not match at the end of the text: nothing of a marker is there yet.
-    branches = [
-        re.escape(first) + ("" if set(child) == {_END} else _pattern(child, partial=True))
-        for first, child in sorted(trie.items())
-    ]
-    return "(?:" + "|".join(branches) + ")"
-
-
 class Markers:
-    """A set of literals. `find` gives the first one in a text, `at` the one at a place; both know unfinished ones."""
+    """A set of literals. `find` gives the first one in a text, `at` the one at a place; both know unfinished ones.
 
-    __slots__ = ("_full", "_full_at", "_partial_at", "_wakes", "extendable", "literals")
+    With a `line_gate`, line breaks are markers where the pattern matches the start of the next line, or where too
+    little of that line is known; most lines are passed over without a stop.
+    """
 
-    def __init__(self, literals: Iterable[str]) -> None:
+    __slots__ = ("_full", "_full_at", "_line_gate", "_partial_at", "_wakes", "extendable", "literals")
+
+    def __init__(self, literals: Iterable[str], *, line_gate: str | None = None) -> None:
         self.literals = frozenset(literals)
+        self._line_gate = line_gate
         if not self.literals or "" in self.literals:
             raise ValueError("markers must be literals of at least one character")
         self.extendable = frozenset(
@@ -65,9 +68,14 @@ class Markers:
 
     def _compile(self) -> _Search:
         # On first use: of the many markers of the catalogue, one reply needs few.
-        trie = _grow(self.literals)
-        full = re.compile(_pattern(trie, partial=False))
-        partial = re.compile(_pattern_of_root(trie))
+        trie = _grow(self.literals - {"\n"} if self._line_gate is not None else self.literals)
+        whole, growing = _branches(trie, partial=False), _branches(trie, partial=True)
+        if self._line_gate is not None:
+            gate = f"|{self._line_gate}" if self._line_gate else ""
+            whole += [f"\\n(?=[ \\t]*(?:{self._line_gate}))"] if self._line_gate else []
+            growing.append(rf"\n(?=[ \t]*(?:\S{{0,{_LINE_START}}}\Z{gate}))")
+        # Every branch begins with a literal character: the search can skip to the next one that matters.
+        full, partial = re.compile("|".join(whole)), re.compile("|".join(growing))
         self._full, self._full_at = full.search, full.match
         self._partial_at = partial.match
         self._wakes = partial.search

@@ -86,9 +86,10 @@ class ReadValue(Waiting):
         lead: str,
         closers: tuple[str, ...],
         trail: str,
-        following: Markers,
-        open_ends: Markers,
         *,
+        first: Markers,
+        exits: Markers,
+        openers: tuple[str, ...],
         cdata: bool,
         unique: bool,
         untyped_is_text: bool,
@@ -97,13 +98,15 @@ class ReadValue(Waiting):
         self.untyped_is_text = untyped_is_text
         self.cdata = cdata
         self.unique = unique
-        self.framed = {trail + end: end for end in (*closers, *open_ends)} if trail else {}
+        self.framed = {trail + end: end for end in (*closers, *first, *exits)} if trail else {}
         self.closers = frozenset(closers)
-        self.following = following
+        self.exits = exits.literals
+        self.following = Markers((*first, *exits))
         """What may come after the closer. Anything else, and the closer was part of the value."""
-        self.open_ends = open_ends
-        """What ends a value whose closer is missing."""
-        self.stops = Markers((*closers, *self.framed, *open_ends))
+        self.beyond = Markers((*exits, *openers))
+        """What may come after the end of the call, where the closer of its last value is missing."""
+        # Where a template writes each argument on its own line, the next one cannot begin inside a line.
+        self.stops = Markers((*closers, *self.framed, *exits, *(() if trail else first)))
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         key = scope.filled["key"]
@@ -169,13 +172,19 @@ class ReadValue(Waiting):
                 continue
             marker = hit[1]
             end = self.framed.get(marker, marker)
-            if end not in self.closers:
+            follows = self.beyond if end in self.exits else self.following
+            if end not in self.closers and end not in self.exits:
+                found: str | None = end
+            else:
+                seen = cursor.look_now(follows, len(marker))
+                found, length = seen or (yield from cursor.look(follows, len(marker)))
+                if end in self.exits and cursor.final and cursor.position + length == len(cursor.text):
+                    found = end
+            if found is not None and end in self.closers:
+                return len(marker)
+            if found is not None:
                 cursor.repair("closed_argument")
                 return len(marker) - len(end)
-            seen = cursor.look_now(self.following, len(marker))
-            found, _ = seen or (yield from cursor.look(self.following, len(marker)))
-            if found is not None:
-                return len(marker)
             ahead = 1
 
     def _take(self, cursor: Cursor, stop: int, quiet: Quiet) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.events import CallBroken, CallEnded, CallRefused, Event, TextDelta, ThinkingDelta
 from dragoman.types import ToolCall
@@ -22,11 +23,18 @@ class Parsed(Struct, frozen=True):
 def fold(events: Iterable[Event]) -> Parsed:
     """The reply that these events tell, however it was cut into pieces."""
     kept = list(events)
-    return Parsed(
-        text="".join([event.text for event in kept if isinstance(event, TextDelta)]),
-        thinking="".join([event.text for event in kept if isinstance(event, ThinkingDelta)]),
-        calls=[event.call for event in kept if isinstance(event, CallEnded)],
-        refused=[event for event in kept if isinstance(event, CallRefused)],
-        broken=[event for event in kept if isinstance(event, CallBroken)],
-        events=kept,
-    )
+    parsed = Parsed("", "", [], [], [], kept)
+    text: list[str] = []
+    thinking: list[str] = []
+    for event in kept:
+        if isinstance(event, TextDelta):
+            text.append(event.text)
+        elif isinstance(event, CallEnded):
+            parsed.calls.append(event.call)
+        elif isinstance(event, ThinkingDelta):
+            thinking.append(event.text)
+        elif isinstance(event, CallRefused):
+            parsed.refused.append(event)
+        elif isinstance(event, CallBroken):
+            parsed.broken.append(event)
+    return replace(parsed, text="".join(text), thinking="".join(thinking))

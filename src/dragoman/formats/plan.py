@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from dragoman.formats.compiler import compile_entries
@@ -37,9 +38,28 @@ class SectionEntry:
 class Lane:
     """A stretch of text with one meaning, and the markers that can end it or stand in it."""
 
-    def __init__(self, markers: Iterable[str], *, closer: str | None = None) -> None:
-        self.markers = Markers(markers)
+    def __init__(self, markers: Iterable[str], *, closer: str | None = None, line_gate: str | None = None) -> None:
+        self.markers = Markers(markers, line_gate=line_gate)
         self.closer = closer
+
+
+_NO_MARKER = "\0\0no marker\0\0"
+
+
+class Lines:
+    """What can begin a line and nothing else: formats without a marker, and markers that are plain words."""
+
+    def __init__(self, entries: Iterable[Entry], words: Iterable[str], *, watched: bool) -> None:
+        self.entries = tuple(entries)
+        self.words = Markers(words) if words else None
+        self.gated = bool(self.entries) or self.words is not None
+        self.watched = watched or self.gated
+        """Whether it matters at all where a line begins."""
+        gates = [getattr(entry, "line_gate", r"\S") for entry in self.entries]
+        self.gate = "|".join(dict.fromkeys((*gates, *map(re.escape, words))))
+        self.first_characters = frozenset("".join(getattr(entry, "line_characters", "") for entry in self.entries))
+        self.open_to_names = any(getattr(entry, "line_is_named", False) for entry in self.entries)
+        self.open_to_all = any(not hasattr(entry, "line_gate") for entry in self.entries)
 
 
 def _sections(row: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -67,13 +87,13 @@ class Plan:
         for row, entries in compiled:
             self._add_section(row, entries)
         self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
-        markers = [*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends]
+        markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
+        # A marker that is a plain word counts at the start of a line: inside a sentence it is just that word.
+        words = sorted(marker for marker in markers if marker[0].isalpha())
         places = {entry.place for entries in self.openers.values() for entry in entries}
-        self.watches_lines = bool(self.line_entries) or "line" in places
-        """Whether it matters where a line begins; then a line break wakes the parser."""
-        if self.watches_lines:
-            markers.append("\n")
-        self.text = Lane(markers or ["\0\0no marker\0\0"])
+        self.lines = Lines(self.line_entries, words, watched="line" in places)
+        symbols = markers - set(words) or {_NO_MARKER}
+        self.text = Lane({*symbols, "\n"}, line_gate=self.lines.gate) if self.lines.watched else Lane(symbols)
 
     def _add(self, row: Format, row_entries: tuple[Entry, ...]) -> None:
         seen = {
@@ -100,7 +120,7 @@ class Plan:
     @property
     def has_gates(self) -> bool:
         """Whether there are formats without a marker, which must be tried where a message or a line begins."""
-        return bool(self.line_entries or self.message_entries)
+        return self.lines.gated or bool(self.message_entries)
 
     @property
     def first_thinking_end(self) -> str:

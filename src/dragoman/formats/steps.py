@@ -16,7 +16,7 @@ from dragoman.types import Change, JsonObject, Tool
 
 SLOT_LIMIT = 200
 _is_name = re.compile(r"[\w.\-:/]+\Z").match
-_escaped_space = re.compile(r"(?:\s|\\n)*").match
+_escaped_space = re.compile(r"(?:[ \t\r\n]|\\n)*").match
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 
 
@@ -86,7 +86,7 @@ class RequireBlank(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         while cursor.position >= len(cursor.text):
             yield from cursor.need()
-        if not cursor.text[cursor.position].isspace():
+        if cursor.text[cursor.position] not in " \t\r\n":
             raise Spoilt("no blank behind the opener")
         yield from cursor.space()
 
@@ -125,19 +125,25 @@ class ReadSlot:
         while True:
             hit = self.stops.find(cursor.text, cursor.position, final=cursor.final)
             cursor.position = len(cursor.text) if hit is None else hit[0]
-            if hit is not None and hit[1] is not None:
+            text = cursor.since(mark)
+            if len(text) > SLOT_LIMIT or (hit is not None and hit[1] is not None):
                 break
-            if len(cursor.since(mark)) > SLOT_LIMIT:
-                raise Spoilt(f"the {self.kind} is too long")
             yield from cursor.need()
-        self._fill(cursor.since(mark), scope)
+        try:
+            self._fill(text, scope)
+        except Spoilt:
+            # However the text was cut into pieces, a slot that cannot be filled is left where it begins.
+            cursor.return_to(mark)
+            raise
 
     def _fill(self, text: str, scope: Scope) -> None:
+        if len(text) > SLOT_LIMIT:
+            raise Spoilt(f"the {self.kind} is too long")
         value = text.strip().removesuffix("\\n")  # some hosts escape the line break behind the name
         if self.kind == "key":
             value = value.strip("\"'")
-        if self.kind in ("name", "key") and (not value or len(value) > SLOT_LIMIT):
-            raise Spoilt(f"the {self.kind} is empty" if not value else f"the {self.kind} is too long")
+        if self.kind in ("name", "key") and not value:
+            raise Spoilt(f"the {self.kind} is empty")
         if self.kind == "name":
             value = value.strip("\"'")
             if not _is_name(value):

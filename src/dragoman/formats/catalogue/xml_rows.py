@@ -35,8 +35,8 @@ def _dsml(sigil: str, block: str) -> _Dsml:
     invoke, parameter = f'<{sigil}invoke name="', f'<{sigil}parameter name="'
     blocks = ("function_calls", "tool_calls", "calls")
     return {
-        "template": f'{invoke}{{name}}">\n{{*{parameter}{{key}}"{{? string="{{type}}"?}}>{{value}}</{sigil}parameter>\n*}}'
-        f"</{sigil}invoke>",
+        "template": f'{invoke}{{name}}">\n{{*{parameter}{{key}}"{{? string="{{type}}"?}}>'
+        f"{{value}}</{sigil}parameter>\n*}}</{sigil}invoke>",
         "also": (f'{invoke}{{name}}">\n{{args}}\n</{sigil}invoke>',),
         "section": (f"{opener}\n", f"\n{closer}"),
         "type_words": ("true", "false"),

@@ -17,7 +17,7 @@ from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write
 from dragoman.formats.entry import Place
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.arguments import Arguments
-from dragoman.formats.odd.elements import CLOSERS, TAGS, close_wrapper, json_body, read_children
+from dragoman.formats.odd.elements import CLOSERS, TAG_STARTS, TAGS, close_wrapper, json_body, read_children
 from dragoman.formats.odd.stretches import read_slot, run_value, skip_broken
 from dragoman.formats.steps import Scope
 from dragoman.types import ToolCall
@@ -39,6 +39,7 @@ _WORDS = {
 }
 _NAME_KEYS = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
+_MAX_GIVEN = 50
 _quotes = {quote: Markers([quote]) for quote in "\"'"}
 _tag_end = Markers([">"])
 _wrapper_ends = Markers(CLOSERS)
@@ -163,7 +164,7 @@ class InlineAttributes(TagWithName):
 class SelfClosing(TagWithName):
     """`<NAME key="value" .../>` for offered names. Nothing is announced before the tag has ended."""
 
-    openers = ("<",)
+    openers = TAG_STARTS
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
@@ -172,7 +173,7 @@ class SelfClosing(TagWithName):
         name = yield from _read_name(cursor)
         cursor.require_offered(name)
         given: list[tuple[str, str]] = []
-        while (attribute := (yield from read_attribute(cursor))) is not None:
+        while len(given) < _MAX_GIVEN and (attribute := (yield from read_attribute(cursor))) is not None:
             given.append(attribute)
         if (yield from read_tag_end(cursor)) != "/>" or not given:
             raise NotACall("the tag does not close itself")

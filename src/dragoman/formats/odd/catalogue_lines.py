@@ -8,7 +8,7 @@ from dragoman.formats.odd.elements import BareElement, TaggedElement, write_elem
 from dragoman.formats.odd.lines import GlmLine, GlmTagged, write_lines
 from dragoman.formats.odd.perl import Perl, PerlWithoutBrackets, write_perl
 from dragoman.formats.odd.react import React, write_react
-from dragoman.formats.odd.recipients import FirstContent, FirstRecipient, Recipient, write_recipients
+from dragoman.formats.odd.recipients import FirstRecipient, FirstWord, Recipient, write_recipients
 from dragoman.formats.row import Format
 
 ROWS: tuple[Format, ...] = (
@@ -61,7 +61,7 @@ ROWS: tuple[Format, ...] = (
     Format(
         name="functionary_v32",
         entries=(Recipient(), FirstRecipient()),
-        named_entries=(FirstContent(),),
+        named_entries=(FirstWord(),),
         writer=write_recipients,
         family="I",
         models="Functionary 3.2",

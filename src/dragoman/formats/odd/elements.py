@@ -9,6 +9,7 @@ Outside a tag that announces a call, only the names of offered tools count; any 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Generator, Sequence
 from functools import lru_cache
 
@@ -24,6 +25,8 @@ from dragoman.formats.steps import Scope
 from dragoman.types import Tool, ToolCall
 
 TAGS = ("<tool_call>", "<toolcall>", "<tool-call>")
+TAG_STARTS = tuple("<" + letter for letter in string.ascii_letters + "_")
+"""Any tag may be named after a tool; a `<` before a blank or a number, as in prose and code, wakes nobody."""
 CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>", "</invoke>", "</tool_calls>")
 _tag_end = Markers([">"])
 _is_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
@@ -98,7 +101,7 @@ class TaggedElement:
 class BareElement(TaggedElement):
     """`<NAME>...</NAME>` for offered names. It is a call once its first child turns out to be a parameter."""
 
-    openers = ("<",)
+    openers = TAG_STARTS
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:

@@ -13,7 +13,7 @@ from typing import Any
 from dragoman.args.decode import Undecodable, decode, has_surrogate
 from dragoman.args.reading import read_text
 from dragoman.args.repair import repair
-from dragoman.formats.cursor import Cursor, Cut, Quiet, Reader, Spoilt, escape, write_json
+from dragoman.formats.cursor import Cursor, Cut, Mark, Quiet, Reader, Spoilt, escape, write_json
 from dragoman.formats.jsonbody import run_to
 from dragoman.formats.markers import Markers
 from dragoman.types import JsonObject, Tool
@@ -28,6 +28,7 @@ _number = re.compile(r"[-+]?\.?[0-9][0-9.eE+\-_]*\Z").match
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _QUOTED = Markers(['"', "\\"])
 _LOOKAHEAD = 120
+_UNCLEAR = "a string is not closed, and where it ends is not clear"
 
 
 class Dialect:
@@ -189,6 +190,7 @@ class GemmaReader:
         quiet = Quiet(dialect.string_stops.wakes, "string")
         cursor.delta(self.prefix + '"')
         mark = cursor.begin()
+        doubtful = False
         while True:
             hit = dialect.string_stops.find(cursor.text, cursor.position, final=cursor.final)
             self._say(len(cursor.text) if hit is None else hit[0])
@@ -198,7 +200,7 @@ class GemmaReader:
                 cursor.quiet = None
                 continue
             if hit[1] == dialect.closer:
-                value = self._close_at_end(cursor.since(mark))
+                value = self._close_at_end(cursor.since(mark), doubtful=doubtful)
                 break
             following, ahead = yield from cursor.look(dialect.after_string, len(dialect.quote))
             if following is not None:
@@ -211,6 +213,7 @@ class GemmaReader:
             if closed is not None:
                 value = closed
                 break
+            doubtful = True
             cursor.repair("escaped_quotes")
             self._say(cursor.position + len(dialect.quote))
         cursor.delta('"')
@@ -222,7 +225,7 @@ class GemmaReader:
             cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
         cursor.position = stop
 
-    def _close_before_pair(self, mark: int) -> str | None:
+    def _close_before_pair(self, mark: Mark) -> str | None:
         """A delimiter right behind `, key:` opens the next string: the one of this string was left out."""
         self._checks -= 1
         if self._checks < 0:
@@ -231,21 +234,23 @@ class GemmaReader:
         forgotten = _pair_at_end(text, max(0, len(text) - _LOOKAHEAD))
         if forgotten is None:
             return None
+        if _any_pair(text, 0, forgotten.start()):
+            raise Spoilt(_UNCLEAR)
         self.cursor.return_to(mark)
-        self.cursor.position = forgotten.start()
+        self.cursor.position += forgotten.start()
         self.cursor.repair("closed_string")
         return text[: forgotten.start()]
 
-    def _close_at_end(self, text: str) -> str:
+    def _close_at_end(self, text: str, *, doubtful: bool) -> str:
         """The call ends inside a string: its delimiter was left out, if all that is open is closed behind it."""
         rest = text.rstrip()
-        for container in self.open[::-1]:
+        for container in self.open:
             closing = "}" if isinstance(container, dict) else "]"
             if not rest.endswith(closing):
                 raise Spoilt("a string is not closed")
             rest = rest.removesuffix(closing).rstrip()
-        if _any_pair(rest):
-            raise Spoilt("a string is not closed, and where it ends is not clear")
+        if doubtful or _any_pair(rest):
+            raise Spoilt(_UNCLEAR)
         self.cursor.repair("closed_string")
         self._all_closed = True
         return rest

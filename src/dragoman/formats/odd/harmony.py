@@ -26,8 +26,9 @@ _MESSAGE = "<|message|>"
 _closers = Markers(CLOSERS)
 _header_stops = Markers((_MESSAGE, "{", "\n", *CLOSERS))
 _body_stops = Markers((*CLOSERS, "<|start|>", "<|channel|>"))
+_leftovers = Markers(("<|call|>", "<|return|>"))  # `<|end|>` still has the thinking to end
 _body = JsonBody(stops=_body_stops)
-_is_header = re.compile(r"(?:<\|(?:start|channel|constrain)\|>|[\w.,:=?!/@\- ]+)*\Z").match
+_is_header = re.compile(r"(?:<\|(?:start|channel|constrain)\|>|[\w.,:=?!/@\- ])*\Z").match
 _channels = re.compile(r"<\|channel\|>\s*(\w+)").findall
 _recipients = re.compile(r"to=([^\s<?=]+)").findall
 _constrained = re.compile(r"<\|constrain\|>\s*json|\bjson\b").search
@@ -95,6 +96,8 @@ class Harmony:
                 raise NotACall("a header inside thinking")
             # The thinking was left open; the answer is still an answer.
             yield from pass_on(cursor, _body_stops, "text")
+            marker, _ = _leftovers.at(cursor.text, cursor.position, final=True)
+            cursor.position += len(marker or "")
 
 
 class HarmonyRecipient(Harmony):

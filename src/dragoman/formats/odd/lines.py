@@ -32,7 +32,7 @@ _short = re.compile(rf"({_NAME})>").match
 _may_be_short = re.compile(rf"(?:{_NAME})?\Z").match
 _less = Markers(["</"])
 _ends = Markers(CLOSERS)
-_pair = re.compile(rf"\s*({_NAME})\s*:\s?(.*?)\s*\Z", re.DOTALL).match
+_pair = re.compile(rf"\s*({_NAME})\s*:").match
 _WORDS = {"true": True, "false": False}
 _is_name = re.compile(rf"{_NAME}\Z").match
 
@@ -43,6 +43,8 @@ class GlmLine:
     format = "glm_lines"
     openers: tuple[str, ...] = ()
     place: Place = "line"
+    line_gate = r"[^\W\d][\w.\-]*[ \t]*[/>]"
+    line_is_named = True
     section = None
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
@@ -110,16 +112,15 @@ def _read_short(cursor: Cursor) -> Generator[None, None, str]:
 
 def _read_pairs(cursor: Cursor, arguments: Arguments, text: str) -> None:
     lines = [line for line in text.split("\n") if line.strip()]
-    pairs = [_pair(line) for line in lines]
-    if lines and "\n" in text and all(pairs):
-        for pair in pairs:
-            if pair is not None:
-                _add(cursor, arguments, pair[1], pair[2])
+    pairs = [(pair[1], line[pair.end() :].strip()) for line in lines if (pair := _pair(line)) is not None]
+    if lines and "\n" in text and len(pairs) == len(lines):
+        for key, value in pairs:
+            _add(cursor, arguments, key, value)
         return
-    key = single_parameter(arguments.tool)
-    if key is None or not lines:
+    single = single_parameter(arguments.tool)
+    if single is None or not lines:
         raise Spoilt("a value without a key, and no single parameter that it could fill")
-    arguments.add_text(cursor, key, text)
+    arguments.add_text(cursor, single, text)
 
 
 def _add(cursor: Cursor, arguments: Arguments, key: str, text: str) -> None:

@@ -32,8 +32,8 @@ _ends = Markers(["<|eom|>", "<|eot|>"])
 _calls = Markers(["<atem:function_calls>"])
 _next = Markers([_INVOKE, _CLOSER])
 _recipient = re.compile(r"(?:<\|start\|>)?(?:assistant)?\s*to=([^\s<>]+)\s*\Z").match
-_begins_header = re.compile(r"to=[^\s<>]{1,200}\s*<\|message\|>").match
-_may_begin_header = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s*(?:<[|mesag]*)?)?)?\Z").match
+_begins_header = re.compile(r"to=[^\s<>]{1,200}\s{0,9}<\|message\|>").match
+_may_begin_header = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9})?)?)?\Z").match
 _is_attribute = re.compile(r"[^\s<>\"'=]{1,200}\Z").match
 
 

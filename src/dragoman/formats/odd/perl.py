@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from dragoman.args.decode import Undecodable, raw_decode
@@ -23,6 +23,7 @@ from dragoman.types import JsonObject, ToolCall
 
 _closers = Markers(["[/TOOL_CALL]", "\n/TOOL_CALL"])
 _ends = Markers(["[/TOOL_CALL]", "/TOOL_CALL"])
+_HEAD_LIMIT = 500
 _quote = Markers(['"'])
 _body = JsonBody(stops=_closers)
 _head = re.compile(
@@ -31,7 +32,7 @@ _head = re.compile(
 _key = re.compile(r"""[\s,;]*(?:--)?["']?([A-Za-z_][\w.\-]{0,99})["']?[ \t]*(?:=>|[:=])?[ \t]*""").match
 _end = re.compile(r"[\s,;]*\}[\s}]*\Z").match
 _scalar = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?=[\s,;}])|(?:true|false|null)(?=[\s,;}])").match
-_bare = re.compile(r"[^\n]*?(?=[ \t]+--[A-Za-z_]|[ \t]*(?:\}[\s}]*\Z|\n))").match
+_next_option = re.compile(r"[ \t]--[A-Za-z_]|\n").search
 _is_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 
 
@@ -62,15 +63,15 @@ class Perl:
             report(cursor, wish)
 
     def _read_perl(self, cursor: Cursor) -> Reader:
+        name = yield from _read_head(cursor)
+        cursor.start_call(name)
         mark = cursor.begin()
         yield from run_value(cursor, _closers, streamed=False)
         text = cursor.since(mark)
-        head = _head(text)
-        if head is None:
-            raise NotACall("no call between the markers")
-        cursor.commit()
         yield from _close(cursor)
-        cursor.finish_call(head[1].strip(), _read_arguments(cursor, text, head.end()))
+        arguments = _read_arguments(cursor, text)
+        cursor.delta(write_json(arguments))
+        cursor.finish_call(name, arguments)
 
 
 class PerlWithoutBrackets(Perl):
@@ -88,7 +89,20 @@ def _close(cursor: Cursor) -> Reader:
         cursor.position += ahead + len(found)
 
 
-def _read_arguments(cursor: Cursor, text: str, position: int) -> JsonObject:
+def _read_head(cursor: Cursor) -> Generator[None, None, str]:
+    """Everything up to the brace before the arguments. It is short, or this is no call."""
+    while True:
+        head = _head(cursor.text, cursor.position)
+        if head is not None:
+            cursor.position = head.end()
+            return head[1].strip()
+        if cursor.final or len(cursor.text) - cursor.position > _HEAD_LIMIT:
+            raise NotACall("no call between the markers")
+        yield
+
+
+def _read_arguments(cursor: Cursor, text: str) -> JsonObject:
+    position = 0
     arguments: JsonObject = {}
     tolerant = Tolerant(text)
     while not _end(text, position):
@@ -117,11 +131,14 @@ def _read_value(cursor: Cursor, tolerant: Tolerant, text: str, position: int) ->
     scalar = _scalar(text, position)
     if scalar is not None:
         return raw_decode(text, position)[0], scalar.end()
-    bare = _bare(text, position)
-    if bare is None or not bare[0]:
+    stop = _next_option(text, position)
+    # Braces that close the call may stand on the same line.
+    end = stop.start() if stop is not None else len(text.rstrip("} \t\r\n"))
+    bare = text[position:end].strip()
+    if not bare:
         raise Spoilt("an argument without a value")
     cursor.repair("unquoted_value")
-    return bare[0].strip(), bare.end()
+    return bare, end
 
 
 def write_perl(calls: Sequence[ToolCall]) -> str:

@@ -91,7 +91,7 @@ class _Mark:
             self._cursor.position = self._start + length
         else:
             self._cursor.return_to(self._mark)
-            self._cursor.position = length
+            self._cursor.position += length
 
 
 class PythonReader:
@@ -245,6 +245,9 @@ class PythonReader:
         reader = Tolerant(text, python=True, closing=closing)
         positional, keywords, end = reader.arguments(0)
         rules = tuple(reader.rules)
+        if "closed_string" in rules:
+            # Where a string ends that has no closing quote is anybody's guess.
+            raise Unreadable("string without end", end)
         if positional:
             keywords = self._name_positions(name, positional, keywords)
             rules = (*rules, "positional_arguments")

@@ -52,7 +52,8 @@ class MarkedCalls:
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
         found, ahead = yield from cursor.look(self._closers)
-        if found is not None:
+        if found is not None and self.place == "anywhere":
+            # Tokens around nothing are framing; an empty fence is the model's own text.
             cursor.position += ahead + len(found)
             return
         try:
@@ -111,6 +112,9 @@ class ListedCalls:
         self.openers = openers
         self.place: Place = place
         self._style = PythonStyle(gated=gated)
+
+    line_gate = r"\["
+    line_characters = "["
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
         if _list_begins(text, at):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from dragoman.formats.markers import Markers
@@ -46,7 +47,7 @@ class ParenthesisScanner:
         return bool(self._quote)
 
     @property
-    def wakes(self) -> Callable[[str], object]:
+    def wakes(self) -> Callable[[str], re.Match[str] | None]:
         """A piece in which this finds nothing leaves the scanner as it is and need not be scanned."""
         return self._markers.wakes
 

@@ -26,6 +26,8 @@ _body = JsonBody(stops=_next)
 _NAME = r"[A-Za-z_][\w.\-]{0,99}"
 _recipient = re.compile(rf"({_NAME})[ \t]{{0,9}}\r?\n").match
 _may_be_recipient = re.compile(rf"(?:{_NAME}(?:[ \t]{{1,9}})?\r?)?\Z").match
+_json_message = re.compile(rf"{_NAME}[ \t]{{0,9}}\r?\n\s{{0,9}}\{{\s{{0,9}}[\"}}]").match
+_may_be_json_message = re.compile(rf"{_NAME}(?:[ \t]{{1,9}})?\r?(?:\n\s{{0,9}}(?:\{{\s{{0,9}})?)?\Z").match
 _is_name = re.compile(rf"{_NAME}\Z").match
 
 
@@ -52,10 +54,9 @@ class FirstRecipient(Recipient):
     place: Place = "message"
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        match = _recipient(text, at)
-        if match is not None:
-            return match[1] != "all"
-        return None if not final and _may_be_recipient(text, at) else False
+        if _json_message(text, at):
+            return True
+        return None if not final and _may_be_json_message(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
         name = yield from _read_recipient(cursor)
@@ -64,17 +65,19 @@ class FirstRecipient(Recipient):
         yield from _read_call(cursor, name)
 
 
-class FirstContent(FirstRecipient):
-    """`all` at the start of the reply. Only for those who name the format: a reply may well begin with this word."""
+class FirstWord(FirstRecipient):
+    """`all` or `python` at the start of the reply. Only where the format is named: any reply may begin like that."""
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
         match = _recipient(text, at)
         if match is not None:
-            return match[1] == "all"
-        return None if not final and "all\r\n".startswith(text[at : at + 5]) else False
+            return match[1] in ("all", "python")
+        return None if not final and _may_be_recipient(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
-        yield from _read_recipient(cursor)
+        name = yield from _read_recipient(cursor)
+        if name != "all":
+            yield from _read_call(cursor, name)
 
 
 def _read_recipient(cursor: Cursor) -> Generator[None, None, str]:
