@@ -23,7 +23,7 @@ def coerce(
     `root` is the schema that references point into, by default the schema itself. `drop_extra` leaves out arguments
     that the schema does not name, unless it says that further ones are welcome.
     """
-    if not drop_extra and isinstance(value, dict) and isinstance(schema, dict) and fits_plainly(value, schema):
+    if not drop_extra and isinstance(value, dict) and fits_plainly(value, schema):
         return Coerced(value)
     try:
         shape = shape_of(schema, root)

@@ -22,6 +22,8 @@ _PROPERTY_KEYS = frozenset(
 
 def fits_plainly(arguments: JsonObject, schema: JsonObject) -> bool:
     """Whether every argument is declared with a simple type and has it. A False only means: look closer."""
+    if type(schema) is not dict:
+        return False
     properties = schema.get("properties")
     if not isinstance(properties, dict) or not _ROOT_KEYS.issuperset(schema):
         return False

@@ -46,14 +46,16 @@ def parser(
     loose: bool = False,
     calls_in_thinking: Literal["report", "ignore"] = "report",
     starts_in_thinking: bool = False,
+    more_thinking: bool = False,
 ) -> Stage[str, Event]:
     """A parser to feed piece by piece: `.feed(piece)` and `.close()` return events.
 
     `loose` also finds calls that no format announces. Calls inside thinking are reported as refused, or ignored and
     left as thinking; they never count. `starts_in_thinking`: the opening think tag stood in the prompt.
+    `more_thinking` takes common words such as <reasoning> and <thinking> for think tags as well.
     """
     engine = Parser(
-        plan_for(format),
+        plan_for(format, loose=loose, more_thinking=more_thinking),
         Toolset.of(tools),
         calls_in_thinking=calls_in_thinking,
         starts_in_thinking=starts_in_thinking,
@@ -92,4 +94,4 @@ def explain(text: str, format: str = "auto", tools: Tools = None, *, loose: bool
     """For every opener and near miss in the text: what became of it, and why."""
     from dragoman.formats.explaining import explain as explain_text
 
-    return explain_text(text, plan_for(format), Toolset.of(tools), loose=loose)
+    return explain_text(text, plan_for(format, loose=loose), Toolset.of(tools), loose=loose)

@@ -23,6 +23,7 @@ class WholeMessage:
     openers: tuple[str, ...] = ()
     place: Place = "message"
     section = None
+    keeps_envelope = True  # ids and the text beside the calls, which loose reading would lose
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name

@@ -17,6 +17,7 @@ from dragoman.formats.steps import (
     ReadEnvelopes,
     ReadMaybe,
     ReadSlot,
+    ReadTagName,
     RequireBlank,
     SkipSpace,
     Step,
@@ -54,13 +55,20 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
     compiler = _Compiler(row, openers, nodes[payload + 1 :])
     steps: list[Step] = []
     for index, node in enumerate(nodes[: payload + 1]):
-        steps.extend(compiler.compile(node, nodes[index + 1 :]))
+        if index and _closes_tag(nodes[index - 1], node):
+            steps[-1] = ReadTagName()
+        else:
+            steps.extend(compiler.compile(node, nodes[index + 1 :]))
         if index == 0 and (row.own_lines or row.opens_line):
             steps.append(EndLine())
     steps.extend(compiler.closers(required=isinstance(nodes[payload], Many)))
     return TemplateEntry(
         row.name, openers, tuple(steps), place=row.place, section=row.section, source=source, stops=compiler.body.stops
     )
+
+
+def _closes_tag(before: Node, node: Node) -> bool:
+    return before == Hole("name") and isinstance(node, Literal) and node.text == ">"
 
 
 def _is_payload(node: Node) -> bool:

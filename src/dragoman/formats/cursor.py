@@ -306,6 +306,9 @@ class Cursor:
         self.note(span[0], "text", why)
         self.out.append(ThinkingDelta(raw) if self.refusing else TextDelta(raw))
 
+    def enter_thinking(self, closer: str) -> None:
+        """What was read opens a stretch of reasoning that ends with this marker; the engine takes it from here."""
+
     def note(self, start: int, verdict: str, why: str) -> None:
         """What became of an opener; whoever explains a text keeps it."""
 

@@ -76,8 +76,9 @@ class Parser(Cursor):
                     self.base += len(piece)
                     return [TextDelta(piece)]
                 return self._pass(piece)
-            if self._kind == "text" and woken.group() == "\n" and woken.end() == len(piece):
-                return self._break_line(piece)
+            if self._kind == "text" and woken.group() == "\n" and self._breaks_line(piece[woken.end() :]):
+                self.base += len(piece)
+                return [TextDelta(piece)]
         self.forget()
         self.text = self.text + piece if self.text else piece
         self.out = []
@@ -112,13 +113,14 @@ class Parser(Cursor):
             return []
         return [ArgumentsDelta(self.index, piece if kind == "json" else escape(piece)[1:-1])]
 
-    def _break_line(self, piece: str) -> list[Event]:
-        """A piece of text that ends its line: what comes next is looked at more closely."""
-        self.base += len(piece)
+    def _breaks_line(self, rest: str) -> bool:
+        """Whether a piece of text may pass although it ends a line; what begins the next one is looked at closely."""
+        if rest:
+            return self._line_wakes(rest) is None
         self._line_is_blank = True
         self._at_gate = self._plan.lines.gated
         self._wakes = self._line_wakes
-        return [TextDelta(piece)]
+        return True
 
     def _line_wakes(self, piece: str) -> re.Match[str] | None:
         """As a marker's `wakes`, for the first piece of a line: whether anything may begin with it."""
@@ -209,6 +211,8 @@ class Parser(Cursor):
             if entries is None:
                 return False
             if entries:
+                if found is not None and found[0].isalpha():
+                    entries += self._plan.openers.get(found, ())
                 self._at_gate = False
                 if not self._after_call:
                     self._release(at)
@@ -269,6 +273,10 @@ class Parser(Cursor):
         self._scan_from = at + 1
         self._after_call = False
         return True
+
+    def enter_thinking(self, closer: str) -> None:
+        self.drop()
+        self._enter_thinking(closer)
 
     def _enter_thinking(self, closer: str) -> None:
         self._lane = self._plan.thinking_lane(closer, self._reports_thinking)

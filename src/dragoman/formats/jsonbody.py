@@ -229,7 +229,9 @@ def _read_value(cursor: Cursor, *, emit: bool) -> Generator[None, None, Any]:
     except Undecodable:
         pass
     else:
-        if cursor.text[end - 1] in '}]"' or (cursor.final if end == len(cursor.text) else not _goes_on(cursor.text, end)):
+        if cursor.text[end - 1] in '}]"' or (
+            cursor.final if end == len(cursor.text) else not _goes_on(cursor.text, end)
+        ):
             if emit:
                 cursor.delta(cursor.text[cursor.position : end])
             cursor.position = end

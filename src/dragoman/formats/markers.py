@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _Trie = dict[str, "_Trie"]
 _Search = Callable[..., re.Match[str] | None]
@@ -50,15 +50,27 @@ def _pattern(node: _Trie, *, partial: bool) -> str:
 class Markers:
     """A set of literals. `find` gives the first one in a text, `at` the one at a place; both know unfinished ones.
 
-    With a `line_gate`, line breaks are markers where the pattern matches the start of the next line, or where too
-    little of that line is known; most lines are passed over without a stop.
+    With a `line_gate`, line breaks are markers where one of its patterns, or one of the `line_words`, begins the next
+    line, or where too little of that line is known; most lines are passed over without a stop.
     """
 
-    __slots__ = ("_full", "_full_at", "_line_gate", "_partial_at", "_wakes", "extendable", "literals")
+    __slots__ = (
+        "_full",
+        "_full_at",
+        "_line_gate",
+        "_line_words",
+        "_partial_at",
+        "_wakes",
+        "extendable",
+        "literals",
+    )
 
-    def __init__(self, literals: Iterable[str], *, line_gate: str | None = None) -> None:
+    def __init__(
+        self, literals: Iterable[str], *, line_gate: Sequence[str] | None = None, line_words: Iterable[str] = ()
+    ) -> None:
         self.literals = frozenset(literals)
         self._line_gate = line_gate
+        self._line_words = tuple(line_words)
         if not self.literals or "" in self.literals:
             raise ValueError("markers must be literals of at least one character")
         self.extendable = frozenset(
@@ -71,9 +83,11 @@ class Markers:
         trie = _grow(self.literals - {"\n"} if self._line_gate is not None else self.literals)
         whole, growing = _branches(trie, partial=False), _branches(trie, partial=True)
         if self._line_gate is not None:
-            gate = f"|{self._line_gate}" if self._line_gate else ""
-            whole += [f"\\n(?=[ \\t]*(?:{self._line_gate}))"] if self._line_gate else []
-            growing.append(rf"\n(?=[ \t]*(?:\S{{0,{_LINE_START}}}\Z{gate}))")
+            words = _grow(self._line_words)
+            gates = [*self._line_gate, *_branches(words, partial=False)]
+            growing_gates = [rf"\S{{0,{_LINE_START}}}\Z", *self._line_gate, *_branches(words, partial=True)]
+            whole += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
+            growing.append(rf"\n(?=[ \t]*(?:{'|'.join(growing_gates)}))")
         # Every branch begins with a literal character: the search can skip to the next one that matters.
         full, partial = re.compile("|".join(whole)), re.compile("|".join(growing))
         self._full, self._full_at = full.search, full.match

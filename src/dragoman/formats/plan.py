@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from dragoman.formats.compiler import compile_entries
@@ -38,8 +37,11 @@ class SectionEntry:
 class Lane:
     """A stretch of text with one meaning, and the markers that can end it or stand in it."""
 
-    def __init__(self, markers: Iterable[str], *, closer: str | None = None, line_gate: str | None = None) -> None:
-        self.markers = Markers(markers, line_gate=line_gate)
+    def __init__(self, markers: Iterable[str], *, closer: str | None = None, lines: Lines | None = None) -> None:
+        if lines is not None and lines.watched:
+            self.markers = Markers((*markers, "\n"), line_gate=lines.gate, line_words=lines.words or ())
+        else:
+            self.markers = Markers(markers)
         self.closer = closer
 
 
@@ -56,7 +58,7 @@ class Lines:
         self.watched = watched or self.gated
         """Whether it matters at all where a line begins."""
         gates = [getattr(entry, "line_gate", r"\S") for entry in self.entries]
-        self.gate = "|".join(dict.fromkeys((*gates, *map(re.escape, words))))
+        self.gate = tuple(dict.fromkeys(gates))
         self.first_characters = frozenset("".join(getattr(entry, "line_characters", "") for entry in self.entries))
         self.open_to_names = any(getattr(entry, "line_is_named", False) for entry in self.entries)
         self.open_to_all = any(not hasattr(entry, "line_gate") for entry in self.entries)
@@ -73,11 +75,20 @@ def _sections(row: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
 class Plan:
     """The union of some rows. The first row that can read an opener wins."""
 
-    def __init__(self, rows: Iterable[Format], *, named: bool) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Format],
+        *,
+        named: bool,
+        unmarked: bool = True,
+        thinking: Iterable[tuple[str, str]] = (),
+        entries: Iterable[Entry] = (),
+    ) -> None:
+        self._takes_unmarked = unmarked
         self.openers: dict[str, list[Entry]] = {}
         self.section_ends: set[str] = set()
         self.drops: set[str] = set()
-        self.thinking: dict[str, str] = {}
+        self.thinking: dict[str, str] = dict(thinking)
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], Lane] = {}
@@ -86,6 +97,9 @@ class Plan:
             self._add(row, entries)
         for row, entries in compiled:
             self._add_section(row, entries)
+        for entry in entries:
+            for opener in entry.openers:
+                self.openers.setdefault(opener, []).append(entry)
         self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         # A marker that is a plain word counts at the start of a line: inside a sentence it is just that word.
@@ -93,7 +107,7 @@ class Plan:
         places = {entry.place for entries in self.openers.values() for entry in entries}
         self.lines = Lines(self.line_entries, words, watched="line" in places)
         symbols = markers - set(words) or {_NO_MARKER}
-        self.text = Lane({*symbols, "\n"}, line_gate=self.lines.gate) if self.lines.watched else Lane(symbols)
+        self.text = Lane(symbols, lines=self.lines)
 
     def _add(self, row: Format, row_entries: tuple[Entry, ...]) -> None:
         seen = {
@@ -101,6 +115,8 @@ class Plan:
         }
         for entry in row_entries:
             if not entry.openers:
+                if not self._takes_unmarked and not getattr(entry, "keeps_envelope", False):
+                    continue
                 (self.line_entries if entry.place == "line" else self.message_entries).append(entry)
             elif (entry.openers, getattr(entry, "source", None)) not in seen or not getattr(entry, "source", None):
                 for opener in entry.openers:
@@ -131,5 +147,7 @@ class Plan:
         lane = self._lanes.get((closer, reports_calls))
         if lane is None:
             markers = (closer, *self.openers) if reports_calls else (closer,)
-            lane = self._lanes[closer, reports_calls] = Lane(markers, closer=closer)
+            lane = Lane(markers, closer=closer)
+            if closer in self.thinking.values():
+                self._lanes[closer, reports_calls] = lane  # a closer that the text made up is not worth keeping
         return lane

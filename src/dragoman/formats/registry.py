@@ -8,10 +8,11 @@ from dragoman.errors import ConfigError, UnknownFormat
 from dragoman.formats.catalogue import ROWS
 from dragoman.formats.plan import Plan
 from dragoman.formats.row import Format
+from dragoman.formats.thinking import SuffixedThink, pairs
 
 _rows: dict[str, Format] = {row.name: row for row in ROWS}
 _aliases: dict[str, str] = {alias: row.name for row in ROWS for alias in row.aliases}
-_plans: dict[str, Plan] = {}
+_plans: dict[tuple[str, bool, bool], Plan] = {}
 
 
 def names() -> list[str]:
@@ -35,7 +36,7 @@ def register(row: Format) -> Format:
     Plan([row], named=True)  # a template that cannot be compiled fails here, and nothing is registered
     _rows[row.name] = row
     _aliases.update(dict.fromkeys(row.aliases, row.name))
-    _plans.pop("auto", None)
+    _forget("auto")
     return row
 
 
@@ -49,21 +50,35 @@ def unregister(name: str) -> None:
     del _rows[row.name]
     for alias in row.aliases:
         del _aliases[alias]
-    _plans.pop("auto", None)
-    _plans.pop(row.name, None)
+    _forget("auto")
+    _forget(row.name)
 
 
-def plan_for(name: str) -> Plan:
-    """What a parser of this format, or of all of them, looks for. Compiled on first use."""
-    plan = _plans.get(name)
+def _forget(name: str) -> None:
+    for key in [key for key in _plans if key[0] == name]:
+        del _plans[key]
+
+
+def plan_for(name: str, *, loose: bool = False, more_thinking: bool = False) -> Plan:
+    """What a parser of this format, or of all of them, looks for. Compiled on first use.
+
+    In loose `auto`, calls without a marker are left to the loose scanner, which sees more and judges better.
+    """
+    row = None if name == "auto" else get(name)
+    key = (row.name if row else "auto", loose and row is None, more_thinking)
+    plan = _plans.get(key)
     if plan is None:
-        if name == "auto":
-            plan = Plan((row for row in _rows.values() if row.in_auto), named=False)
+        if row is None:
+            plan = Plan(
+                (row for row in _rows.values() if row.in_auto),
+                named=False,
+                unmarked=not loose,
+                thinking=pairs(named=more_thinking),
+                entries=(SuffixedThink(),),
+            )
         else:
-            row = get(name)
-            plan = _plans.get(row.name) or Plan([row], named=True)
-            _plans[row.name] = plan
-        _plans[name] = plan
+            plan = Plan([row], named=True, thinking=pairs(named=True) if more_thinking else ())
+        _plans[key] = plan
     return plan
 
 

@@ -151,6 +151,27 @@ class ReadSlot:
         scope.filled[self.kind] = value
 
 
+class ReadTagName(ReadSlot):
+    """The name inside a tag, with the bracket that closes it; a line that ends before the bracket ends the name too."""
+
+    def __init__(self) -> None:
+        super().__init__("name", Markers([">", "\n"]))
+
+    def now(self, cursor: Cursor, scope: Scope) -> bool:
+        return super().now(cursor, scope) and self._close_tag(cursor)
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        yield from super().run(cursor, scope)
+        self._close_tag(cursor)
+
+    def _close_tag(self, cursor: Cursor) -> bool:
+        if cursor.text[cursor.position] == ">":
+            cursor.position += 1
+        else:
+            cursor.repair("closed_tag")
+        return True
+
+
 def run_steps(steps: tuple[Step, ...], cursor: Cursor, scope: Scope) -> Reader:
     for step in steps:
         if not step.now(cursor, scope):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from dragoman.formats.row import Format
+from dragoman.formats.thinking import SuffixedThink
 
 _XML_PAIRS = "{*<parameter={key}>\n{value}\n</parameter>\n*}"
 _GLM_PAIRS = "{*<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n*}"
@@ -90,6 +91,7 @@ ROWS: tuple[Format, ...] = (
         name="hy_v3",
         template="<tool_call>{name}<tool_sep>\n" + _GLM_PAIRS + "</tool_call>",
         section=("<tool_calls>\n", "\n</tool_calls>"),
+        entries=(SuffixedThink(),),
         aliases=("hy_v4",),
         family="D",
         models="Hunyuan Hy3, Hy4",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.formats.odd.harmony import Harmony, HarmonyRecipient, write_harmony
-from dragoman.formats.odd.inkling import HEADER, InklingHeader
+from dragoman.formats.odd.inkling import InklingHeader, write_inkling
 from dragoman.formats.odd.kimi_k3 import KimiK3, write_kimi_k3
 from dragoman.formats.odd.minimax_m3 import MinimaxM3, write_minimax_m3
 from dragoman.formats.odd.muse_glimmer import MuseGlimmer, MuseGlimmerRecipient, write_muse_glimmer
@@ -39,11 +39,10 @@ ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="inkling",
-        template=HEADER + "{name}<|content_invoke_tool_json|>{call}<|end_message|>",
-        also=("<|content_invoke_tool_json|>{call}<|end_message|>",),
+        template="<|content_invoke_tool_json|>{call}<|end_message|>",
         entries=(InklingHeader(),),
+        writer=write_inkling,
         keys=("name", "args"),
-        separator="",
         thinking=(("<|content_thinking|>", "<|end_message|>"),),
         drop=("<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>"),
         family="H",

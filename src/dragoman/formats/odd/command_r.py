@@ -20,12 +20,13 @@ from dragoman.formats.odd.stretches import read_json_value
 from dragoman.types import ToolCall
 
 _fence = Markers(["```"])
+_opening = Markers(["```json", "```JSON"])
 _NO_ACTION = ("directly_answer", "directly-answer")
 
 
 class CommandR:
     format = "cohere_command_r"
-    openers = ("Action: ```json", "Action:```json", "Action:\n```json")
+    openers = ("Action:",)
     place: Place = "line"
     section = None
 
@@ -33,9 +34,11 @@ class CommandR:
         return True
 
     def read(self, cursor: Cursor) -> Reader:
-        cursor.position += next(
-            len(opener) for opener in self.openers if cursor.text.startswith(opener, cursor.position)
-        )
+        cursor.position += len("Action:")
+        opening, ahead = yield from cursor.look(_opening)
+        if opening is None:
+            raise NotACall("no fence behind the word")
+        cursor.position += ahead + len(opening)
         if (yield from cursor.peek()) not in ("[", "{"):
             raise NotACall("no list of actions")
         cursor.commit()

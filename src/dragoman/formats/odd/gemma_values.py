@@ -20,8 +20,8 @@ from dragoman.types import JsonObject, Tool
 
 MAX_DEPTH = 100
 PLAIN_KEY = r"[^\W\d][\w.\-]{0,100}"
-_key = re.compile(r"([^\s:{}\[\],<\"][^:{}\[\],<\"\n]{0,200}?)\s*:").match
-_growing_key = re.compile(r"[^:{}\[\],<\"\n]{0,200}\Z").match
+_key = re.compile(r"([^\s:{}\[\],<\"][^:{}\[\],<\"\n]{0,200}?)[ \t]{0,20}:").match
+_growing_key = re.compile(r"[^:{}\[\],<\"\n]{0,221}\Z").match
 _pair_at_end = re.compile(rf",\s*{PLAIN_KEY}\s*:\s*\Z").search
 _any_pair = re.compile(rf",\s*{PLAIN_KEY}\s*:").search
 _number = re.compile(r"[-+]?\.?[0-9][0-9.eE+\-_]*\Z").match

@@ -59,15 +59,19 @@ def pass_on(cursor: Cursor, stops: Markers, kind: Literal["text", "thinking"]) -
 
 def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[None, None, str]:
     """A short text up to a marker, which stays ahead. Too long a text makes it none of this format."""
-    mark = cursor.begin()
+    found = ""
     while True:
-        hit = stops.find(cursor.text, cursor.position, final=cursor.final)
-        cursor.position = len(cursor.text) if hit is None else hit[0]
-        found = cursor.since(mark)
-        if len(found) > limit:
-            raise Spoilt("what follows the opener is too long")
+        # Only what may still belong to the slot is searched, or many openers in a row would cost the square of them.
+        window = cursor.text[cursor.position : cursor.position + limit - len(found) + 1]
+        last = cursor.final and cursor.position + len(window) == len(cursor.text)
+        hit = stops.find(window, 0, final=last)
+        length = len(window) if hit is None else hit[0]
+        cursor.position += length
+        found += window[:length]
         if hit is not None and hit[1] is not None:
             return found
+        if len(found) + len(window) - length > limit:
+            raise Spoilt("what follows the opener is too long")
         yield from cursor.need()
 
 

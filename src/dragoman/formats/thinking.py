@@ -1,0 +1,102 @@
+"""The wrappers around a model's reasoning, as a table, and the one whose tag carries a suffix.
+
+A format's row names the wrappers of its own models; `auto` looks for all of these. A call inside reasoning is a
+draft: it is reported as refused, or left as thinking, and never counts.
+"""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+from dragoman.formats.cursor import Cursor, NotACall, Reader
+from dragoman.formats.entry import Place
+from dragoman.formats.markers import Markers
+
+_suffix = re.compile(r"[\w.\-]{1,40}\Z").match
+
+
+class Wrapper(Struct, frozen=True):
+    """How some models mark their reasoning. `named` wrappers are common words, and must be asked for."""
+
+    pairs: tuple[tuple[str, str], ...]
+    models: str
+    named: bool = False
+
+
+WRAPPERS: tuple[Wrapper, ...] = (
+    Wrapper((("<think>", "</think>"),), "DeepSeek, Qwen3, GLM, Kimi, MiniMax, Nemotron and most others"),
+    Wrapper(
+        (
+            ("<seed:think>", "</seed:think>"),
+            ("<longcat_think>", "</longcat_think>"),
+            ("<mm:think>", "</mm:think>"),
+            ("<iquest_think>", "</iquest_think>"),
+        ),
+        "Seed-OSS, LongCat, MiniMax M3, IQuest; Hy3 and Hy4 write <think:suffix>",
+    ),
+    Wrapper(
+        (
+            ("<ifm|think>", "</ifm|think>"),
+            ("<ifm|think_fast>", "</ifm|think_fast>"),
+            ("<ifm|think_faster>", "</ifm|think_faster>"),
+        ),
+        "K2 Horizon",
+    ),
+    Wrapper((("◁think▷", "◁/think▷"),), "Kimi-VL, Kimi k1.5"),
+    Wrapper((("[THINK]", "[/THINK]"),), "Magistral, Ministral 3"),
+    Wrapper((("<|channel|>analysis<|message|>", "<|end|>"),), "gpt-oss"),
+    Wrapper((("<|channel>thought", "<channel|>"),), "Gemma 4"),
+    Wrapper((("<|START_THINKING|>", "<|END_THINKING|>"),), "Cohere Command"),
+    Wrapper((("<|open|>think<|sep|>", "<|close|>think<|sep|>"),), "Kimi K3"),
+    Wrapper((("<|content_thinking|>", "<|end_message|>"),), "Inkling"),
+    Wrapper((("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),), "PLaMo 3"),
+    Wrapper((("<|inner_prefix|>", "<|inner_suffix|>"),), "Apertus"),
+    Wrapper((("Here is my thought process:", "Here is my response:"),), "Granite 3.2, 3.3"),
+    Wrapper((("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),), "Apriel 1.6"),
+    Wrapper((("<think>", "</think>"),), "Hunyuan A13B, which wraps its answer in <answer> as well"),
+    Wrapper(
+        tuple((f"<{tag}>", f"</{tag}>") for tag in ("reasoning", "thinking", "thought", "scratchpad", "antThinking")),
+        "assorted fine-tunes",
+        named=True,
+    ),
+)
+
+
+def pairs(*, named: bool) -> list[tuple[str, str]]:
+    """The tags of every wrapper; the common words only if they are asked for."""
+    return [pair for wrapper in WRAPPERS if named or not wrapper.named for pair in wrapper.pairs]
+
+
+class SuffixedThink:
+    """`<think:suffix>`, closed by the same suffix, which each checkpoint chooses for itself."""
+
+    format = ""
+    openers: tuple[str, ...] = ("<think:",)
+    place: Place = "anywhere"
+    section = None
+
+    def __init__(self) -> None:
+        self._opener = Markers(self.openers)
+        self._end = Markers((">",))
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        return True
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from cursor.expect(self._opener)
+        mark = cursor.begin()
+        while True:
+            hit = self._end.find(cursor.text, cursor.position, final=cursor.final)
+            cursor.position = len(cursor.text) if hit is None else hit[0]
+            suffix = cursor.since(mark)
+            if hit is not None:
+                break
+            if len(suffix) > 40:
+                raise NotACall("no tag ends here")
+            yield from cursor.need()
+        if _suffix(suffix) is None:
+            raise NotACall("no suffix of a think tag")
+        cursor.position += 1
+        cursor.enter_thinking(f"</think:{suffix}>")
