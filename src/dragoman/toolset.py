@@ -77,12 +77,13 @@ def _shorten(value: object) -> str:
 class Toolset:
     """The offered tools, prepared once. Give it to a parser instead of a list, and nothing is normalised again."""
 
-    __slots__ = ("_by_fold", "_by_name", "tools")
+    __slots__ = ("_by_fold", "_by_name", "_prefixes", "tools")
 
     def __init__(self, tools: Iterable[object]) -> None:
         self.tools = tuple(map(as_tool, tools))
         self._by_name = {tool.name: tool for tool in self.tools}
         self._by_fold: dict[str, Tool | None] | None = None
+        self._prefixes: frozenset[str] | None = None
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[object] | None) -> Toolset | None:
@@ -114,6 +115,13 @@ class Toolset:
             folded[key] = None if key in folded else tool  # shared by several, it names none of them
         self._by_fold = folded
         return folded
+
+    def may_begin(self, word: str) -> bool:
+        """Whether an offered name, however it is spelt, may begin with this word."""
+        if self._prefixes is None:
+            folded = [fold(name) for name in self._by_name]
+            self._prefixes = frozenset(name[:end] for name in folded for end in range(len(name) + 1))
+        return fold(word) in self._prefixes
 
     @property
     def names(self) -> tuple[str, ...]:

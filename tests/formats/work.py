@@ -166,7 +166,9 @@ def counted() -> Iterator[Any]:
     try:
         with mock.patch.object(re, "compile", _compile), mock.patch.object(json, "JSONDecoder", _CountedDecoder):
             yield importlib.import_module("dragoman.formats")
-            _counted_modules.update({name: module for name, module in sys.modules.items() if name.split(".")[0] == "dragoman"})
+            _counted_modules.update(
+                {name: module for name, module in sys.modules.items() if name.split(".")[0] == "dragoman"}
+            )
     finally:
         for name in [name for name in sys.modules if name.split(".")[0] == "dragoman"]:
             del sys.modules[name]

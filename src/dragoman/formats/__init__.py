@@ -67,9 +67,25 @@ def parser(
     return LooseParser(engine)
 
 
-def parse(text: str, format: str = "auto", tools: Tools = None, *, loose: bool = False) -> Parsed:
-    """Read a whole text: the same parser, fed once and closed."""
-    stage = parser(format, tools, loose=loose)
+def parse(
+    text: str,
+    format: str = "auto",
+    tools: Tools = None,
+    *,
+    loose: bool = False,
+    calls_in_thinking: Literal["report", "ignore"] = "report",
+    starts_in_thinking: bool = False,
+    more_thinking: bool = False,
+) -> Parsed:
+    """Read a whole text: the same parser, fed once and closed. The options are those of `parser`."""
+    stage = parser(
+        format,
+        tools,
+        loose=loose,
+        calls_in_thinking=calls_in_thinking,
+        starts_in_thinking=starts_in_thinking,
+        more_thinking=more_thinking,
+    )
     return fold(stage.feed(text) + stage.close())
 
 

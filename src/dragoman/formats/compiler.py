@@ -35,6 +35,7 @@ from dragoman.formats.template import (
     literals_after,
 )
 from dragoman.formats.walker import TemplateEntry
+from dragoman.formats.wholepair import WholePair
 
 
 def compile_entries(row: Format, *, named: bool) -> tuple[Entry, ...]:
@@ -128,7 +129,8 @@ class _Compiler:
         if self.ends is None:
             raise TemplateError(f"the arguments in the template of {self.row.name!r} have no end")
         landmarks = Markers((*first, *self.ends, *self.openers))
-        return ReadPairs(tuple(self._body(node.body, first, self.ends)), first, self.ends, landmarks)
+        whole = WholePair(node.body, first, self.ends)
+        return ReadPairs(tuple(self._body(node.body, first, self.ends)), whole, first, self.ends, landmarks)
 
     def _body(self, nodes: tuple[Node, ...], first: Markers, ends: Markers) -> list[Step]:
         steps: list[Step] = []

@@ -81,6 +81,7 @@ class Cursor:
         self.refusing = ""  # why calls do not count here; empty where they do
         self.started: str | None = None  # the name of the call that CallStarted has announced
         self.committed = False
+        self.hurries = True  # arguments that have arrived whole may be taken in one go
         self.quiet: Quiet | None = None
         self.repairs: list[str] = []
         self._pieces: list[str] = []

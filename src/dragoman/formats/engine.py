@@ -16,10 +16,10 @@ from dragoman.events import ArgumentsDelta, Event, MarkerDropped, TextDelta, Thi
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
 from dragoman.formats.entry import Entry
 from dragoman.formats.plan import Plan
-from dragoman.toolset import Toolset, fold
+from dragoman.toolset import Toolset
 
 IN_THINKING = "it stands inside thinking"
-_line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?").match
+_line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?(.)?", re.DOTALL).match
 
 
 class Attempt(Struct, frozen=True):
@@ -124,16 +124,16 @@ class Parser(Cursor):
 
     def _line_wakes(self, piece: str) -> re.Match[str] | None:
         """As a marker's `wakes`, for the first piece of a line: whether anything may begin with it."""
-        lines = self._plan.lines
         start = _line_start(piece)
         assert start is not None
-        word, end = start.group(1), start.end()
-        if (end == len(piece) and not word) or lines.open_to_all:
+        word, following = start.groups()
+        lines = self._plan.lines
+        if lines.open_to_all or (not word and not following):
             return start
         if word:
-            if (end == len(piece) or piece[end] in "/> \t[:") and self._may_begin_line(word):
+            if (not following or following in "/> \t[:") and self._may_begin_line(word):
                 return start
-        elif piece[end] in lines.first_characters:
+        elif following in lines.first_characters:
             return start
         woken = self._lane.markers.wakes(piece)
         if woken is None:
@@ -143,14 +143,9 @@ class Parser(Cursor):
 
     def _may_begin_line(self, word: str) -> bool:
         lines = self._plan.lines
-        if lines.words is not None and any(marker.startswith(word) for marker in lines.words):
+        if word in lines.word_starts:
             return True
-        if not lines.open_to_names:
-            return False
-        if self.tools is None:
-            return True
-        folded = fold(word)
-        return any(fold(name).startswith(folded) for name in self.tools.names)
+        return lines.open_to_names and (self.tools is None or self.tools.may_begin(word))
 
     def _drain(self) -> None:
         while self._step() if self._reader is not None else self._scan():

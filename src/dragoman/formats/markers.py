@@ -100,6 +100,13 @@ class Markers:
         """Finds whatever in a piece of text is, or may become, a marker; None means that the piece may pass."""
         return self._wakes or self._compile()
 
+    def find_within(self, text: str, start: int, end: int) -> tuple[int, str | None] | None:
+        """As `find`, but no further than `end`, which lies inside the text."""
+        if self._wakes is None:
+            self._compile()
+        match = self._full(text, start, end)
+        return None if match is None else (match.start(), match.group())
+
     def find(self, text: str, start: int, *, final: bool) -> tuple[int, str | None] | None:
         """The first marker from `start` on as (place, marker); (place, None) if the text ends in what may be one."""
         search = self._wakes or self._compile()

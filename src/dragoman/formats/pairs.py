@@ -10,6 +10,7 @@ from dragoman.args.reading import read_text
 from dragoman.formats.cursor import Cursor, Quiet, Reader, Spoilt, escape, write_json
 from dragoman.formats.markers import Markers
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
+from dragoman.formats.wholepair import WholePair
 from dragoman.types import JsonObject, Tool
 
 
@@ -36,8 +37,12 @@ class OpenValue(Waiting):
 class ReadPairs(Waiting):
     """`{* ... *}`: arguments one by one."""
 
-    def __init__(self, steps: tuple[Step, ...], first: Markers, exits: Markers, landmarks: Markers) -> None:
+    def __init__(
+        self, steps: tuple[Step, ...], whole: WholePair, first: Markers, exits: Markers, landmarks: Markers
+    ) -> None:
         self.steps = steps[1:]  # the first one is the literal by which an argument is recognised
+        self.value = next(step for step in steps if isinstance(step, ReadValue))
+        self.whole = whole
         self.first = first
         self.ends = Markers((*first, *exits))
         self.landmarks = landmarks
@@ -55,6 +60,10 @@ class ReadPairs(Waiting):
                 ahead = 0
             if found not in self.first.literals:
                 break
+            whole = self._take_whole(cursor, scope, ahead)
+            if whole is not None:
+                found, ahead = whole
+                continue
             cursor.position += ahead + len(found)
             try:
                 yield from run_steps(self.steps, cursor, scope)
@@ -63,6 +72,20 @@ class ReadPairs(Waiting):
             seen = cursor.look_now(self.ends)
             found, ahead = seen or (yield from cursor.look(self.ends))
         cursor.delta("{}" if scope.first else "}")
+
+    def _take_whole(self, cursor: Cursor, scope: Scope, ahead: int) -> tuple[str, int] | None:
+        """Take an argument that has arrived whole in one go; say what follows it."""
+        if not cursor.hurries:
+            return None
+        match = self.whole.match(cursor.text, cursor.position + ahead)
+        if match is None or match.end("next") == len(cursor.text):
+            # Where it fails once it would fail again, at the price of the whole text each time.
+            cursor.hurries = False
+            return None
+        groups = match.groupdict()
+        cursor.position = match.end()
+        self.value.settle(cursor, scope, groups["key"].strip(), groups["value"], groups.get("type"))
+        return match["next"], match.start("next") - cursor.position
 
     def _skip_text(self, cursor: Cursor) -> Generator[None, None, str]:
         """Text between two arguments means nothing; a new opener means that this call was left open."""
@@ -110,24 +133,31 @@ class ReadValue(Waiting):
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         key = scope.filled["key"]
-        schema = _schema_of(scope.tool, key)
         stated = scope.filled.pop("type", None)
-        is_text = not self.cdata and _is_text(schema, stated)
+        is_text = not self.cdata and _is_text(_schema_of(scope.tool, key), stated)
         if self.lead:
             yield from self._skip_lead(cursor)
         mark = cursor.begin()
-        prefix = ("{" if scope.first else ", ") + write_json(key) + ": "
         if is_text:
-            cursor.delta(prefix + '"')
+            cursor.delta(_prefix(key, scope) + '"')
         closer = yield from self._run_to_end(cursor, Quiet(self.stops.wakes, "string" if is_text else "silent"))
         text = cursor.since(mark)
         cursor.position += closer
+        self.settle(cursor, scope, key, text, stated, streamed=is_text)
+
+    def settle(
+        self, cursor: Cursor, scope: Scope, key: str, text: str, stated: str | None, *, streamed: bool = False
+    ) -> None:
+        """The text of the value is complete: type it, and hand on what has not been handed on yet."""
+        schema = _schema_of(scope.tool, key)
         value: Any = text
-        if is_text:
+        if streamed:
             cursor.delta('"')
+        elif not self.cdata and _is_text(schema, stated):
+            cursor.delta(_prefix(key, scope) + escape(text))
         else:
             value = self._type(text, schema, stated, scope)
-            cursor.delta(prefix + write_json(value))
+            cursor.delta(_prefix(key, scope) + write_json(value))
         if key in scope.arguments:
             if self.unique:
                 raise Spoilt(f"the argument {key!r} is given twice")
@@ -191,6 +221,10 @@ class ReadValue(Waiting):
         if quiet.kind == "string" and stop > cursor.position:
             cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
         cursor.position = stop
+
+
+def _prefix(key: str, scope: Scope) -> str:
+    return ("{" if scope.first else ", ") + write_json(key) + ": "
 
 
 def _schema_of(tool: Tool | None, key: str) -> JsonObject | None:

@@ -53,7 +53,9 @@ class Lines:
 
     def __init__(self, entries: Iterable[Entry], words: Iterable[str], *, watched: bool) -> None:
         self.entries = tuple(entries)
+        words = tuple(words)
         self.words = Markers(words) if words else None
+        self.word_starts = frozenset(word[:end] for word in words for end in range(len(word) + 1))
         self.gated = bool(self.entries) or self.words is not None
         self.watched = watched or self.gated
         """Whether it matters at all where a line begins."""

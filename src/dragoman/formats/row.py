@@ -14,7 +14,7 @@ THINK = (("<think>", "</think>"),)
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
-class Format(Struct, frozen=True, kw_only=True):
+class Format(Struct, frozen=True):
     """One row of the catalogue. `template` is what is written; `also` are other spellings that are read."""
 
     name: str

@@ -15,6 +15,7 @@ from dragoman.formats.markers import Markers
 from dragoman.types import Change, JsonObject, Tool
 
 SLOT_LIMIT = 200
+_SLOT_REACH = SLOT_LIMIT + 60  # and the literal behind it
 _is_name = re.compile(r"[\w.\-:/]+\Z").match
 _escaped_space = re.compile(r"(?:[ \t\r\n]|\\n)*").match
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
@@ -113,7 +114,7 @@ class ReadSlot:
         self.stops = stops
 
     def now(self, cursor: Cursor, scope: Scope) -> bool:
-        hit = self.stops.find(cursor.text, cursor.position, final=False)
+        hit = self._find_stop(cursor, final=False)
         if hit is None or hit[1] is None:
             return False
         self._fill(cursor.text[cursor.position : hit[0]], scope)
@@ -123,8 +124,8 @@ class ReadSlot:
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         mark = cursor.begin()
         while True:
-            hit = self.stops.find(cursor.text, cursor.position, final=cursor.final)
-            cursor.position = len(cursor.text) if hit is None else hit[0]
+            hit = self._find_stop(cursor, final=cursor.final)
+            cursor.position = min(len(cursor.text), cursor.position + _SLOT_REACH) if hit is None else hit[0]
             text = cursor.since(mark)
             if len(text) > SLOT_LIMIT or (hit is not None and hit[1] is not None):
                 break
@@ -135,6 +136,13 @@ class ReadSlot:
             # However the text was cut into pieces, a slot that cannot be filled is left where it begins.
             cursor.return_to(mark)
             raise
+
+    def _find_stop(self, cursor: Cursor, *, final: bool) -> tuple[int, str | None] | None:
+        """Look only as far as a slot may reach: openers without end must not make each other costly."""
+        reach = cursor.position + _SLOT_REACH
+        if reach < len(cursor.text):
+            return self.stops.find_within(cursor.text, cursor.position, reach)
+        return self.stops.find(cursor.text, cursor.position, final=final)
 
     def _fill(self, text: str, scope: Scope) -> None:
         if len(text) > SLOT_LIMIT:
