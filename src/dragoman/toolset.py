@@ -51,7 +51,15 @@ def _from_mapping(value: Mapping[str, Any]) -> Tool:
             schema = found if isinstance(found, dict) else dict(found)
             break
     description = body.get("description")
-    return Tool(name, description if isinstance(description, str) else "", schema)
+    metadata = body.get("metadata")
+    return Tool(
+        name,
+        description if isinstance(description, str) else "",
+        schema,
+        parallel_safe=body.get("parallel_safe") is True,
+        read_only=body.get("read_only") is True,
+        metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
+    )
 
 
 def _from_object(value: object) -> Tool:
@@ -74,13 +82,23 @@ def _shorten(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def _unpack(value: object) -> Iterable[object]:
+    """Gemini groups its declarations; whoever has its request at hand may pass them on as they are."""
+    if isinstance(value, Mapping):
+        for key in ("functionDeclarations", "function_declarations"):
+            grouped = value.get(key)
+            if isinstance(grouped, list):
+                return grouped
+    return (value,)
+
+
 class Toolset:
     """The offered tools, prepared once. Give it to a parser instead of a list, and nothing is normalised again."""
 
     __slots__ = ("_by_fold", "_by_name", "_prefixes", "tools")
 
     def __init__(self, tools: Iterable[object]) -> None:
-        self.tools = tuple(map(as_tool, tools))
+        self.tools = tuple(as_tool(tool) for given in tools for tool in _unpack(given))
         self._by_name = {tool.name: tool for tool in self.tools}
         self._by_fold: dict[str, Tool | None] | None = None
         self._prefixes: frozenset[str] | None = None

@@ -80,6 +80,7 @@ class Cursor:
         self.region = "answer"
         self.refusing = ""  # why calls do not count here; empty where they do
         self.started: str | None = None  # the name of the call that CallStarted has announced
+        self.name: str | None = None  # the name that was read, if perhaps not announced
         self.committed = False
         self.hurries = True  # arguments that have arrived whole may be taken in one go
         self.quiet: Quiet | None = None
@@ -290,7 +291,7 @@ class Cursor:
         """Report what was read so far as a broken call."""
         raw, span = self._close_tile()
         index = self.index if self.started is not None and not self.refusing else None
-        self.out.append(CallBroken(raw, why, span, self.format, self.started, index))
+        self.out.append(CallBroken(raw, why, span, self.format, self.started or self.name, index))
         if index is not None:
             self.index += 1
         self._reset_call()
@@ -335,7 +336,7 @@ class Cursor:
         return raw, span
 
     def _reset_call(self) -> None:
-        self.started = None
+        self.started = self.name = None
         self.committed = False
         self.quiet = None
         self.repairs = []

@@ -327,6 +327,7 @@ class Parser(Cursor):
         self.position = at
         self.format = entry.format
         self.committed = False
+        self.name = None
         self.repairs = []
         if not self.refusing:
             self.region = "message" if entry.place == "message" else "answer"

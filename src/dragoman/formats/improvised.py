@@ -8,6 +8,7 @@ from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt
 from dragoman.formats.entry import Place
 from dragoman.formats.jsonbody import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.markers import Markers
+from dragoman.formats.steps import EndLine, Scope
 
 _noise = re.compile(r"[^<{\[]{1,400}").match
 _name_and_brace = re.compile(r"([^\W\d][\w.\-]{0,99})[ \t]*\{").match
@@ -16,16 +17,19 @@ _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
 
 
 class NoisyTag:
-    """`<tool_call>` with a few words before the JSON."""
+    """A tag or a labelled fence with a few words before the JSON."""
 
-    format = "hermes"
-    openers: tuple[str, ...] = ("<tool_call>",)
     place: Place = "anywhere"
     section = None
 
-    def __init__(self) -> None:
-        self._opener = Markers(self.openers)
-        self._closers = Markers(_CLOSERS)
+    def __init__(
+        self, format_name: str, openers: tuple[str, ...], closers: tuple[str, ...] = (), *, ends_line: bool = False
+    ) -> None:
+        self.format = format_name
+        self._ends_line = ends_line
+        self.openers = openers
+        self._opener = Markers(openers)
+        self._closers = Markers((*closers, *_CLOSERS))
         self._body = JsonBody(stops=self._closers, bare=True, strict=True)
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
@@ -33,6 +37,8 @@ class NoisyTag:
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
+        if self._ends_line:
+            yield from EndLine().run(cursor, Scope())
         mark = cursor.begin()
         while True:
             match = _noise(cursor.text, cursor.position)
@@ -66,7 +72,7 @@ class ToolsTag:
         self._end = Markers(("</tools>",))
         self._closers = Markers(("</tools>", *_CLOSERS))
         exact = frozenset(("name", "arguments", "id"))
-        self._body = JsonBody(stops=self._closers, bare=True, strict=True, members=exact)
+        self._body = JsonBody(stops=self._closers, bare=True, strict=True, single=True, members=exact)
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
         return True

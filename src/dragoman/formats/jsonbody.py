@@ -53,6 +53,8 @@ class JsonBody(Struct, frozen=True):
     """Only offered names make a call."""
     strict: bool = False
     """Arguments must be written, even if they are empty."""
+    single: bool = False
+    """One envelope and no more."""
     members: frozenset[str] = KNOWN_KEYS
     """What a bare envelope may hold; anything else, and it is data."""
 
@@ -77,6 +79,8 @@ def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, Wish | N
             mark = cursor.begin()
             value = yield from _read_members(cursor, body)
             last = _report_all_but_last(cursor, _understand(cursor, value, body))
+            if body.single:
+                return last
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)
@@ -162,15 +166,16 @@ def _read_members(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonO
         character = cursor.peek_now() or (yield from cursor.peek())
         if body.bare:
             _refuse_early(cursor, body, key, members)
-        announce = name is not None and character == "{" and key in ARGUMENT_KEYS and cursor.started is None
+        announces = name is not None and not body.bare and key in ARGUMENT_KEYS
+        announce = announces and character == "{" and cursor.started is None
         if announce and name is not None:
             cursor.start_call(name, next((members[key] for key in ID_KEYS if isinstance(members.get(key), str)), None))
         members[key] = value = yield from _read_value(cursor, emit=announce)
         if name is None and key in NAME_KEYS and isinstance(value, str):
-            if body.gated:
-                cursor.require_offered(value)
-            if not body.bare:
-                name = _announceable(value)
+            name = _announceable(value)
+            cursor.name = name
+            if body.gated and name is not None:
+                cursor.require_offered(name)
         character = cursor.peek_now() or (yield from cursor.peek())
         if character == "}":
             cursor.position += 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dragoman.formats.bare import FencedMessage, JsonAnywhere, WholeMessage
 from dragoman.formats.catalogue.json_rows import DEEPSEEK_DROP, DEEPSEEK_SECTION, DEEPSEEK_SPELLINGS
-from dragoman.formats.improvised import NameThenBraces
+from dragoman.formats.improvised import NameThenBraces, NoisyTag
 from dragoman.formats.row import Format
 from dragoman.formats.writing import write_json_calls
+
+_FENCES = ("```tool_call", "```tool-call", "```toolcall", "```invoke")
 
 ROWS: tuple[Format, ...] = (
     Format(
@@ -29,8 +31,8 @@ ROWS: tuple[Format, ...] = (
             "```invoke\n{call}\n```",
         ),
         spellings={"```": ("</tool_call>", "</tool-call>", "</toolcall>")},
-        place="line",
         opens_line=True,
+        entries=(NoisyTag("fenced_tool_call", _FENCES, ("```",), ends_line=True),),
         aliases=("markdown_fence",),
         family="I",
         models="local models, models behind routers",

@@ -84,7 +84,7 @@ ROWS: tuple[Format, ...] = (
             for closer in ("</toolcall>", "</tool-call>", "</invoke>")
         },
         entries=(
-            NoisyTag(),
+            NoisyTag("tool_call_tags", ("<tool_call>", "<toolcall>", "<tool-call>")),
             ToolsTag(),
             MarkedCalls("tool_call_tags", ("<tool_call>",), ("</tool_call>",), json=False),
         ),

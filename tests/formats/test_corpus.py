@@ -1,0 +1,42 @@
+"""Real outputs of 66 models: how many of their calls loose reading finds, and how often it sees one where there is none."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman import formats
+
+
+@pytest.fixture(scope="module")
+def figures(shared_data: Callable[[str], Path]) -> dict[str, Any]:
+    spec = importlib.util.spec_from_file_location("score_corpus", shared_data("score_corpus.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    scorer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(scorer)
+
+    def extract(text: str, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        calls = formats.parse(text, tools=tools, loose=True).calls
+        return [{"name": call.name, "arguments": call.arguments} for call in calls]
+
+    results, _ = scorer.evaluate(extract, list(scorer.load(shared_data("corpus_dev.jsonl.gz"))))
+    found: dict[str, Any] = results["ALL"]
+    return found
+
+
+def test_no_output_of_a_model_raises(figures: dict[str, Any]) -> None:
+    assert figures["crashes"] == 0
+
+
+def test_calls_that_can_be_recovered_are_found(figures: dict[str, Any]) -> None:
+    assert figures["recall"] >= 68.5
+    assert figures["recall_rec"] >= 96.5
+
+
+def test_hardly_any_text_without_a_call_gives_one(figures: dict[str, Any]) -> None:
+    assert figures["false_rate"] <= 0.15
