@@ -31,6 +31,7 @@ from dragoman.formats.template import (
     Space,
     TemplateError,
     compile_template,
+    first_kinds,
     first_literals,
     literals_after,
 )
@@ -64,7 +65,14 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
             steps.append(EndLine())
     steps.extend(compiler.closers(required=isinstance(nodes[payload], Many)))
     return TemplateEntry(
-        row.name, openers, tuple(steps), place=row.place, section=row.section, source=source, stops=compiler.body.stops
+        row.name,
+        openers,
+        tuple(steps),
+        place=row.place,
+        section=row.section,
+        source=source,
+        stops=compiler.body.stops,
+        follows=first_kinds(nodes[1:]),
     )
 
 

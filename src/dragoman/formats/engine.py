@@ -240,8 +240,8 @@ class Parser(Cursor):
             self._lane, self.refusing, self.region = plan.text, "", "answer"
             self._at_gate = plan.has_gates
             return True
-        entries = plan.openers.get(marker)
-        if entries is not None:
+        if marker in plan.openers:
+            entries = self._choose(marker, at)
             # Inside thinking nothing counts anyway, so lines are not watched there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
@@ -258,13 +258,8 @@ class Parser(Cursor):
                 tile_start if self._after_call else at, at + len(marker) - (tile_start if self._after_call else at)
             )
             return True
-        self._note(
-            at,
-            marker,
-            "",
-            "text",
-            "it does not stand alone on its line" if entries is not None else "it closes nothing",
-        )
+        why = "it does not stand alone on its line" if marker in plan.openers else "it closes nothing"
+        self._note(at, marker, "", "text", why)
         self._scan_from = at + 1
         self._after_call = False
         return True
@@ -272,6 +267,12 @@ class Parser(Cursor):
     def enter_thinking(self, closer: str) -> None:
         self.drop()
         self._enter_thinking(closer)
+
+    def _choose(self, marker: str, at: int) -> Sequence[Entry]:
+        if self._attempts is not None:
+            return self._plan.openers[marker]  # whoever asks why gets every reason
+        behind = skip_blanks(self.text, at + len(marker)).end()  # type: ignore[union-attr]
+        return self._plan.choose(marker, self.text[behind : behind + 1])
 
     def _enter_thinking(self, closer: str) -> None:
         self._lane = self._plan.thinking_lane(closer, self._reports_thinking)

@@ -15,6 +15,13 @@ Place = OneOf["anywhere", "line", "message"]
 
 
 class Entry(Protocol):
+    """The engine's side of a format. An entry may also say, to save attempts that must fail:
+
+    - `follows`: which characters can stand behind the opener and white space; of `{[<(` each for itself, and `n` for
+      everything else, as a name begins with.
+    - `line_gate`, `line_characters`, `line_is_named`: how a line must begin for an entry without openers.
+    """
+
     @property
     def format(self) -> str:
         """The name of the format that it belongs to."""

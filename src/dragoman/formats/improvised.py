@@ -19,6 +19,7 @@ _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
 class NoisyTag:
     """A tag or a labelled fence with a few words before the JSON."""
 
+    follows = "(n"
     place: Place = "anywhere"
     section = None
 

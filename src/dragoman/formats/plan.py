@@ -94,6 +94,7 @@ class Plan:
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], Lane] = {}
+        self._choices: dict[tuple[str, str], tuple[Entry, ...]] = {}
         compiled = [(row, compile_entries(row, named=named)) for row in rows]
         for row, entries in compiled:
             self._add(row, entries)
@@ -134,6 +135,16 @@ class Plan:
         for start in starts:
             if inside:
                 self.openers.setdefault(start, []).append(SectionEntry(row, start, (*inside, *ends)))
+
+    def choose(self, opener: str, character: str) -> tuple[Entry, ...]:
+        """The entries of an opener that can make something of what follows it; all of them if nothing is there yet."""
+        key = (opener, character if character in "{[<(" else "n")
+        chosen = self._choices.get(key)
+        if chosen is None:
+            entries = self.openers.get(opener, ())
+            chosen = tuple(entry for entry in entries if not character or key[1] in getattr(entry, "follows", key[1]))
+            self._choices[key] = chosen
+        return chosen
 
     @property
     def has_gates(self) -> bool:

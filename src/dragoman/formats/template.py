@@ -113,6 +113,19 @@ def first_literals(nodes: tuple[Node, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def first_kinds(nodes: tuple[Node, ...]) -> str:
+    """Which characters can come first, white space aside: each of `{[<(` for itself, `n` for everything else."""
+    kinds = ""
+    for node in nodes:
+        if isinstance(node, Literal):
+            return kinds + "".join(text[0] if text[0] in "{[<(" else "n" for text in node.spellings)
+        if isinstance(node, Many | Maybe):
+            kinds += first_kinds(node.body)
+        elif isinstance(node, Hole):
+            return kinds + {"call": "{[", "calls": "[", "args": "{n<["}.get(node.kind, "n")
+    return kinds + "{[<(n"
+
+
 def has_hole(nodes: tuple[Node, ...], *kinds: str) -> bool:
     """Whether one of these holes stands anywhere in the nodes."""
     return any(

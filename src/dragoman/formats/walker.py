@@ -22,7 +22,9 @@ class TemplateEntry:
         section: tuple[str, str] | None = None,
         source: str = "",
         stops: Markers | None = None,
+        follows: str = "{[<(n",
     ) -> None:
+        self.follows = follows
         self.stops = stops or Markers(openers)
         self.format = format_name
         self.openers = openers

@@ -90,7 +90,12 @@ class KimiK3:
 def _read_tag(cursor: Cursor, opener: str) -> Generator[None, None, tuple[str, dict[str, str]]]:
     """The name and the attributes of the tag that begins here."""
     cursor.position += len(opener)
-    text = yield from read_slot(cursor, _sep, 600)
+    end = cursor.text.find(_SEP, cursor.position, cursor.position + 600 + len(_SEP))
+    if end >= 0:
+        text = cursor.text[cursor.position : end]
+        cursor.position = end
+    else:
+        text = yield from read_slot(cursor, _sep, 600)
     cursor.position += len(_SEP)
     name, _, rest = text.strip().partition(" ")
     return name, {key: _unescape(lambda match: _ENTITIES[match[1]], value) for key, value in _attributes(rest)}
@@ -105,7 +110,7 @@ def _read_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
     tool = cursor.start_call(name, identity)
     arguments: JsonObject = {}
     while True:
-        opener, ahead = yield from cursor.look(_tags)
+        opener, ahead = cursor.look_now(_tags) or (yield from cursor.look(_tags))
         if opener is None:
             cursor.position += ahead
             raise Spoilt("text between two arguments") if cursor.position < len(cursor.text) else Cut

@@ -26,6 +26,7 @@ _MAX_DEPTH = 100
 _token = Markers([_TOKEN])
 _call_end = Markers([_TOKEN + "</invoke>"])
 _call_stops = Markers([_TOKEN + "</invoke>", _TOKEN + "</tool_call>", _TOKEN + "<invoke ", _TOKEN + "<tool_call>"])
+_whole_tag = re.compile(r"[ \t\r\n]*(<[^>]{0,299})>").match
 _tag_end = Markers([">"])
 _invoke = re.compile(r"""<invoke\s+name\s*=\s*["']?([^"'<>]+?)["']?\s*\Z""").match
 _is_key = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
@@ -59,6 +60,10 @@ class MinimaxM3:
 
 def _read_tag(cursor: Cursor) -> Generator[None, None, str]:
     """The tag behind the token, without its last bracket."""
+    whole = _whole_tag(cursor.text, cursor.position)
+    if whole is not None:
+        cursor.position = whole.end()
+        return whole[1].rstrip()
     character = yield from cursor.peek()
     if character != "<":
         raise NotACall("no tag follows the token")
@@ -71,7 +76,7 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
     tool = cursor.start_call(name)
     arguments: JsonObject = {}
     while True:
-        marker, ahead = yield from cursor.look(_token)
+        marker, ahead = cursor.look_now(_token) or (yield from cursor.look(_token))
         cursor.position += ahead
         if marker is None:
             raise Spoilt("text between two parameters") if cursor.position < len(cursor.text) else Cut

@@ -40,6 +40,7 @@ class MarkedCalls:
         self.openers = openers
         self.place: Place = place
         self.section = None
+        self.follows = "[n<{" if json else "[n<"
         self._opener = Markers(openers)
         self._closers = Markers(closer.strip() for closer in closers)
         self._closer_required = closer_required
