@@ -177,12 +177,13 @@ def round_trip(name: str) -> Callable[[st.DataObject], None]:
         text = strategies.try_render(calls, name)
         if text is not None:
             check_round_trip(calls, text, name)
+            check_round_trip(calls, text, "auto")
 
     return law
 
 
 @every_format
-def test_what_is_rendered_is_read_back(name: str) -> None:
+def test_what_is_rendered_is_read_back_by_its_name_and_by_auto(name: str) -> None:
     SOME(given(st.data())(round_trip(name)))()
 
 

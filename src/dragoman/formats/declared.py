@@ -8,8 +8,7 @@ grows, at the same cost for every piece. What has no translation is refused, wit
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from msgspec import structs
@@ -17,7 +16,7 @@ from msgspec import structs
 from dragoman.errors import ConfigError
 from dragoman.formats.compiler import compile_entry
 from dragoman.formats.cursor import Cursor, Reader, write_json
-from dragoman.formats.envelope import ARGUMENT_KEYS, NAME_KEYS
+from dragoman.formats.envelope import ARGUMENT_KEYS, ID_KEYS, NAME_KEYS
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.arguments import Arguments
 from dragoman.formats.odd.gemma import GemmaCalls, GemmaWriter
@@ -30,15 +29,25 @@ from dragoman.types import ToolCall
 _HEAD = ("version", "defaults", "fields", "start_anchor", "start_anchor_pattern")
 _FIELD = ("open", "open_pattern", "close", "close_pattern", "content", "content_args", "repeats", "join", "optional")
 _THINKING = ("thinking", "reasoning_content", "reasoning")
-_QUOTES = [["'", "'"]]
 _ARGUMENTS = {
     "json": ("unquoted_keys", "string_delims", "allow_non_json"),
     "xml-inline": ("tag_pattern", "value_parser"),
     "kv-lines": ("line_sep", "kv_sep", "value_parser"),
 }
 _has_hole = re.compile(r"\{(?:name|id|type|args|calls?|key|value|gap)\}|\{[*?]|[*?]\}").search
-_placeholder = re.compile(r"\{(\w+(?:\.\w+)*)\}\Z").match
-_tags = re.compile(r"<([A-Za-z][\w:.\-]*)").findall
+_is_placeholder = re.compile(r"\{[\w.]+\}\Z").match
+_first_word = re.compile(r"\s*([\w.\-:/]*)").match
+_find_group = re.compile(r"\((?:\?:|(?!\?))((?:[^()\\]|\\.)*)\)(\??)(?![*+{?])").search
+_split_choices = re.compile(r"(?<!\\)\|").split
+_NAMED = re.compile(r"\(\?P<(\w+)>(?:[^()\[\\]|\\.|\[\^?\]?(?:\\.|[^\]\\])*\])*\)", re.DOTALL)
+_PIECE = re.compile(
+    r"""(?P<blank>(?:\\[sntr]|[ \n\t]|\[(?:\\[sntr]|[ ])+\])[*+?]\??|\\s)
+      | (?P<gap>(?:\.|\\[wWdDS]|\[(?:\\.|[^\]\\])+\])[*+]\??) | (?P<edge>\^|\$|\\[AZ])
+      | \\(?P<mark>[^a-zA-Z0-9]) | \\(?P<control>[ntr]) | (?P<plain>(?!\{[\d,])[^\\()\[\]|.*+?^$])""",
+    re.VERBOSE,
+)
+_BRACES = str.maketrans({"\ue000": "{", "\ue001": "}", "\ue002": "{?", "\ue003": "?}"})
+"""Stand for the parts of a template while a pattern is translated, so that its own braces stay apart from them."""
 _REWRITE = "use fixed texts, white space, groups and alternatives, or register a row of your own"
 
 
@@ -50,18 +59,18 @@ def from_response_template(name: str, declaration: Mapping[str, Any]) -> Format:
     if "fields" not in declaration and isinstance(declaration.get("response_template"), Mapping):
         declaration = declaration["response_template"]
     if "fields" not in declaration and not declaration.keys().isdisjoint(("response_schema", "properties", "x-regex")):
-        why = "patterns over the whole reply cannot be read piece by piece"
-        _refuse("response_schema", why, "declare a response_template, whose fields have `open` and `close`")
+        _refuse("response_schema", "patterns over a whole reply cannot be streamed", "declare a response_template")
     _allow(declaration, _HEAD, "")
-    if declaration.get("version", 1) != 1:
-        _refuse("version", f"{declaration['version']!r} is not known", "only version 1 is")
-    fields = declaration.get("fields")
+    version, fields = declaration.get("version", 1), declaration.get("fields")
+    if version != 1:
+        _refuse("version", f"{version!r} is not known", "only version 1 is")
     if not isinstance(fields, Mapping) or not fields:
         _refuse("fields", "not an object with at least one field", "give the response_template, or a tokenizer config")
     row = Format(name=name, thinking=(), separator="")
     if all(isinstance(field, Mapping) and ("open" in field or "open_pattern" in field) for field in fields.values()):
         # Nothing is declared for the text between the fields, and the start of a message may come again there.
-        row = structs.replace(row, drop=_literals(declaration, "", "start_anchor"))
+        anchors = tuple(_sources({**declaration, "start_anchor_pattern": None}, "", "start_anchor"))
+        row = structs.replace(row, drop=anchors)
     for key, field in fields.items():
         row = _add_field(row, key, field, f"fields.{key}")
     return structs.replace(row, drop=tuple(dict.fromkeys(row.drop)))
@@ -91,174 +100,129 @@ def _add_field(row: Format, key: str, field: Any, path: str) -> Format:
     if field.get("content", "text") != "text":
         _refuse(f"{path}.content", "this field is read as text", 'declare it as "text"')
     _allow(field.get("content_args", {}), ("strip",), f"{path}.content_args")
-    openers, closers = _literals(field, path, "open"), _literals(field, path, "close")
+    openers, closers = _sources(field, path, "open"), _sources(field, path, "close")
     if key == "content":
         return structs.replace(row, drop=(*row.drop, *openers, *closers))
     if not openers or len(closers) != 1:
-        hint = "give `open` and `close`; where the prompt opens the thinking, parse with starts_in_thinking=True"
-        _refuse(path, "thinking needs a marker that opens it and one that closes it", hint)
+        _refuse(path, "thinking needs an opener and one closer", "if the prompt opens it, use starts_in_thinking=True")
     return structs.replace(row, thinking=(*row.thinking, *((opener, closers[0]) for opener in openers)))
 
 
-def _sources(part: Mapping[str, Any], path: str, key: str, holes: Mapping[str, str]) -> list[str]:
-    """What stands under `key` or `key_pattern`, as pieces of templates: one for each way to write it."""
-    if f"{key}_pattern" in part:
-        if key in part:
-            _refuse(f"{path}.{key}", "stands beside a pattern for the same place", "give one of the two")
-        return [text.strip() for text in _translate(part[f"{key}_pattern"], f"{path}.{key}_pattern", holes)]
-    texts = [part.get(key, "eos")] if isinstance(part.get(key, ""), str) else part[key]
-    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        _refuse(f"{path}.{key}", "neither a text nor a list of texts", "give the marker as the model writes it")
-    for text in filter(_has_hole, texts):
-        _refuse(f"{path}.{key}", f"{text!r} means something else in a template", "register a row with its own reader")
+def _sources(part: Mapping[str, Any], path: str, key: str, holes: Mapping[str, str] | None = None) -> list[str]:
+    """What stands under `key` or `key_pattern`, as pieces of templates, one for each way; without holes: as texts."""
+    if part.get(f"{key}_pattern") is not None:
+        path = f"{path}.{key}_pattern"
+        ways = [text.strip() for text in _translate(part[f"{key}_pattern"], path, holes or {})]
+        if key in part or (holes is None and any(map(_has_hole, ways))):
+            _refuse(path, "this must be fixed text, and stated once", f"list the markers under {key!r}")
+        return [text for text in ways if text]
+    stated = part.get(key, "eos")
+    texts = [stated] if isinstance(stated, str) else list(stated if isinstance(stated, Sequence) else ())
+    if not texts or not all(isinstance(text, str) and text.strip() and not _has_hole(text) for text in texts):
+        _refuse(f"{path}.{key}", "neither a plain text nor a list of them", "give the marker as the model writes it")
     return [] if texts == ["eos"] else texts
 
 
-def _literals(part: Mapping[str, Any], path: str, key: str) -> tuple[str, ...]:
-    """The same where it must be fixed text."""
-    texts = _sources(part, path, key, {})
-    for text in filter(_has_hole, texts):
-        _refuse(f"{path}.{key}_pattern", f"{text!r} is no fixed text", f"list the markers under {key!r}")
-    return tuple(dict.fromkeys(filter(None, texts)))
-
-
 def _translate(pattern: Any, path: str, holes: Mapping[str, str]) -> list[str]:
-    from re import _parser  # type: ignore[attr-defined]  # it alone knows the syntax, and only declarations need it
-
+    """What a pattern matches, as pieces of templates. What a named group may match is not asked: holes read on."""
     try:
-        tree = _parser.parse(pattern)
-        groups = {number: holes.get(group, f"?{group}") for group, number in tree.state.groupdict.items()}
-        variants = _write(tree, groups)
-    except (re.error, TypeError, RecursionError, TemplateError) as error:
-        _refuse(path, f"{pattern!r} cannot be written as a template: {error}", _REWRITE)
-    return [re.sub(r"[ \t]*\n\s*", "\n", text) for text in dict.fromkeys(variants)]
+        re.compile(pattern)
+    except (re.error, TypeError, RecursionError) as error:
+        _refuse(path, f"no regular expression: {error}", "correct the declaration")
+    growing, ways = [_NAMED.sub(lambda group: f"\ue000{holes.get(group[1], '?')}\ue001", pattern)], list[str]()
+    while growing and len(ways) + len(growing) < 20:
+        way = growing.pop(0)
+        group = _find_group(way)
+        if group is None:
+            ways += _split_choices(way)
+            continue
+        choices = _split_choices(group[1])
+        if group[2]:
+            choices = [*choices, ""] if choices[1:] else [f"\ue002{choices[0]}\ue003"]
+        growing[:0] = [way[: group.start()] + choice + way[group.end() :] for choice in choices]
+    texts: dict[str, None] = {}
+    for way in ways:
+        pieces = list(_PIECE.finditer(way))
+        text = re.sub(r"[ \t]*\n\s*", "\n", "".join(map(_write_piece, pieces)))
+        if growing or "".join(piece.group() for piece in pieces) != way or _has_hole(text) or "\ue000?" in text:
+            _refuse(path, f"{pattern!r} cannot be written as a template", _REWRITE)
+        texts[text.translate(_BRACES)] = None
+    return list(texts)
 
 
-def _write(nodes: Iterable[tuple[Any, Any]], groups: Mapping[int, str]) -> list[str]:
-    """A part of a regular expression as pieces of a template, one for each way through its alternatives."""
-    variants = [""]
-    for kind, value in nodes:
-        pieces = _write_node(str(kind), value, groups)
-        variants = [before + piece for before in variants for piece in pieces]
-        if len(variants) > 16:
-            raise TemplateError("so many alternatives")
-    return variants
-
-
-def _write_node(kind: str, value: Any, groups: Mapping[int, str]) -> list[str]:
-    if kind == "LITERAL":
-        return [chr(value)]
-    if kind == "IN" and all(str(each) == "LITERAL" for each, _ in value):
-        return [chr(each) for _, each in value]
-    if kind == "AT" and str(value) in ("AT_BEGINNING", "AT_BEGINNING_STRING", "AT_END", "AT_END_STRING"):
-        return [""]  # the start and the end of a reply need no marker
-    if kind == "BRANCH":
-        return [text for branch in value[1] for text in _write(branch, groups)]
-    if kind == "SUBPATTERN":
-        hole = groups.get(value[0], "")
-        if hole.startswith("?"):
-            raise TemplateError(f"the group {hole[1:]!r} is no part of a call")
-        # What a group may match is not asked: a hole reaches up to the text behind it.
-        return ["{" + hole + "}"] if hole else _write(value[3], groups)
-    if kind in ("MAX_REPEAT", "MIN_REPEAT"):
-        return _write_repeat(value[0], value[1], value[2], groups)
-    raise TemplateError(f"{kind.lower()} has no counterpart")
-
-
-def _write_repeat(least: int, most: int, nodes: Sequence[tuple[Any, Any]], groups: Mapping[int, str]) -> list[str]:
-    kind, value = nodes[0]
-    blank = "\n" if least == 0 else " "  # a line break in a template is read as any white space, also none
-    if str(kind) == "IN" and [str(each) for _, each in value] == ["CATEGORY_SPACE"]:
-        return [blank]
-    if str(kind) in ("ANY", "IN", "NOT_LITERAL") and most > 1:
-        return ["{gap}"]
-    pieces = _write(nodes, groups)
-    if all(text.isspace() for text in pieces):
-        return [blank]
-    if (least, most) != (0, 1):
-        raise TemplateError("a repetition has no counterpart")
-    return ["{?" + pieces[0] + "?}"] if len(pieces) == 1 else [*pieces, ""]
+def _write_piece(piece: re.Match[str]) -> str:
+    text = piece.group()
+    if piece.lastgroup == "blank":  # a line break in a template is read as any white space, also none
+        return " " if "+" in text or text == "\\s" else "\n"
+    known = {"gap": "\ue000gap\ue001", "edge": "", "control": {"n": "\n", "t": "\t", "r": "\r"}.get(text[-1], "")}
+    return known.get(str(piece.lastgroup), text[-1])
 
 
 def _read_shape(field: Mapping[str, Any], path: str) -> tuple[dict[str, str], tuple[str, str], bool]:
     """Where a transform finds the parts of a call: groups of the opener as holes, or members of JSON, or of a list."""
-    each = bool(field.get("transform_each"))
-    node = field.get("transform", "{content}")
-    node = node[0] if isinstance(node, list) and len(node) == 1 else node
+    each, node = bool(field.get("transform_each")), field.get("transform", "{content}")
     outer = node if isinstance(node, Mapping) else {}
     node = outer.get("function", node)
     if node == "{content}" and not each:
         return {}, ("name", "arguments"), False
     stated = {**outer, **node} if isinstance(node, Mapping) else {}
-    found = {key: _placeholder(value) for key, value in stated.items() if isinstance(value, str)}
-    paths = {key: match[1].split(".") for key, match in found.items() if match is not None}
+    paths = {key: str(value)[1:-1].split(".") for key, value in stated.items() if _is_placeholder(str(value))}
     name, arguments, identity = (paths.pop(key, []) for key in ("name", "arguments", "id"))
     if not paths and len(name) == 1 and arguments == ["content"] and not each:
         return {name[0]: "name"} | {group: "id" for group in identity}, ("name", "arguments"), False
     if not each and name[:1] == arguments[:1] == ["content"]:
         name, arguments = name[1:], arguments[1:]
-    if paths or name not in [[key] for key in NAME_KEYS] or arguments not in [[key] for key in ARGUMENT_KEYS]:
-        hint = f"names are read from a group, {', '.join(NAME_KEYS)}; arguments from {', '.join(ARGUMENT_KEYS)}"
+    fits = len(name) == len(arguments) == 1 and name[0] in NAME_KEYS and arguments[0] in ARGUMENT_KEYS
+    if paths or not fits or not {*identity[-1:]} <= {*ID_KEYS}:
+        hint = f"known members are {', '.join((*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS))}"
         _refuse(f"{path}.transform", "it does not say where a call has its name and its arguments", hint)
     return {}, (name[0], arguments[0]), each
 
 
 def _add_calls(row: Format, field: Mapping[str, Any], path: str) -> Format:
-    (holes, keys, each), content = _read_shape(field, path), field.get("content", "text")
+    (holes, keys, each), content = _read_shape(field, path), str(field.get("content", "text"))
     if content not in _ARGUMENTS or (content != "json" and not holes):
         _refuse(f"{path}.content", f"{content!r} holds no calls", "calls are JSON, or arguments behind a captured name")
     arguments = _allow(field.get("content_args", {}), _ARGUMENTS[content], f"{path}.content_args")
     heads = [text.lstrip() for text in _sources(field, path, "open", holes)]
-    closers = [text.strip() for text in _literals(field, path, "close")]
+    if not heads or any(head.count(f"{{{hole}}}") != 1 for head in heads for hole in holes.values()):
+        _refuse(f"{path}.open", "the opener is missing, or it lacks a group that the transform uses", _REWRITE)
+    closers = [text.strip() for text in _sources(field, path, "close")]
     closers.sort(key=lambda text: len(compile_template(text)))  # only a closer of one part can have other spellings
-    if not heads or (content != "json" and not closers) or (closers[1:] and len(compile_template(closers[0])) > 1):
-        _refuse(path, "calls need a marker that opens them and, but for JSON, one that closes them", _REWRITE)
+    if (content != "json" and not closers) or (closers[1:] and len(compile_template(closers[0])) > 1):
+        _refuse(f"{path}.close", "neither one closer nor several plain ones", _REWRITE)
     row = structs.replace(row, keys=keys, spellings={closers[0]: tuple(closers[1:])} if closers[1:] else {})
-    if content == "json" and arguments.get("string_delims", _QUOTES) != _QUOTES:
-        return _add_dialect(row, heads, closers, arguments["string_delims"], f"{path}.content_args.string_delims")
+    if arguments.get("string_delims"):
+        return _add_dialect(row, heads[0], closers, arguments["string_delims"], f"{path}.content_args.string_delims")
     payload = "{args}" if holes else "{calls}" if each else "{call}"
     if content != "json":
         row = structs.replace(row, untyped_is_text=not _reads_json(arguments, f"{path}.content_args.value_parser"))
     if content == "xml-inline":
-        tags = _sources(arguments, f"{path}.content_args", "tag", {"key": "key", "value": "value"})
-        if len(tags) != 1:
-            _refuse(f"{path}.content_args.tag_pattern", "not one pattern with a key and a value", _REWRITE)
-        payload = f"\n{{*{tags[0]}\n*}}" if "\n" in tags[0] else f"{{*{tags[0]}*}}"
+        payload = _write_tags(arguments, f"{path}.content_args")
     sources = [head.replace("{name}{gap}", "{name}") + payload + _close(head, closers) for head in heads]
     row = structs.replace(row, template=sources[0], also=tuple(sources[1:]))
     try:
         entries = [compile_entry(row, source) for source in sources]
+        if any("{gap}" in source for source in sources):
+            raise TemplateError("text that is passed over may only follow the name")
     except TemplateError as error:
         _refuse(path, str(error), _REWRITE)
-    if any("{gap}" in source for source in sources):
-        _refuse(path, "text that is passed over may only follow the name", _REWRITE)
     if content == "kv-lines":
-        lines = _ReadLines(arguments, closers, untyped_is_text=row.untyped_is_text)
+        lines = _ReadLines(sources[0], arguments, closers, untyped_is_text=row.untyped_is_text)
         for entry in entries:
             entry.steps = tuple(lines.replace(step) for step in entry.steps)
-        return structs.replace(
-            row, template="", also=(), entries=tuple(entries), writer=partial(lines.write, sources[0])
-        )
+        return structs.replace(row, template="", also=(), entries=tuple(entries), writer=lines.write)
     loose = [entry for entry, head in zip(entries, heads, strict=True) if "{gap}" in head]
     for entry in loose:
-        entry.steps = tuple(
-            _ReadFirstWord(step.kind, step.stops) if type(step) is ReadSlot else step for step in entry.steps
-        )
+        entry.steps = tuple(_ReadFirstWord.replace(step) for step in entry.steps)
     return structs.replace(row, entries=tuple(loose))
 
 
-def _close(head: str, closers: Sequence[str]) -> str:
-    """What ends a call: elements that the opener opens and the closer does not mention are closed before it."""
-    closing = closers[0] if closers else ""
-    tags = [tag for tag in reversed(_tags(head)) if "</" in closing and f"</{tag}>" not in closing]
-    return "".join(f"{{?</{tag}>?}}" for tag in tags) + closing
-
-
-def _add_dialect(row: Format, heads: list[str], closers: list[str], quotes: Any, path: str) -> Format:
-    if len(heads) != 1 or not heads[0].endswith("call:{name}") or len(closers) != 1 or quotes != [[quotes[0][0]] * 2]:
-        _refuse(path, "such strings are read behind `call:` and a name only", "register a row with its own reader")
-    entry = GemmaCalls(row.name, heads[0].removesuffix("call:{name}"), closers[0], quotes[0][0])
-    return structs.replace(row, entries=(entry,), writer=GemmaWriter(entry))
+def _write_tags(arguments: Mapping[str, Any], path: str) -> str:
+    tags = _sources(arguments, path, "tag", {"key": "key", "value": "value"})
+    if len(tags) != 1 or tags[0].count("{key}") != 1 or tags[0].count("{value}") != 1:
+        _refuse(f"{path}.tag_pattern", "not one tag with a key and a value", _REWRITE)
+    return f"\n{{*{tags[0]}\n*}}" if "\n" in tags[0] else f"{{*{tags[0]}*}}"
 
 
 def _reads_json(arguments: Mapping[str, Any], path: str) -> bool:
@@ -269,20 +233,39 @@ def _reads_json(arguments: Mapping[str, Any], path: str) -> bool:
     return parser.get("name") == "json"
 
 
+def _close(head: str, closers: Sequence[str]) -> str:
+    """What ends a call: elements that the opener opens and the closer does not mention are closed before it."""
+    closing = closers[0] if closers else ""
+    tags = reversed(re.findall(r"<([A-Za-z][\w:.\-]*)", head) if "</" in closing else [])
+    return "".join(f"{{?</{tag}>?}}" for tag in tags if f"</{tag}>" not in closing) + closing
+
+
+def _add_dialect(row: Format, head: str, closers: list[str], quotes: Any, path: str) -> Format:
+    match quotes, closers:
+        case [[str(quote), other]], [closer] if quote == other and quote[1:] and head.endswith("call:{name}"):
+            entry = GemmaCalls(row.name, head.removesuffix("call:{name}"), closer, quote)
+            return structs.replace(row, entries=(entry,), writer=GemmaWriter(entry))
+    _refuse(path, "such strings are read behind `call:` and a name only", "register a row of your own")
+
+
 class _ReadFirstWord(ReadSlot):
     """A name with something behind it that the declaration passes over: channels, formats."""
 
+    @classmethod
+    def replace(cls, step: Step) -> Step:
+        return cls(step.kind, step.stops) if type(step) is ReadSlot else step
+
     def _fill(self, text: str, scope: Scope) -> None:
-        super()._fill((text.split() or [""])[0], scope)
+        super()._fill(_first_word(text)[1], scope)  # type: ignore[index]  # it matches any text
 
 
 class _ReadLines(Waiting):
     """Arguments as lines with a key and a value each."""
 
-    def __init__(self, arguments: Mapping[str, Any], closers: Sequence[str], *, untyped_is_text: bool) -> None:
-        self.line_end, self.colon = arguments.get("line_sep", "\n"), arguments.get("kv_sep", ":")
+    def __init__(self, source: str, said: Mapping[str, Any], closers: Sequence[str], *, untyped_is_text: bool) -> None:
+        self.source, self.untyped_is_text = source, untyped_is_text
+        self.line_end, self.colon = str(said.get("line_sep") or "\n"), str(said.get("kv_sep") or ":")
         self.stops = Markers((self.line_end, *closers))
-        self.untyped_is_text = untyped_is_text
 
     def replace(self, step: Step) -> Step:
         if type(step) is ReadSlot and step.stops.literals == {"{"}:
@@ -301,21 +284,17 @@ class _ReadLines(Waiting):
         scope.arguments = arguments.read
 
     def _take(self, line: str, arguments: Arguments, cursor: Cursor) -> None:
-        key, colon, text = line.partition(self.colon)
-        if not colon or not key.strip():
-            if line.strip():
-                cursor.repair("skipped_text")
-        elif self.untyped_is_text and not arguments.declares(key.strip()):
-            arguments.add(cursor, key.strip(), text.strip())
-        else:
-            arguments.add_text(cursor, key.strip(), text.strip())
+        key, _, text = (part.strip() for part in line.partition(self.colon))
+        if key and self.colon in line:
+            is_text = self.untyped_is_text and not arguments.declares(key)
+            (arguments.add if is_text else arguments.add_text)(cursor, key, text)
+        elif line.strip():
+            cursor.repair("skipped_text")
 
-    def write(self, source: str, calls: Sequence[ToolCall]) -> str:
+    def write(self, calls: Sequence[ToolCall]) -> str:
         written = ""
         for call in calls:
-            values = (
-                (key, each if isinstance(each, str) else write_json(each)) for key, each in call.arguments.items()
-            )
-            lines = "".join(f"{key}{self.colon} {value}{self.line_end}" for key, value in values)
-            written += source.replace("{name}", call.name).replace("{args}", self.line_end + lines)
+            texts = {key: each if isinstance(each, str) else write_json(each) for key, each in call.arguments.items()}
+            lines = "".join(f"{key}{self.colon} {text}{self.line_end}" for key, text in texts.items())
+            written += self.source.replace("{name}", call.name).replace("{args}", self.line_end + lines)
         return written

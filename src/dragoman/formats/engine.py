@@ -19,6 +19,7 @@ from dragoman.formats.plan import Plan
 from dragoman.toolset import Toolset
 
 IN_THINKING = "it stands inside thinking"
+_PASSES, _WAITS, _WAKES = range(3)
 _line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?(.)?", re.DOTALL).match
 
 
@@ -55,6 +56,7 @@ class Parser(Cursor):
         self._scan_from = 0
         self._wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
+        self._head = ""  # the beginning of a line of which too little is known
         self._after_call = False
         self._line_is_blank = True
         self._message_is_blank = True
@@ -69,16 +71,17 @@ class Parser(Cursor):
     def feed(self, piece: str, /) -> list[Event]:
         """Take the next piece; return what is certain now."""
         wakes = self._wakes
-        if wakes is not None:
-            woken = wakes(piece)
-            if woken is None:
-                if self._kind == "text" and piece:
-                    self.base += len(piece)
-                    return [TextDelta(piece)]
-                return self._pass(piece)
-            if self._kind == "text" and woken.group() == "\n" and self._breaks_line(piece[woken.end() :]):
-                self.base += len(piece)
-                return [TextDelta(piece)]
+        if wakes is None:
+            return self._take(piece)
+        woken = wakes(piece)
+        if self._kind != "text":
+            return self._pass(piece) if woken is None else self._take(piece)
+        if woken is None and piece:
+            self.base += len(piece)
+            return [TextDelta(piece)]
+        return self._take_line(piece, woken.end() if woken and woken.group() == "\n" else -1)
+
+    def _take(self, piece: str) -> list[Event]:
         self.forget()
         self.text = self.text + piece if self.text else piece
         self.out = []
@@ -88,6 +91,8 @@ class Parser(Cursor):
     def close(self) -> list[Event]:
         """The text has ended: decide everything that was still open."""
         self.forget()
+        self.text += self._head
+        self._head = ""
         self.final = True
         self.out = []
         self._drain()
@@ -103,6 +108,8 @@ class Parser(Cursor):
         if not piece:
             return []
         kind = self._kind
+        if kind == "line":
+            return self._pass_head(piece)
         if self.text:
             self.forget()
         self.base += len(piece)
@@ -113,33 +120,56 @@ class Parser(Cursor):
             return []
         return [ArgumentsDelta(self.index, piece if kind == "json" else escape(piece)[1:-1])]
 
-    def _breaks_line(self, rest: str) -> bool:
-        """Whether a piece of text may pass although it ends a line; what begins the next one is looked at closely."""
-        if rest:
-            return self._line_wakes(rest) is None
-        self._line_is_blank = True
-        self._at_gate = self._plan.lines.gated
-        self._wakes = self._line_wakes
-        return True
+    def _take_line(self, piece: str, end: int) -> list[Event]:
+        """A piece of text that is not plain. If only a line ends in it, what begins the next one is looked at closely."""
+        if end < 0:
+            return self._take(piece) if piece else []
+        verdict = self._judge_line(piece[end:])
+        if verdict == _WAKES:
+            return self._take(piece)
+        if verdict == _WAITS:
+            self._head = piece[end:]
+            self._wakes, self._kind = self._judge_head, "line"
+            self._line_is_blank = True
+            self._at_gate = self._plan.lines.gated
+            piece = piece[:end]
+        self.base += len(piece)
+        return [TextDelta(piece)]
 
-    def _line_wakes(self, piece: str) -> re.Match[str] | None:
-        """As a marker's `wakes`, for the first piece of a line: whether anything may begin with it."""
-        start = _line_start(piece)
+    def _judge_head(self, piece: str) -> None:
+        """Stands where a marker's `wakes` would: while a line begins, `_pass` asks again with all of it."""
+
+    def _pass_head(self, piece: str) -> list[Event]:
+        head = self._head + piece
+        self._head = ""
+        verdict = self._judge_line(head)
+        if verdict == _WAITS:
+            self._head = head
+            return []
+        if verdict == _WAKES:
+            return self._take(head)
+        self._line_is_blank = self._at_gate = False
+        self._wakes, self._kind = self._lane.markers.wakes, "text"
+        self.base += len(head)
+        return [TextDelta(head)]
+
+    def _judge_line(self, head: str) -> int:
+        """Whether a line that begins like this is plain text, may become something, or must be looked at."""
+        lines = self._plan.lines
+        start = _line_start(head)
         assert start is not None
         word, following = start.groups()
-        lines = self._plan.lines
-        if lines.open_to_all or (not word and not following):
-            return start
-        if word:
-            if (not following or following in "/> \t[:") and self._may_begin_line(word):
-                return start
+        if lines.open_to_all:
+            return _WAKES
+        if not following:
+            if not word or self._may_begin_line(word):
+                return _WAITS if len(head) <= 200 else _WAKES
+        elif word:
+            if following in "/> \t[:" and self._may_begin_line(word):
+                return _WAKES
         elif following in lines.first_characters:
-            return start
-        woken = self._lane.markers.wakes(piece)
-        if woken is None:
-            self._line_is_blank = self._at_gate = False
-            self._wakes = self._lane.markers.wakes
-        return woken
+            return _WAKES
+        return _PASSES if self._lane.markers.wakes(head) is None else _WAKES
 
     def _may_begin_line(self, word: str) -> bool:
         lines = self._plan.lines

@@ -121,6 +121,8 @@ def first_kinds(nodes: tuple[Node, ...]) -> str:
             return kinds + "".join(text[0] if text[0] in "{[<(" else "n" for text in node.spellings)
         if isinstance(node, Many | Maybe):
             kinds += first_kinds(node.body)
+        elif isinstance(node, Hole) and node.kind in ("id", "type"):
+            kinds += "n"  # these may be empty
         elif isinstance(node, Hole):
             return kinds + {"call": "{[", "calls": "[", "args": "{n<["}.get(node.kind, "n")
     return kinds + "{[<(n"
