@@ -144,7 +144,7 @@ def measure(name: str, written_in: str, rounds: int) -> Figures:
     figures["prose"], figures["prose_nothing"] = per_piece(make, prose, rounds)
     for count in COUNTS:
         # A long stream is its own repetition.
-        few = max(3, rounds // 3) if count == COUNTS[-1] else rounds
+        few = max(1, rounds // 4) if count == COUNTS[-1] else rounds
         figures[f"piece_{count}"], figures[f"nothing_{count}"] = per_piece(make, long_call(written_in, count), few)
     return figures
 
@@ -209,10 +209,8 @@ def main() -> int:
         "--only", action="append", default=[], metavar="NAME", help="measure this format; may be repeated"
     )
     options.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
-    options.add_argument("--passes", type=int, default=3, help="how often all formats are gone through (default: 3)")
-    options.add_argument(
-        "--rounds", type=int, default=12, help="how often each figure is taken in a pass (default: 12)"
-    )
+    options.add_argument("--passes", type=int, default=10, help="how often all formats are gone through (default: 10)")
+    options.add_argument("--rounds", type=int, default=4, help="how often each figure is taken in a pass (default: 4)")
     given = options.parse_args()
     chosen = ways(given.only)
     if not chosen:

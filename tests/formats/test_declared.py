@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
@@ -43,7 +45,7 @@ class Case(NamedTuple):
     calls: list[tuple[str, dict[str, Any]]]
     text: str = ""
     thinking: str = ""
-    head: dict[str, Any] = {}
+    head: Mapping[str, Any] = MappingProxyType({})
 
 
 def calls_field(**field: Any) -> dict[str, Any]:

@@ -27,8 +27,15 @@ from dragoman.events import (
 from dragoman.formats.registry import get
 from dragoman.types import ToolCall
 
-WAYS = [*NAMES, "auto", "auto, loose"]
-"""Every way to parse: by a named format, or by looking for all of them."""
+WAYS: dict[str, dict[str, Any]] = {
+    **{name: {"format": name} for name in [*NAMES, "auto"]},
+    "auto, loose": {"format": "auto", "loose": True},
+    "auto, starting in thinking": {"format": "auto", "starts_in_thinking": True},
+    "auto, more thinking": {"format": "auto", "more_thinking": True},
+    "hermes, drafts ignored": {"format": "hermes", "calls_in_thinking": "ignore"},
+    "qwen3_coder, loose": {"format": "qwen3_coder", "loose": True},
+}
+"""Every way to parse: by a named format or by looking for all of them, and with every option."""
 
 every_format = pytest.mark.parametrize("name", NAMES)
 every_way = pytest.mark.parametrize("way", WAYS)
@@ -39,16 +46,15 @@ _BASE = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
-SOME = settings(_BASE, max_examples=25)
-MANY = settings(_BASE, max_examples=500)
+SOME = settings(_BASE, max_examples=20)
+MANY = settings(_BASE, max_examples=1_000)
+
+Law = Callable[[st.DataObject], None]
 
 
-def parser_for(way: str, tools: Any = TOOLS) -> formats.Parser:
-    return formats.parser(way.removesuffix(", loose"), tools, loose=way.endswith("loose"))
-
-
-def format_of(way: str) -> str:
-    return way.removesuffix(", loose")
+def hold(law: Law, examples: settings) -> None:
+    """Try a law on examples."""
+    examples(given(st.data())(law))()
 
 
 # ---- looking at what came out ----------------------------------------------------------------------------------------
@@ -67,7 +73,7 @@ class Seen(NamedTuple):
 
 
 def run(way: str, pieces: Iterable[str], tools: Any = TOOLS) -> list[Event]:
-    stage = parser_for(way, tools)
+    stage = formats.parser(tools=tools, **WAYS[way])
     events = [event for piece in pieces for event in stage.feed(piece)]
     return events + stage.close()
 
@@ -163,7 +169,7 @@ def check_order(events: list[Event]) -> None:
 
 
 def check_round_trip(calls: list[Call], text: str, way: str) -> None:
-    parsed = formats.parse(text, format_of(way), TOOLS, loose=way.endswith("loose"))
+    parsed = formats.parse(text, tools=TOOLS, **WAYS[way])
     assert [(call.name, repr(call.arguments)) for call in parsed.calls] == [
         (name, repr(given)) for name, given in calls
     ]
@@ -171,7 +177,7 @@ def check_round_trip(calls: list[Call], text: str, way: str) -> None:
     assert all(call.complete and call.known_tool for call in parsed.calls)
 
 
-def round_trip(name: str) -> Callable[[st.DataObject], None]:
+def round_trip(name: str) -> Law:
     def law(data: st.DataObject) -> None:
         calls = data.draw(strategies.calls(name))
         text = strategies.try_render(calls, name)
@@ -184,7 +190,21 @@ def round_trip(name: str) -> Callable[[st.DataObject], None]:
 
 @every_format
 def test_what_is_rendered_is_read_back_by_its_name_and_by_auto(name: str) -> None:
-    SOME(given(st.data())(round_trip(name)))()
+    hold(round_trip(name), SOME)
+
+
+@pytest.mark.full
+@every_format
+def test_what_is_rendered_is_read_back_however_odd(name: str) -> None:
+    hold(round_trip(name), MANY)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if get(name).template and "{value}" not in get(name).template])
+def test_formats_that_write_json_carry_every_value(name: str) -> None:
+    def law(data: st.DataObject) -> None:
+        assert formats.render(data.draw(strategies.calls(name)), name)
+
+    hold(law, SOME)
 
 
 @pytest.mark.parametrize("values", PLAIN)
@@ -230,9 +250,9 @@ def check_pieces(text: str, way: str, cuts: list[str], tools: Any) -> None:
         assert see(events) == expected
 
 
-def chunking(way: str) -> Callable[[st.DataObject], None]:
+def chunking(way: str) -> Law:
     def law(data: st.DataObject) -> None:
-        text = data.draw(strategies.texts(format_of(way)))
+        text = data.draw(strategies.texts(WAYS[way]["format"]))
         tools = data.draw(st.sampled_from([TOOLS, None]))
         check_pieces(text, way, data.draw(strategies.cuts(text)), tools)
 
@@ -241,12 +261,18 @@ def chunking(way: str) -> Callable[[st.DataObject], None]:
 
 @every_way
 def test_pieces_do_not_matter_and_nothing_is_lost(way: str) -> None:
-    SOME(given(st.data())(chunking(way)))()
+    hold(chunking(way), SOME)
+
+
+@pytest.mark.full
+@every_way
+def test_pieces_do_not_matter_however_odd_the_text(way: str) -> None:
+    hold(chunking(way), MANY)
 
 
 @every_way
 def test_every_cut_in_two_of_a_sample_is_the_same(way: str) -> None:
-    for sample in strategies.samples(format_of(way))[:2]:
+    for sample in strategies.samples(WAYS[way]["format"])[:2]:
         text = f"So:\n{sample}\nok"
         expected = see(run(way, [text]))
         for place in range(len(text) + 1):
@@ -256,9 +282,9 @@ def test_every_cut_in_two_of_a_sample_is_the_same(way: str) -> None:
 # ---- totality --------------------------------------------------------------------------------------------------------
 
 
-def totality(way: str) -> Callable[[st.DataObject], None]:
+def totality(way: str) -> Law:
     def law(data: st.DataObject) -> None:
-        text = data.draw(strategies.soup(format_of(way)))
+        text = data.draw(strategies.soup(WAYS[way]["format"]))
         tools = data.draw(st.sampled_from([TOOLS, None, ()]))
         events = run(way, [text], tools)
         check_account(text, events)
@@ -269,13 +295,19 @@ def totality(way: str) -> Callable[[st.DataObject], None]:
 
 @every_way
 def test_no_text_raises(way: str) -> None:
-    SOME(given(st.data())(totality(way)))()
+    hold(totality(way), SOME)
+
+
+@pytest.mark.full
+@every_way
+def test_no_text_raises_however_odd(way: str) -> None:
+    hold(totality(way), MANY)
 
 
 @every_way
 def test_a_call_that_is_cut_off_is_none(way: str) -> None:
-    for sample in strategies.samples(format_of(way))[:3]:
-        complete = [(call.name, call.arguments) for call in formats.parse(sample, format_of(way), TOOLS).calls]
+    for sample in strategies.samples(WAYS[way]["format"])[:3]:
+        complete = [(call.name, call.arguments) for call in formats.fold(run(way, [sample])).calls]
         for end in range(len(sample)):
             parsed = formats.fold(run(way, [sample[:end]]))
             calls = [(call.name, call.arguments) for call in parsed.calls]

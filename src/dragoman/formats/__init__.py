@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.events import Event
 from dragoman.formats.engine import Attempt as Explanation
@@ -28,6 +28,7 @@ __all__ = [
     "Parser",
     "explain",
     "fold",
+    "from_response_template",
     "get",
     "instructions",
     "names",
@@ -104,6 +105,13 @@ def instructions(tools: Tools, format: str = "fenced", compact: bool = False) ->
 
     offered = Toolset.of(tools) or Toolset(())
     return write_instructions(offered, render([sample_call(offered)], format), compact=compact)
+
+
+def from_response_template(name: str, declaration: Mapping[str, Any]) -> Format:
+    """A row from the `response_template` that a model ships in its tokenizer's configuration; `register` takes it."""
+    from dragoman.formats.declared import from_response_template as translate
+
+    return translate(name, declaration)
 
 
 def explain(text: str, format: str = "auto", tools: Tools = None, *, loose: bool = False) -> list[Explanation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.jsonbody import JsonBody, read_calls, report
 from dragoman.formats.markers import Markers
 
@@ -84,19 +84,13 @@ def _require_end(cursor: Cursor) -> Reader:
         raise NotACall("the message goes on after the JSON")
 
 
-class JsonAnywhere:
+class JsonAnywhere(MarkedEntry):
     """For formats whose models write calls as plain JSON: also between sentences."""
-
-    place: Place = "anywhere"
-    section = None
 
     def __init__(self, format_name: str, *, openers: tuple[str, ...] = ("{", "[")) -> None:
         self.format = format_name
         self.openers = openers
         self._body = JsonBody(bare=True, strict=False, stops=None)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         while True:

@@ -205,7 +205,7 @@ def _add_calls(row: Format, field: Mapping[str, Any], path: str) -> Format:
         entries = [compile_entry(row, source) for source in sources]
         if any("{gap}" in source for source in sources):
             raise TemplateError("text that is passed over may only follow the name")
-    except TemplateError as error:
+    except ValueError as error:
         _refuse(path, str(error), _REWRITE)
     if content == "kv-lines":
         lines = _ReadLines(sources[0], arguments, closers, untyped_is_text=row.untyped_is_text)

@@ -121,7 +121,7 @@ class Parser(Cursor):
         return [ArgumentsDelta(self.index, piece if kind == "json" else escape(piece)[1:-1])]
 
     def _take_line(self, piece: str, end: int) -> list[Event]:
-        """A piece of text that is not plain. If only a line ends in it, what begins the next one is looked at closely."""
+        """A piece of text that is not plain. If only a line ends in it, the beginning of the next one decides."""
         if end < 0:
             return self._take(piece) if piece else []
         verdict = self._judge_line(piece[end:])

@@ -47,3 +47,13 @@ class Entry(Protocol):
     def read(self, cursor: Cursor) -> Reader:
         """Read from the opener on. Report calls through the cursor, or raise NotACall or Spoilt."""
         ...
+
+
+class MarkedEntry:
+    """What most entries have in common: a marker that counts anywhere, and no section around it."""
+
+    place: Place = "anywhere"
+    section: tuple[str, str] | None = None
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.jsonbody import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.markers import Markers
 from dragoman.formats.steps import EndLine, Scope
@@ -16,12 +16,10 @@ _name_may_grow = re.compile(r"[^\W\d][\w.\-]{0,99}[ \t]*\Z").match
 _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
 
 
-class NoisyTag:
+class NoisyTag(MarkedEntry):
     """A tag or a labelled fence with a few words before the JSON."""
 
     follows = "(n"
-    place: Place = "anywhere"
-    section = None
 
     def __init__(
         self, format_name: str, openers: tuple[str, ...], closers: tuple[str, ...] = (), *, ends_line: bool = False
@@ -32,9 +30,6 @@ class NoisyTag:
         self._opener = Markers(openers)
         self._closers = Markers((*closers, *_CLOSERS))
         self._body = JsonBody(stops=self._closers, bare=True, strict=True)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
@@ -60,13 +55,11 @@ class NoisyTag:
         report(cursor, wish)
 
 
-class ToolsTag:
+class ToolsTag(MarkedEntry):
     """`<tools>`: around a call it is a misspelt tag; around definitions nothing in it counts."""
 
     format = "tool_call_tags"
     openers: tuple[str, ...] = ("<tools>",)
-    place: Place = "anywhere"
-    section = None
 
     def __init__(self) -> None:
         self._opener = Markers(self.openers)
@@ -74,9 +67,6 @@ class ToolsTag:
         self._closers = Markers(("</tools>", *_CLOSERS))
         exact = frozenset(("name", "arguments", "id"))
         self._body = JsonBody(stops=self._closers, bare=True, strict=True, single=True, members=exact)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)

@@ -6,25 +6,19 @@ from collections.abc import Iterable
 
 from dragoman.formats.compiler import compile_entries
 from dragoman.formats.cursor import Cursor, Reader, Spoilt
-from dragoman.formats.entry import Entry, Place
+from dragoman.formats.entry import Entry, MarkedEntry
 from dragoman.formats.markers import Markers
 from dragoman.formats.row import Format
 
 
-class SectionEntry:
+class SectionEntry(MarkedEntry):
     """The tag before all calls of a reply: framing, if a call or the closing tag follows; text otherwise."""
-
-    place: Place = "anywhere"
-    section = None
 
     def __init__(self, row: Format, opener: str, inside: Iterable[str]) -> None:
         self.format = row.name
         self.openers = (opener,)
         self._opener = Markers(self.openers)
         self._inside = Markers(inside)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)

@@ -24,7 +24,10 @@ def get(name: str) -> Format:
     """The row of that name or alias."""
     row = _rows.get(_aliases.get(name, name))
     if row is None:
-        raise UnknownFormat(name, [*_rows, *_aliases, "auto"])
+        declared = (
+            "each model declares its own: use formats.from_response_template" if name == "response_template" else None
+        )
+        raise UnknownFormat(name, [*_rows, *_aliases, "auto"], hint=declared)
     return row
 
 

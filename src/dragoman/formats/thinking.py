@@ -11,7 +11,7 @@ import re
 from msgspec import Struct
 
 from dragoman.formats.cursor import Cursor, NotACall, Reader
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry
 from dragoman.formats.markers import Markers
 
 _suffix = re.compile(r"[\w.\-]{1,40}\Z").match
@@ -69,20 +69,15 @@ def pairs(*, named: bool) -> list[tuple[str, str]]:
     return [pair for wrapper in WRAPPERS if named or not wrapper.named for pair in wrapper.pairs]
 
 
-class SuffixedThink:
+class SuffixedThink(MarkedEntry):
     """`<think:suffix>`, closed by the same suffix, which each checkpoint chooses for itself."""
 
     format = ""
     openers: tuple[str, ...] = ("<think:",)
-    place: Place = "anywhere"
-    section = None
 
     def __init__(self) -> None:
         self._opener = Markers(self.openers)
         self._end = Markers((">",))
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dragoman.formats.cursor import Cursor, Cut, Reader, Spoilt
-from dragoman.formats.entry import Place
-from dragoman.formats.jsonbody import report, run_to
+from dragoman.formats.cursor import Cursor, Reader, Spoilt
+from dragoman.formats.entry import MarkedEntry, Place
+from dragoman.formats.jsonbody import report
 from dragoman.formats.markers import Markers
+from dragoman.formats.recovery import read_or_skip
 from dragoman.formats.steps import Scope, Step, run_steps
 
 
-class TemplateEntry:
+class TemplateEntry(MarkedEntry):
     """A compiled template: one way to write a call."""
 
     def __init__(
@@ -26,6 +27,8 @@ class TemplateEntry:
     ) -> None:
         self.follows = follows
         self.stops = stops or Markers(openers)
+        # An opener also stops the search for the end of a broken call, but it belongs to the next one.
+        self._ends = Markers(self.stops.literals - set(openers) or {"\0"})
         self.format = format_name
         self.openers = openers
         self.steps = steps
@@ -33,31 +36,12 @@ class TemplateEntry:
         self.section = section
         self.source = source
 
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
-
     def read(self, cursor: Cursor) -> Reader:
         scope = Scope()
-        try:
-            yield from run_steps(self.steps, cursor, scope)
-        except Cut:
-            raise
-        except Spoilt:
-            if cursor.committed:
-                yield from self._find_end(cursor)
-            raise
+        yield from read_or_skip(cursor, run_steps(self.steps, cursor, scope), self._ends, self.stops)
         if scope.wish is not None:
             report(cursor, scope.wish)
         elif cursor.started is not None:
             cursor.finish_call(scope.filled["name"], scope.arguments, scope.filled.get("id"), changes=scope.changes)
         else:
             raise Spoilt("no call between the markers")
-
-    def _find_end(self, cursor: Cursor) -> Reader:
-        """A broken call reaches to its closer, so that what follows is not spoilt with it."""
-        cursor.quiet = None
-        found = yield from run_to(cursor, self.stops)
-        if found:
-            marker, _ = self.stops.at(cursor.text, cursor.position, final=True)
-            if marker is not None and marker not in self.openers:
-                cursor.position += len(marker)

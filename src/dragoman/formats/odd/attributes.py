@@ -14,11 +14,12 @@ from collections.abc import Generator, Sequence
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.arguments import Arguments
 from dragoman.formats.odd.elements import CLOSERS, TAG_STARTS, TAGS, close_wrapper, json_body, read_children
-from dragoman.formats.odd.stretches import read_slot, run_value, skip_broken
+from dragoman.formats.odd.stretches import read_slot, run_value
+from dragoman.formats.recovery import skip_broken
 from dragoman.formats.steps import Scope
 from dragoman.types import ToolCall
 
@@ -89,16 +90,11 @@ def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
         yield
 
 
-class TagWithName:
+class TagWithName(MarkedEntry):
     """`<tool_call name="NAME" key="value" ...>`, closed at once or around JSON or elements."""
 
     format = "xml_attributes"
     openers: tuple[str, ...] = _OPEN_TAGS
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         opener = next(tag for tag in _OPEN_TAGS if cursor.text.startswith(tag, cursor.position))

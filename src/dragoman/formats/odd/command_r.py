@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.envelope import NoCall, read_envelope
 from dragoman.formats.jsonbody import report
 from dragoman.formats.markers import Markers
@@ -24,14 +24,10 @@ _opening = Markers(["```json", "```JSON"])
 _NO_ACTION = ("directly_answer", "directly-answer")
 
 
-class CommandR:
+class CommandR(MarkedEntry):
     format = "cohere_command_r"
     openers = ("Action:",)
     place: Place = "line"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += len("Action:")

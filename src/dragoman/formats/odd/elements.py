@@ -16,11 +16,12 @@ from functools import lru_cache
 from dragoman.errors import CannotExpress
 from dragoman.formats.closers import ReadClosers
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry
 from dragoman.formats.jsonbody import JsonBody, read_object
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.arguments import Arguments
-from dragoman.formats.odd.stretches import read_slot, skip_broken
+from dragoman.formats.odd.stretches import read_slot
+from dragoman.formats.recovery import skip_broken
 from dragoman.formats.steps import Scope
 from dragoman.types import Tool, ToolCall
 
@@ -73,16 +74,11 @@ def json_body(tag: str) -> JsonBody:
     return JsonBody(stops=Markers([f"</{tag}>", *CLOSERS]))
 
 
-class TaggedElement:
+class TaggedElement(MarkedEntry):
     """`<tool_call><NAME>...</NAME></tool_call>`, where the body is JSON or an element for each argument."""
 
     format = "xml_elements"
     openers: tuple[str, ...] = TAGS
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         yield from read_slot(cursor, _tag_end)

@@ -11,11 +11,12 @@ from typing import Any
 
 from dragoman.args.decode import has_surrogate
 from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt
-from dragoman.formats.entry import Place
-from dragoman.formats.jsonbody import JsonBody, read_calls, report, run_to
+from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt
+from dragoman.formats.entry import MarkedEntry
+from dragoman.formats.jsonbody import JsonBody, read_calls, report
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.gemma_values import PLAIN_KEY, Dialect, GemmaReader
+from dragoman.formats.recovery import read_or_skip
 from dragoman.formats.writing import write_json
 from dragoman.types import ToolCall
 
@@ -26,11 +27,8 @@ _is_plain_key = re.compile(rf"{PLAIN_KEY}\Z").match
 _is_name = re.compile(r"[^\W\d][\w.\-:/]{0,200}\Z").match
 
 
-class GemmaCalls:
+class GemmaCalls(MarkedEntry):
     """One call behind its opener; plain JSON behind it is read as well."""
-
-    place: Place = "anywhere"
-    section = None
 
     def __init__(self, format_name: str, opener: str, closer: str, quote: str) -> None:
         self.format = format_name
@@ -40,26 +38,19 @@ class GemmaCalls:
         self._closers = self.dialect.closers
         self._body = JsonBody(stops=self._closers)
 
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
-
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
         found, ahead = yield from cursor.look(self._closers)
         if found is not None:
             cursor.position += ahead + len(found)
             return
-        try:
-            if (yield from cursor.peek()) == "{":
-                yield from self._read_json(cursor)
-            else:
-                yield from self._read_call(cursor)
-        except Cut:
-            raise
-        except Spoilt:
-            if cursor.committed:
-                yield from self._find_end(cursor)
-            raise
+        yield from read_or_skip(cursor, self._read_either(cursor), self._closers)
+
+    def _read_either(self, cursor: Cursor) -> Reader:
+        if (yield from cursor.peek()) == "{":
+            yield from self._read_json(cursor)
+        else:
+            yield from self._read_call(cursor)
 
     def _read_json(self, cursor: Cursor) -> Reader:
         wish = yield from read_calls(cursor, self._body)
@@ -87,12 +78,6 @@ class GemmaCalls:
             cursor.repair("closed_wrapper")
         else:
             cursor.position += ahead + len(found)
-
-    def _find_end(self, cursor: Cursor) -> Reader:
-        """A broken call reaches to its closer, so that what follows is not spoilt with it."""
-        cursor.quiet = None
-        if (yield from run_to(cursor, self._closers)):
-            cursor.position += len(self.dialect.closer)
 
 
 class GemmaWriter:

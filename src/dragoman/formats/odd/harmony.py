@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.jsonbody import JsonBody
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.stretches import pass_on, read_framed_call, read_slot, run_value
@@ -59,16 +59,11 @@ def read_header(text: str) -> Header:
     )
 
 
-class Harmony:
+class Harmony(MarkedEntry):
     """A message that begins with one of the markers of a header."""
 
     format = "harmony"
     openers: tuple[str, ...] = ("<|start|>", "<|channel|>")
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         header = read_header((yield from read_slot(cursor, _header_stops)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, NotACall, Reader, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.stretches import read_slot
 from dragoman.types import ToolCall
@@ -15,16 +15,11 @@ _HEADER = "<|message_model|>"
 _blocks = Markers(["<|content_"])
 
 
-class InklingHeader:
+class InklingHeader(MarkedEntry):
     """`<|message_model|>`, perhaps with a name, before a block. The block says the name again, and there it counts."""
 
     format = "inkling"
     openers = (_HEADER,)
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += len(_HEADER)

@@ -16,9 +16,10 @@ from dragoman.args.decode import Undecodable, decode
 from dragoman.args.reading import read_text
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry
 from dragoman.formats.markers import Markers
-from dragoman.formats.odd.stretches import is_plain_text, pass_on, read_slot, run_value, schema_of, skip_broken
+from dragoman.formats.odd.stretches import is_plain_text, pass_on, read_slot, run_value, schema_of
+from dragoman.formats.recovery import read_or_skip
 from dragoman.types import JsonObject, Tool, ToolCall
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
@@ -51,14 +52,9 @@ _TYPES = {
 }
 
 
-class KimiK3:
+class KimiK3(MarkedEntry):
     format = "kimi_k3"
     openers = (_OPEN, _CLOSE)
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         opener = _OPEN if cursor.text.startswith(_OPEN, cursor.position) else _CLOSE
@@ -76,13 +72,7 @@ class KimiK3:
         if name not in _ELEMENTS:
             raise NotACall(f"no element is called {name[:40]!r}")
         if opener == _OPEN and name == "call":
-            try:
-                yield from _read_call(cursor, attributes)
-            except Cut:
-                raise
-            except Spoilt:
-                yield from skip_broken(cursor, _call_ends, _call_stops)
-                raise
+            yield from read_or_skip(cursor, _read_call(cursor, attributes), _call_ends, _call_stops)
         elif opener == _OPEN and name == "think" and not cursor.refusing:
             yield from pass_on(cursor, _thinking_ends, "thinking")
 

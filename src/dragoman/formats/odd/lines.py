@@ -18,7 +18,8 @@ from dragoman.formats.jsonbody import JsonBody, read_object
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.arguments import Arguments, single_parameter
 from dragoman.formats.odd.elements import CLOSERS, TAGS, close_wrapper
-from dragoman.formats.odd.stretches import read_slot, run_value, skip_broken
+from dragoman.formats.odd.stretches import read_slot, run_value
+from dragoman.formats.recovery import skip_broken
 from dragoman.formats.steps import Scope
 from dragoman.types import ToolCall
 

@@ -15,10 +15,11 @@ from typing import Any
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.nested import Element
-from dragoman.formats.odd.stretches import is_plain_text, read_slot, run_value, schema_of, skip_broken
+from dragoman.formats.odd.stretches import is_plain_text, read_slot, run_value, schema_of
+from dragoman.formats.recovery import read_or_skip
 from dragoman.types import JsonObject, Tool, ToolCall
 
 _TOKEN = "]<]minimax[>["
@@ -32,14 +33,9 @@ _invoke = re.compile(r"""<invoke\s+name\s*=\s*["']?([^"'<>]+?)["']?\s*\Z""").mat
 _is_key = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
 
 
-class MinimaxM3:
+class MinimaxM3(MarkedEntry):
     format = "minimax_m3"
     openers = (_TOKEN,)
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += len(_TOKEN)
@@ -49,13 +45,7 @@ class MinimaxM3:
         invoke = _invoke(tag)
         if invoke is None:
             raise NotACall("neither a call nor its frame")
-        try:
-            yield from _read_call(cursor, invoke[1].strip())
-        except Cut:
-            raise
-        except Spoilt:
-            yield from skip_broken(cursor, _call_end, _call_stops)
-            raise
+        yield from read_or_skip(cursor, _read_call(cursor, invoke[1].strip()), _call_end, _call_stops)
 
 
 def _read_tag(cursor: Cursor) -> Generator[None, None, str]:

@@ -15,7 +15,7 @@ from functools import cache
 from dragoman.errors import CannotExpress
 from dragoman.formats.compiler import compile_entry
 from dragoman.formats.cursor import Cursor, NotACall, Reader, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.stretches import pass_on, read_slot
 from dragoman.formats.row import Format
@@ -37,14 +37,9 @@ _may_begin_header = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9}
 _is_attribute = re.compile(r"[^\s<>\"'=]{1,200}\Z").match
 
 
-class MuseGlimmer:
+class MuseGlimmer(MarkedEntry):
     format = "muse_glimmer"
     openers: tuple[str, ...] = ("<|start|>",)
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         header = yield from read_slot(cursor, _message)

@@ -15,7 +15,7 @@ from dragoman.args.decode import Undecodable, raw_decode
 from dragoman.args.tolerant import Tolerant, Unreadable
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.jsonbody import JsonBody, read_calls, report
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.stretches import run_value
@@ -36,14 +36,9 @@ _next_option = re.compile(r"[ \t]--[A-Za-z_]|\n").search
 _is_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 
 
-class Perl:
+class Perl(MarkedEntry):
     format = "perl"
     openers: tuple[str, ...] = ("[TOOL_CALL]",)
-    place: Place = "anywhere"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += len(self.openers[0])

@@ -6,10 +6,11 @@ import re
 from collections.abc import Generator
 
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt
-from dragoman.formats.entry import Place
-from dragoman.formats.jsonbody import JsonBody, read_calls, report, run_to
+from dragoman.formats.entry import MarkedEntry, Place
+from dragoman.formats.jsonbody import JsonBody, read_calls, report
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.python_calls import PythonCall, PythonReader, PythonStyle
+from dragoman.formats.recovery import read_or_skip
 
 _NAME = r"[^\W\d](?:[\w.\-]|\\_){0,200}+"
 _list_begins = re.compile(rf"\[\s*{_NAME}\(").match
@@ -21,7 +22,7 @@ Answer = Generator[None, None, bool]
 _JSON = Markers(["{"])
 
 
-class MarkedCalls:
+class MarkedCalls(MarkedEntry):
     """Python between markers: a list of calls or one call after another, and JSON where a model prefers it."""
 
     def __init__(
@@ -39,16 +40,12 @@ class MarkedCalls:
         self.format = format_name
         self.openers = openers
         self.place: Place = place
-        self.section = None
         self.follows = "[n<{" if json else "[n<"
         self._opener = Markers(openers)
         self._closers = Markers(closer.strip() for closer in closers)
         self._closer_required = closer_required
         self._style = PythonStyle(ends=closers, code=code, method=method)
         self._body = JsonBody(stops=Markers(closers)) if json else None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
@@ -57,14 +54,7 @@ class MarkedCalls:
             # Tokens around nothing are framing; an empty fence is the model's own text.
             cursor.position += ahead + len(found)
             return
-        try:
-            yield from self._read_body(cursor)
-        except Cut:
-            raise
-        except Spoilt:
-            if cursor.committed:
-                yield from self._find_end(cursor)
-            raise
+        yield from read_or_skip(cursor, self._read_body(cursor), self._closers)
 
     def _read_body(self, cursor: Cursor) -> Reader:
         character = yield from cursor.peek()
@@ -94,13 +84,6 @@ class MarkedCalls:
         elif self._closer_required:
             cursor.repair("closed_wrapper")
         return found is not None
-
-    def _find_end(self, cursor: Cursor) -> Reader:
-        """A broken call reaches to its closer, so that what follows is not spoilt with it."""
-        cursor.quiet = None
-        if (yield from run_to(cursor, self._closers)):
-            marker, _ = self._closers.at(cursor.text, cursor.position, final=True)
-            cursor.position += len(marker or "")
 
 
 class ListedCalls:

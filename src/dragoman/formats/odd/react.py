@@ -12,11 +12,12 @@ from collections.abc import Generator, Sequence
 from dragoman.args.repair import repair
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.jsonbody import JsonBody, read_object, run_to
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.arguments import Arguments, single_parameter
-from dragoman.formats.odd.stretches import read_slot, skip_broken
+from dragoman.formats.odd.stretches import read_slot
+from dragoman.formats.recovery import skip_broken
 from dragoman.types import ToolCall
 
 _stops = Markers(["\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:"])
@@ -29,14 +30,10 @@ _name = re.compile(r"[\s\[`\"'*]*([A-Za-z_][\w.\-]{0,99})(?:\(\))?[\s\]`\"'*.]*\
 _is_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 
 
-class React:
+class React(MarkedEntry):
     format = "react"
     openers = ("Action:",)
     place: Place = "line"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += len("Action:")

@@ -13,11 +13,11 @@ from collections.abc import Generator, Sequence
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
-from dragoman.formats.entry import Place
+from dragoman.formats.entry import MarkedEntry, Place
 from dragoman.formats.jsonbody import JsonBody, read_object
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.arguments import Arguments
-from dragoman.formats.odd.stretches import skip_broken
+from dragoman.formats.recovery import skip_broken
 from dragoman.types import ToolCall
 
 _next = Markers(["\n>>>"])
@@ -31,14 +31,10 @@ _may_be_json_message = re.compile(rf"{_NAME}(?:[ \t]{{1,9}})?\r?(?:\n\s{{0,9}}(?
 _is_name = re.compile(rf"{_NAME}\Z").match
 
 
-class Recipient:
+class Recipient(MarkedEntry):
     format = "functionary_v32"
     openers: tuple[str, ...] = (">>>",)
     place: Place = "line"
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += 3

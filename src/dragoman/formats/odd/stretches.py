@@ -10,6 +10,7 @@ from dragoman.events import TextDelta, ThinkingDelta
 from dragoman.formats.cursor import Cursor, Cut, Quiet, Reader, Spoilt, escape
 from dragoman.formats.jsonbody import JsonBody, read_object, run_to
 from dragoman.formats.markers import Markers
+from dragoman.formats.recovery import read_or_skip
 from dragoman.jsonscan import JsonScanner
 from dragoman.types import JsonObject, Tool
 
@@ -78,13 +79,7 @@ def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[Non
 def read_framed_call(cursor: Cursor, name: str, identity: str | None, closers: Markers, body: JsonBody) -> Reader:
     """JSON arguments behind a known name, and the closer, which a model may have left out."""
     cursor.commit()
-    try:
-        arguments = yield from _read_json(cursor, name, identity, closers, body)
-    except Cut:
-        raise
-    except Spoilt:
-        yield from skip_broken(cursor, closers, body.stops)
-        raise
+    arguments = yield from read_or_skip(cursor, _read_json(cursor, name, identity, closers, body), closers, body.stops)
     found, ahead = yield from cursor.look(closers)
     if found is None:
         cursor.repair("closed_wrapper")
@@ -108,15 +103,6 @@ def _read_json(
     if character not in '{"':
         raise Spoilt(f"{character!r} where the arguments should begin")
     return (yield from read_object(cursor, body))
-
-
-def skip_broken(cursor: Cursor, closers: Markers, stops: Markers | None) -> Reader:
-    """A broken call reaches to its closer, so that what follows is not spoilt with it."""
-    cursor.quiet = None
-    yield from run_to(cursor, stops)
-    marker, _ = closers.at(cursor.text, cursor.position, final=True)
-    if marker is not None:
-        cursor.position += len(marker)
 
 
 def read_json_value(cursor: Cursor, stops: Markers) -> Generator[None, None, Any]:
