@@ -1,4 +1,4 @@
-"""Real outputs of 66 models: how many of their calls loose reading finds, and how often it sees one where there is none."""
+"""Real outputs of 66 models: how many of their calls loose reading finds, and how often it sees one in plain text."""
 
 from __future__ import annotations
 

@@ -72,9 +72,10 @@ def _copying(name: str) -> Callable[..., Any]:
 def _searching(name: str) -> Callable[..., Any]:
     original = getattr(str, name)
 
-    def method(self: str, wanted: str, start: int = 0, *rest: int) -> Any:
-        place = original(self, wanted, start, *rest)
-        _meter.looked_at += (len(self) if place < 0 else place) - min(start, len(self))
+    def method(self: str, wanted: str, start: int = 0, end: int | None = None) -> Any:
+        place = original(self, wanted, start, end)
+        last = len(self) if end is None else min(end, len(self))
+        _meter.looked_at += max(0, last - start if place < 0 else abs(place - (last if "r" in name else start)))
         return place
 
     return method
@@ -82,7 +83,7 @@ def _searching(name: str) -> Callable[..., Any]:
 
 for _name in ("strip", "lstrip", "rstrip", "lower", "replace", "translate", "split", "splitlines", "isspace", "count"):
     setattr(CountedText, _name, _copying(_name))
-for _name in ("find", "index"):
+for _name in ("find", "rfind"):
     setattr(CountedText, _name, _searching(_name))
 
 
@@ -100,7 +101,7 @@ class _CountedPattern:
         return found
 
     def search(self, text: str, start: int = 0, *end: int) -> re.Match[str] | None:
-        return self._count(text, start, self._pattern.search(text, start, *end), len(text))
+        return self._count(text, start, self._pattern.search(text, start, *end), min(len(text), *end, len(text)))
 
     def match(self, text: str, start: int = 0, *end: int) -> re.Match[str] | None:
         return self._count(text, start, self._pattern.match(text, start, *end), start)
@@ -135,7 +136,8 @@ class _CountedDecoder(json.JSONDecoder):
         def counted(text: str, start: int) -> tuple[Any, int]:
             end = start
             try:
-                value, end = scan(text, start)
+                # As plain text: the standard library's own error counts lines, which is not our work.
+                value, end = scan(str(text), start)
                 return value, end
             except json.JSONDecodeError as error:
                 end = max(end, error.pos, len(text) if "Unterminated" in error.msg else 0)

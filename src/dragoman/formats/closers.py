@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 
-from dragoman.formats.cursor import Cursor, Reader, Spoilt
+from dragoman.formats.cursor import BLANK_LIMIT, Cursor, Reader, Spoilt
 from dragoman.formats.markers import Markers
 from dragoman.formats.steps import Scope, Waiting, line_ends
 
@@ -78,7 +78,7 @@ class ReadClosers(Waiting):
             return False
         while True:
             match = line_ends(cursor.text, cursor.position + ahead + length)
-            if match is None:
+            if match is None or match.end() - match.start() > BLANK_LIMIT:
                 return False
             if match.group(1) or cursor.final:
                 return True

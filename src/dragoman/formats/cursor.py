@@ -31,6 +31,9 @@ from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
 Reader = Generator[None, None, None]
 
+BLANK_LIMIT = 256
+"""How much white space is held while it is open what it belongs to. Nobody means more than that."""
+
 skip_blanks = re.compile(r"[ \t\r\n]*").match  # JSON's white space; other blanks are somebody's data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
 write_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -82,6 +85,7 @@ class Cursor:
         self.started: str | None = None  # the name of the call that CallStarted has announced
         self.name: str | None = None  # the name that was read, if perhaps not announced
         self.committed = False
+        self.despairs = False  # unmarked JSON was mended to the end of the text once, in vain
         self.hurries = True  # arguments that have arrived whole may be taken in one go
         self.quiet: Quiet | None = None
         self.repairs: list[str] = []
@@ -170,6 +174,8 @@ class Cursor:
         """As `look`, but without waiting: None if the text at hand does not tell."""
         text = self.text
         at = skip_blanks(text, self.position + ahead).end()  # type: ignore[union-attr]
+        if at - self.position > BLANK_LIMIT:
+            return None, at - self.position
         if at == len(text):
             return (None, at - self.position) if self.final else None
         found, growing = markers.at(text, at, final=self.final)
@@ -180,6 +186,8 @@ class Cursor:
         while True:
             at = skip_blanks(self.text, self.position + ahead).end()  # type: ignore[union-attr]
             ahead = at - self.position
+            if ahead > BLANK_LIMIT:
+                return None, ahead
             if at < len(self.text):
                 found, growing = markers.at(self.text, at, final=self.final)
                 if not growing:

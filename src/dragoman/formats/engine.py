@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from dragoman.events import ArgumentsDelta, Event, MarkerDropped, TextDelta, ThinkingDelta
-from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
+from dragoman.formats.cursor import BLANK_LIMIT, Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
 from dragoman.formats.entry import Entry
 from dragoman.formats.plan import Plan
 from dragoman.toolset import Toolset
@@ -216,38 +216,55 @@ class Parser(Cursor):
     def _scan_start(self) -> bool | None:
         """After a call, or at the start of the message or of a line: what comes first decides what the blanks mean."""
         at = skip_blanks(self.text, max(self._scan_from, self.position)).end()  # type: ignore[union-attr]
+        if at == len(self.text) and self.final:
+            self._after_call = self._at_gate = False
+            return None
+        self._hold_blanks(at)
         if at == len(self.text):
-            if self.final:
-                self._after_call = self._at_gate = False
-                return None
-            if self._after_call or self._message_is_blank:
-                self._scan_from = at
-            else:
-                self._release(at)
             return False
-        found, growing = self._lane.markers.at(self.text, at, final=self.final)
-        words = self._plan.lines.words
-        if found is None and not growing and words is not None:
-            found, growing = words.at(self.text, at, final=self.final)
+        found, growing = self._find_at(at)
         if growing:
             return False
-        if self._at_gate and (self._message_is_blank or "\n" in self.text[self.position : at] or self._line_is_blank):
-            entries = self._gate_entries(at, marked=found is not None)
-            if entries is None:
-                return False
-            if entries:
-                if found is not None and found[0].isalpha():
-                    entries += self._plan.openers.get(found, ())
-                self._at_gate = False
-                if not self._after_call:
-                    self._release(at)
-                self._try(entries, self.position if self._after_call else at, at, "")
-                return True
+        if self._at_gate and (self._message_is_blank or self._line_is_blank or "\n" in self.text[self.position : at]):
+            tried = self._try_gate(at, found)
+            if tried is not None:
+                return tried
         self._at_gate = False
-        if found is not None and found != "\n" and (self._after_call or found[0].isalpha()):
+        if found is not None and (self._after_call or found[0].isalpha()):
             return self._meet(found, at, self.position if self._after_call else at)
         self._after_call = False
         return None
+
+    def _hold_blanks(self, at: int) -> None:
+        """Blanks behind a call wait for what follows, but not for ever; others are text."""
+        if self._after_call and at - self.position <= BLANK_LIMIT:
+            self._scan_from = at
+        elif at == len(self.text) or self._after_call:
+            self._release(at)
+            self._after_call = False
+
+    def _find_at(self, at: int) -> tuple[str | None, bool]:
+        """The marker that stands here; at the start of a line that may be a word."""
+        found, growing = self._lane.markers.at(self.text, at, final=self.final)
+        words = self._plan.lines.words
+        if found is None and not growing and words is not None:
+            return words.at(self.text, at, final=self.final)
+        return found, growing
+
+    def _try_gate(self, at: int, found: str | None) -> bool | None:
+        """Try the unmarked formats that may begin here. None: there are none."""
+        entries = self._gate_entries(at, marked=found is not None)
+        if entries is None:
+            return False
+        if not entries:
+            return None
+        if found is not None and found[0].isalpha():
+            entries += self._plan.openers.get(found, ())
+        self._at_gate = False
+        if not self._after_call:
+            self._release(at)
+        self._try(entries, self.position, at, "")
+        return True
 
     def _gate_entries(self, at: int, *, marked: bool) -> list[Entry] | None:
         """The unmarked formats that may begin here; None if more text is needed to tell."""
@@ -310,10 +327,10 @@ class Parser(Cursor):
         self._after_call = False
 
     def _begins_line(self, at: int) -> bool:
-        before = self.text[self.position : at]
-        newline = before.rfind("\n")
-        blank = not before[newline + 1 :].strip(" \t")
-        return blank if newline >= 0 else blank and self._line_is_blank
+        if not self._after_call:
+            # After a call there are only blanks up to here; elsewhere what stands before is text, whatever this is.
+            self._release(at)
+        return self._line_is_blank
 
     def _release(self, end: int) -> None:
         """Everything up to here is text, or thinking."""

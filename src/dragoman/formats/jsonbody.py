@@ -86,8 +86,20 @@ def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, Wish | N
         cursor.return_to(mark)
         if last is not None:
             report(cursor, last)
-        value = yield from _salvage(cursor, body, str(malformed), in_list=in_list)
+        return (yield from _salvage_calls(cursor, body, str(malformed), in_list=in_list))
+
+
+def _salvage_calls(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool) -> Generator[None, None, Wish | None]:
+    to_the_end = body.bare and body.stops is None
+    if to_the_end and cursor.despairs:
+        raise NotACall(why)
+    try:
+        value = yield from _salvage(cursor, body, why, in_list=in_list)
         return _report_all_but_last(cursor, _understand(cursor, value, body))
+    except (NotACall, Spoilt):
+        # Every further bracket would run to the end of the text again, and find the same.
+        cursor.despairs = cursor.despairs or to_the_end
+        raise
 
 
 def _reach_next(cursor: Cursor, *, in_list: bool, is_first: bool) -> Generator[None, None, bool]:

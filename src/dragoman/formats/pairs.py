@@ -78,7 +78,7 @@ class ReadPairs(Waiting):
         if not cursor.hurries:
             return None
         match = self.whole.match(cursor.text, cursor.position + ahead)
-        if match is None or match.end("next") == len(cursor.text):
+        if match is None or not match["key"].strip() or match.end("next") == len(cursor.text):
             # Where it fails once it would fail again, at the price of the whole text each time.
             cursor.hurries = False
             return None

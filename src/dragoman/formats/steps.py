@@ -103,6 +103,7 @@ class EndLine(Waiting):
             if match.group(1) or cursor.final:
                 cursor.position = match.end()
                 return
+            cursor.position = match.end()
             yield
 
 
