@@ -32,6 +32,11 @@ from dragoman.types import JsonObject
 
 _string_wakes = JsonScanner.wakes
 _plain_key = re.compile(r'"([^"\\\x00-\x1f\ud800-\udfff]*)"[ \t\r\n]*:').match
+_plain_envelope = re.compile(
+    r'[ \t\r\n]*"name"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f\ud800-\udfff]+)"[ \t\r\n]*,'
+    r'[ \t\r\n]*"(arguments|parameters)"[ \t\r\n]*:[ \t\r\n]*(?=\{)'
+).match
+_plain_end = re.compile(r"[ \t\r\n]*\}").match
 _goes_on = re.compile(r"[-+.0-9A-Za-z]").match  # `nullx` is no null
 _OBJECT = Markers(["{"])
 _BETWEEN = Markers(["{", ",", ";"])
@@ -169,6 +174,8 @@ def _read_members(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonO
         cursor.commit()
     members: JsonObject = {}
     name: str | None = None
+    if not body.bare and _read_plainly(cursor, members):
+        return members
     while True:
         character = cursor.peek_now() or (yield from cursor.peek())
         if character == "}" and not members:
@@ -195,6 +202,27 @@ def _read_members(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonO
         if character != ",":
             yield from _fail(cursor, character)
         cursor.position += 1
+
+
+def _read_plainly(cursor: Cursor, members: JsonObject) -> bool:
+    """The envelope that most models write, if all of it is here: a name, then the arguments, and nothing else."""
+    start = _plain_envelope(cursor.text, cursor.position)
+    if start is None or _announceable(start[1]) is None:
+        return False
+    try:
+        value, end = raw_decode(cursor.text, start.end())
+    except Undecodable:
+        return False
+    close = _plain_end(cursor.text, end)
+    if close is None or not isinstance(value, dict):
+        return False
+    cursor.name = start[1].strip()
+    cursor.start_call(cursor.name)
+    cursor.delta(cursor.text[start.end() : end])
+    members["name"] = start[1]
+    members[start[2]] = value
+    cursor.position = close.end()
+    return True
 
 
 def _read_key(cursor: Cursor, character: str, members: JsonObject) -> Generator[None, None, str]:

@@ -6,8 +6,20 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dragoman.events import CallBroken, CallEnded, CallRefused, Event, TextDelta, ThinkingDelta
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    CallStarted,
+    Event,
+    MarkerDropped,
+    TextDelta,
+    ThinkingDelta,
+)
 from dragoman.types import ToolCall
+
+_PASSED_OVER = (ArgumentsDelta, CallStarted, MarkerDropped)
 
 
 class Parsed(Struct, frozen=True):
@@ -28,15 +40,17 @@ def fold(events: Iterable[Event]) -> Parsed:
     refused: list[CallRefused] = []
     broken: list[CallBroken] = []
     for event in kept:
-        match event:
-            case TextDelta():
-                text.append(event.text)
-            case CallEnded():
-                calls.append(event.call)
-            case ThinkingDelta():
-                thinking.append(event.text)
-            case CallRefused():
-                refused.append(event)
-            case CallBroken():
-                broken.append(event)
+        # Most events are deltas of arguments, which the calls themselves hold: they are passed over first.
+        if isinstance(event, _PASSED_OVER):
+            continue
+        if isinstance(event, TextDelta):
+            text.append(event.text)
+        elif isinstance(event, CallEnded):
+            calls.append(event.call)
+        elif isinstance(event, ThinkingDelta):
+            thinking.append(event.text)
+        elif isinstance(event, CallRefused):
+            refused.append(event)
+        elif isinstance(event, CallBroken):
+            broken.append(event)
     return Parsed("".join(text), "".join(thinking), calls, refused, broken, kept)

@@ -40,7 +40,7 @@ class MarkedCalls(MarkedEntry):
         self.format = format_name
         self.openers = openers
         self.place: Place = place
-        self.follows = "[n<{" if json else "[n<"
+        self.follows = "[n<{" if json else "[n"
         self._opener = Markers(openers)
         self._closers = Markers(closer.strip() for closer in closers)
         self._closer_required = closer_required
@@ -50,7 +50,7 @@ class MarkedCalls(MarkedEntry):
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
         found, ahead = yield from cursor.look(self._closers)
-        if found is not None and self.place == "anywhere":
+        if found is not None and self.place == "anywhere" and self._body is not None:
             # Tokens around nothing are framing; an empty fence is the model's own text.
             cursor.position += ahead + len(found)
             return
