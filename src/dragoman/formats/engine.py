@@ -20,6 +20,7 @@ from dragoman.toolset import Toolset
 
 IN_THINKING = "it stands inside thinking"
 _PASSES, _WAITS, _WAKES = range(3)
+_SHORT, _MOST_VERDICTS = 8, 1000
 _line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?(.)?", re.DOTALL).match
 
 
@@ -56,6 +57,7 @@ class Parser(Cursor):
         self._scan_from = 0
         self._wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
+        self._verdicts: dict[str, int] = {}
         self._head = ""  # the beginning of a line of which too little is known
         self._after_call = False
         self._line_is_blank = True
@@ -155,6 +157,14 @@ class Parser(Cursor):
 
     def _judge_line(self, head: str) -> int:
         """Whether a line that begins like this is plain text, may become something, or must be looked at."""
+        verdict = self._verdicts.get(head)
+        if verdict is None:
+            verdict = self._look_at_line(head)
+            if len(head) <= _SHORT and len(self._verdicts) < _MOST_VERDICTS:
+                self._verdicts[head] = verdict  # lines begin alike, and the answer never changes
+        return verdict
+
+    def _look_at_line(self, head: str) -> int:
         lines = self._plan.lines
         start = _line_start(head)
         assert start is not None
