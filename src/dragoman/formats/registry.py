@@ -22,6 +22,8 @@ def names() -> list[str]:
 
 def get(name: str) -> Format:
     """The row of that name or alias."""
+    if name == "auto":
+        raise ConfigError("`auto` reads every format and is none itself", hint="name the format, for example hermes")
     row = _rows.get(_aliases.get(name, name))
     if row is None:
         declared = (
