@@ -28,6 +28,7 @@ PLACEHOLDER = "PLACEHOLDER"
 MOST = {"whole": 150.0, "piece": 5.0, "growth": 1.3, "prose": 2.0, "prose_times_nothing": 4.0}
 
 _WORDS = "The tide comes in over the flats at four, and the boats that lay on their sides lift one by one; "
+PARAGRAPH = _WORDS * 3 + "that is all.\n\n"
 _TEXT = {"type": "string"}
 TOOLS = Toolset(
     [
@@ -140,7 +141,7 @@ def measure(name: str, written_in: str, rounds: int) -> Figures:
         return formats.parser(name, TOOLS)
 
     figures: Figures = {"whole": per_response(name, response(written_in), rounds)}
-    prose = cut(words(COUNTS[1] * PIECE).replace("; ", ".\n"))
+    prose = cut(PARAGRAPH * (COUNTS[1] * PIECE // len(PARAGRAPH)))
     figures["prose"], figures["prose_nothing"] = per_piece(make, prose, rounds)
     for count in COUNTS:
         # A long stream is its own repetition.

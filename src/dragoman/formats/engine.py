@@ -15,13 +15,11 @@ from msgspec import Struct
 from dragoman.events import ArgumentsDelta, Event, MarkerDropped, TextDelta, ThinkingDelta
 from dragoman.formats.cursor import BLANK_LIMIT, Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
 from dragoman.formats.entry import Entry
+from dragoman.formats.lines import WAITS, WAKES, LineJudge
 from dragoman.formats.plan import Plan
 from dragoman.toolset import Toolset
 
 IN_THINKING = "it stands inside thinking"
-_PASSES, _WAITS, _WAKES = range(3)
-_SHORT, _MOST_VERDICTS = 8, 1000
-_line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?(.)?", re.DOTALL).match
 
 
 class Attempt(Struct, frozen=True):
@@ -57,7 +55,7 @@ class Parser(Cursor):
         self._scan_from = 0
         self._wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
-        self._verdicts: dict[str, int] = {}
+        self._judge: Callable[[str], int] | None = None
         self._head = ""  # the beginning of a line of which too little is known
         self._after_call = False
         self._line_is_blank = True
@@ -127,9 +125,9 @@ class Parser(Cursor):
         if end < 0:
             return self._take(piece) if piece else []
         verdict = self._judge_line(piece[end:])
-        if verdict == _WAKES:
+        if verdict == WAKES:
             return self._take(piece)
-        if verdict == _WAITS:
+        if verdict == WAITS:
             self._head = piece[end:]
             self._wakes, self._kind = self._judge_head, "line"
             self._line_is_blank = True
@@ -142,13 +140,14 @@ class Parser(Cursor):
         """Stands where a marker's `wakes` would: while a line begins, `_pass` asks again with all of it."""
 
     def _pass_head(self, piece: str) -> list[Event]:
+        """More of the beginning of a line."""
         head = self._head + piece
         self._head = ""
         verdict = self._judge_line(head)
-        if verdict == _WAITS:
+        if verdict == WAITS:
             self._head = head
             return []
-        if verdict == _WAKES:
+        if verdict == WAKES:
             return self._take(head)
         self._line_is_blank = self._at_gate = False
         self._wakes, self._kind = self._lane.markers.wakes, "text"
@@ -156,36 +155,9 @@ class Parser(Cursor):
         return [TextDelta(head)]
 
     def _judge_line(self, head: str) -> int:
-        """Whether a line that begins like this is plain text, may become something, or must be looked at."""
-        verdict = self._verdicts.get(head)
-        if verdict is None:
-            verdict = self._look_at_line(head)
-            if len(head) <= _SHORT and len(self._verdicts) < _MOST_VERDICTS:
-                self._verdicts[head] = verdict  # lines begin alike, and the answer never changes
-        return verdict
-
-    def _look_at_line(self, head: str) -> int:
-        lines = self._plan.lines
-        start = _line_start(head)
-        assert start is not None
-        word, following = start.groups()
-        if lines.open_to_all:
-            return _WAKES
-        if not following:
-            if not word or self._may_begin_line(word):
-                return _WAITS if len(head) <= 200 else _WAKES
-        elif word:
-            if following in "/> \t[:" and self._may_begin_line(word):
-                return _WAKES
-        elif following in lines.first_characters:
-            return _WAKES
-        return _PASSES if self._lane.markers.wakes(head) is None else _WAKES
-
-    def _may_begin_line(self, word: str) -> bool:
-        lines = self._plan.lines
-        if word in lines.word_starts:
-            return True
-        return lines.open_to_names and (self.tools is None or self.tools.may_begin(word))
+        if self._judge is None:
+            self._judge = LineJudge(self._plan.lines, self._plan.text.markers, self.tools).judge
+        return self._judge(head)
 
     def _drain(self) -> None:
         while self._step() if self._reader is not None else self._scan():
@@ -311,9 +283,8 @@ class Parser(Cursor):
             self._enter_thinking(plan.thinking[marker])
             return True
         elif marker not in plan.section_ends or self._after_call:
-            self._drop_marker(
-                tile_start if self._after_call else at, at + len(marker) - (tile_start if self._after_call else at)
-            )
+            start = tile_start if self._after_call else at
+            self._drop_marker(start, at + len(marker) - start)
             return True
         why = "it does not stand alone on its line" if marker in plan.openers else "it closes nothing"
         self._note(at, marker, "", "text", why)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dragoman.formats.compiler import compile_entries
 from dragoman.formats.cursor import Cursor, Reader, Spoilt
 from dragoman.formats.entry import Entry, MarkedEntry
+from dragoman.formats.lines import Lines
 from dragoman.formats.markers import Markers
 from dragoman.formats.row import Format
 
@@ -40,24 +41,6 @@ class Lane:
 
 
 _NO_MARKER = "\0\0no marker\0\0"
-
-
-class Lines:
-    """What can begin a line and nothing else: formats without a marker, and markers that are plain words."""
-
-    def __init__(self, entries: Iterable[Entry], words: Iterable[str], *, watched: bool) -> None:
-        self.entries = tuple(entries)
-        words = tuple(words)
-        self.words = Markers(words) if words else None
-        self.word_starts = frozenset(word[:end] for word in words for end in range(len(word) + 1))
-        self.gated = bool(self.entries) or self.words is not None
-        self.watched = watched or self.gated
-        """Whether it matters at all where a line begins."""
-        gates = [getattr(entry, "line_gate", r"\S") for entry in self.entries]
-        self.gate = tuple(dict.fromkeys(gates))
-        self.first_characters = frozenset("".join(getattr(entry, "line_characters", "") for entry in self.entries))
-        self.open_to_names = any(getattr(entry, "line_is_named", False) for entry in self.entries)
-        self.open_to_all = any(not hasattr(entry, "line_gate") for entry in self.entries)
 
 
 def _sections(row: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
