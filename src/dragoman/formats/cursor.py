@@ -71,6 +71,30 @@ class Mark(NamedTuple):
 
 
 class Cursor:
+    __slots__ = (
+        "_mark",
+        "_pieces",
+        "_tile_start",
+        "base",
+        "committed",
+        "despairs",
+        "final",
+        "format",
+        "hurries",
+        "ids",
+        "index",
+        "name",
+        "out",
+        "position",
+        "quiet",
+        "refusing",
+        "region",
+        "repairs",
+        "started",
+        "text",
+        "tools",
+    )
+
     def __init__(self, tools: Toolset | None) -> None:
         self.tools = tools
         self.text = ""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from dragoman.events import ArgumentsDelta, Event, MarkerDropped, TextDelta, ThinkingDelta
 from dragoman.formats.cursor import BLANK_LIMIT, Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
 from dragoman.formats.entry import Entry
-from dragoman.formats.lines import WAITS, WAKES, LineJudge
+from dragoman.formats.lines import WAITS, WAKES, LineJudge, is_word
 from dragoman.formats.plan import Plan
 from dragoman.toolset import Toolset
 
@@ -34,6 +34,28 @@ class Attempt(Struct, frozen=True):
 
 class Parser(Cursor):
     """A Stage from pieces of text to events."""
+
+    __slots__ = (
+        "_after_call",
+        "_at_gate",
+        "_attempts",
+        "_head",
+        "_judge",
+        "_kind",
+        "_lane",
+        "_line_is_blank",
+        "_message_is_blank",
+        "_opener",
+        "_opener_offset",
+        "_plan",
+        "_reader",
+        "_reports_thinking",
+        "_scan_from",
+        "_text_wakes",
+        "_tried_from",
+        "_untried",
+        "_wakes",
+    )
 
     def __init__(
         self,
@@ -54,6 +76,7 @@ class Parser(Cursor):
         self._tried_from = 0
         self._scan_from = 0
         self._wakes: Callable[[str], re.Match[str] | None] | None = None
+        self._text_wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
         self._judge: Callable[[str], int] | None = None
         self._head = ""  # the beginning of a line of which too little is known
@@ -70,16 +93,17 @@ class Parser(Cursor):
 
     def feed(self, piece: str, /) -> list[Event]:
         """Take the next piece; return what is certain now."""
-        wakes = self._wakes
-        if wakes is None:
+        wakes = self._text_wakes
+        if wakes is not None:
+            woken = wakes(piece)
+            if woken is None:
+                self.base += len(piece)
+                return [TextDelta(piece)] if piece else []
+            if woken.group() == "\n":
+                return self._take_line(piece, woken.end())
             return self._take(piece)
-        woken = wakes(piece)
-        if self._kind != "text":
-            return self._pass(piece) if woken is None else self._take(piece)
-        if woken is None and piece:
-            self.base += len(piece)
-            return [TextDelta(piece)]
-        return self._take_line(piece, woken.end() if woken and woken.group() == "\n" else -1)
+        wakes = self._wakes
+        return self._pass(piece) if wakes is not None and wakes(piece) is None else self._take(piece)
 
     def _take(self, piece: str) -> list[Event]:
         self.forget()
@@ -115,20 +139,22 @@ class Parser(Cursor):
         self.base += len(piece)
         if kind == "thinking":
             return [ThinkingDelta(piece)]
+        if kind == "text":
+            return [TextDelta(piece)]
         self._pieces.append(piece)
         if kind == "silent" or self.refusing or self.started is None:
             return []
         return [ArgumentsDelta(self.index, piece if kind == "json" else escape(piece)[1:-1])]
 
     def _take_line(self, piece: str, end: int) -> list[Event]:
-        """A piece of text that is not plain. If only a line ends in it, the beginning of the next one decides."""
-        if end < 0:
-            return self._take(piece) if piece else []
-        verdict = self._judge_line(piece[end:])
+        """A piece of text in which a line ends: the beginning of the next one decides whether it is more than text."""
+        judge = self._judge or self._appoint_judge()
+        verdict = judge(piece[end:])
         if verdict == WAKES:
             return self._take(piece)
         if verdict == WAITS:
             self._head = piece[end:]
+            self._text_wakes = None
             self._wakes, self._kind = self._judge_head, "line"
             self._line_is_blank = True
             self._at_gate = self._plan.lines.gated
@@ -143,26 +169,26 @@ class Parser(Cursor):
         """More of the beginning of a line."""
         head = self._head + piece
         self._head = ""
-        verdict = self._judge_line(head)
+        judge = self._judge or self._appoint_judge()
+        verdict = judge(head)
         if verdict == WAITS:
             self._head = head
             return []
         if verdict == WAKES:
             return self._take(head)
         self._line_is_blank = self._at_gate = False
-        self._wakes, self._kind = self._lane.markers.wakes, "text"
+        self._text_wakes = self._lane.markers.wakes
         self.base += len(head)
         return [TextDelta(head)]
 
-    def _judge_line(self, head: str) -> int:
-        if self._judge is None:
-            self._judge = LineJudge(self._plan.lines, self._plan.text.markers, self.tools).judge
-        return self._judge(head)
+    def _appoint_judge(self) -> Callable[[str], int]:
+        self._judge = LineJudge(self._plan.lines, self._plan.text.markers, self.tools).judge
+        return self._judge
 
     def _drain(self) -> None:
         while self._step() if self._reader is not None else self._scan():
             pass
-        self._wakes = None
+        self._wakes = self._text_wakes = None
         if self.position == len(self.text) and not self.final:
             if self._reader is not None:
                 if self.quiet is not None:
@@ -171,7 +197,7 @@ class Parser(Cursor):
                 self._wakes, self._kind = self._lane.markers.wakes, "thinking"
             elif not (self._after_call or self._at_gate or (self._line_is_blank and self._plan.lines.watched)):
                 self.forget()
-                self._wakes, self._kind = self._lane.markers.wakes, "text"
+                self._text_wakes = self._lane.markers.wakes
 
     # ---- text and thinking -----------------------------------------------------------------------------------------
 
@@ -212,7 +238,7 @@ class Parser(Cursor):
             if tried is not None:
                 return tried
         self._at_gate = False
-        if found is not None and (self._after_call or found[0].isalpha()):
+        if found is not None and (self._after_call or is_word(found)):
             return self._meet(found, at, self.position if self._after_call else at)
         self._after_call = False
         return None
@@ -240,7 +266,7 @@ class Parser(Cursor):
             return False
         if not entries:
             return None
-        if found is not None and found[0].isalpha():
+        if found is not None and is_word(found):
             entries += self._plan.openers.get(found, ())
         self._at_gate = False
         if not self._after_call:

@@ -16,6 +16,14 @@ _SHORT, _LONG, _MOST_VERDICTS = 8, 200, 1000
 _line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?(.)?", re.DOTALL).match
 
 
+def is_word(marker: str) -> bool:
+    """A marker that is a plain word counts at the start of a line: inside a sentence it is just that word.
+
+    So do the few that begin outside Latin-1, which would make every search through prose slower.
+    """
+    return marker[0].isalpha() or ord(marker[0]) > 255
+
+
 class Lines:
     """What can begin a line and nothing else: formats without a marker, and markers that are plain words."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dragoman.formats.compiler import compile_entries
 from dragoman.formats.cursor import Cursor, Reader, Spoilt
 from dragoman.formats.entry import Entry, MarkedEntry
-from dragoman.formats.lines import Lines
+from dragoman.formats.lines import Lines, is_word
 from dragoman.formats.markers import Markers
 from dragoman.formats.row import Format
 
@@ -82,8 +82,7 @@ class Plan:
                 self.openers.setdefault(opener, []).append(entry)
         self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
-        # A marker that is a plain word counts at the start of a line: inside a sentence it is just that word.
-        words = sorted(marker for marker in markers if marker[0].isalpha())
+        words = sorted(filter(is_word, markers))
         places = {entry.place for entries in self.openers.values() for entry in entries}
         self.lines = Lines(self.line_entries, words, watched="line" in places)
         symbols = markers - set(words) or {_NO_MARKER}
