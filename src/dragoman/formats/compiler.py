@@ -103,7 +103,9 @@ class _Compiler:
         ends = (*_all_spellings(self.closing), *_section_end(row, row.spellings))
         self.ends = Markers(ends) if ends else None
         stops = tuple("\n" + end if row.place == "line" and end in ("```", "~~~") else end for end in ends)
-        self.body = JsonBody(stops=Markers((*stops, *openers)), name_is_key=row.name_is_key, bare=row.bare)
+        self.body = JsonBody(
+            stops=Markers((*stops, *openers)), name_is_key=row.name_is_key, bare=row.bare, strict=row.strict_envelope
+        )
 
     def compile(self, node: Node, rest: tuple[Node, ...]) -> list[Step]:
         if isinstance(node, Literal):
@@ -118,7 +120,8 @@ class _Compiler:
         if node.kind == "args":
             return [ReadArguments(self.body, self.ends)]
         if node.kind in ("call", "calls"):
-            return [ReadEnvelopes(self.body, "{[" if node.kind == "call" else "[")]
+            either = node.kind == "call" and not self.row.strict_envelope
+            return [ReadEnvelopes(self.body, "{[" if either else "{" if node.kind == "call" else "[")]
         return [ReadSlot(node.kind, Markers(self._stops(rest)))]
 
     def _sequence(self, nodes: tuple[Node, ...], after: tuple[Node, ...]) -> tuple[Step, ...]:

@@ -27,6 +27,8 @@ class Format(Struct, frozen=True):
     """Markers that carry no meaning: response wrappers, end-of-turn tokens."""
     keys: tuple[str, str] = ("name", "arguments")
     """How the JSON envelope names its two members when it is written; all known names are read."""
+    strict_envelope: bool = False
+    """Its models always write one object with a name and arguments; a list, or a name alone, is something else."""
     id_key: str | None = None
     name_is_key: bool = False
     type_words: tuple[str, str] = ("", "")

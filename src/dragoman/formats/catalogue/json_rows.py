@@ -95,6 +95,7 @@ ROWS: tuple[Format, ...] = (
     Format(
         name="granite_20b_fc",
         template="<function_call> {call}{?</function_call>?}",
+        strict_envelope=True,
         separator=" ",
         aliases=("function_call",),
         family="A",
@@ -239,6 +240,7 @@ ROWS: tuple[Format, ...] = (
         name="gigachat3",
         template="function call<|role_sep|>\n{call}",
         also=("<|function_call|>{call}",),
+        strict_envelope=True,
         drop=("<|message_sep|>",),
         family="C",
         models="GigaChat 3",
