@@ -103,6 +103,8 @@ class LooseParser:
         """The held events again, with the calls in the place of the text they were read from."""
         if not found:
             return self._held
+        if all(type(event) is TextDelta and event.received is None for event in self._seen):
+            return self._insert_into_text(found)
         raw = "".join([event.raw for event in self._held if hasattr(event, "raw")])
         received = "".join([event.raw for event in self._seen if hasattr(event, "raw")])
         places = _Places(self._seen)
@@ -120,6 +122,22 @@ class LooseParser:
             self._replace(event, position, end, queue, received, out)
             position = end
         return _renumber(out)
+
+    def _insert_into_text(self, found: list[Found]) -> list[Event]:
+        """As most often: the whole reply is text, so places in the text are places in what was received."""
+        text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
+        position = len(text) - sum(len(event.text) for event in self._held if isinstance(event, TextDelta))
+        out: list[Event] = []
+        for one in found:
+            if one.start < position:
+                continue
+            if one.start > position:
+                out.append(TextDelta(text[position : one.start]))
+            out.extend(self._report(one, (one.start, one.end), text[one.start : one.end]))
+            position = one.end
+        if position < len(text):
+            out.append(TextDelta(text[position:]))
+        return out
 
     def _replace(
         self,
