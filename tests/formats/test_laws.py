@@ -270,6 +270,31 @@ def test_pieces_do_not_matter_however_odd_the_text(way: str) -> None:
     hold(chunking(way), MANY)
 
 
+ONCE_READ_DIFFERENTLY = [
+    ("hermes", '<tool_call>{"name":"g","\ud800":{}}</l>'),
+    ("hermes", '<tool_call>{"name":"e","arguments":{"s":\u20283}}</tool_call>'),
+    ("json_message", "getweather{"),
+    ("nemotron_toolcall", '<TOOLCALL>[{"":nullp'),
+    ("apriel", "n\nHere are my reasoning steps:"),
+    ("granite", "/thHere is my response:Sure!\nHere is my response:"),
+    ("gemma4", '<|tool_call>e{h:<<|"|>e\n:><tool_call|>'),
+    ("minicpm5", '<functionname="r"><paramname="h"></param><paramname="\u2028"></param></function><'),
+    ("dots", "<invoke name=w><parameter name=\u2028></parameter></invoke>\n"),
+    (
+        "k2_horizon",
+        f"<ifm|tool_call>e<ifm|arg_key>{'x' * 300}</ifm|arg_key></ifm|tool_call><ifm|tool_call>e</ifm|tool_call>",
+    ),
+    ("solar_open", "<|tool_call:begin|>{<|tool_call:name|>i<|tool_call:args|>{}<|tool_call:end|>"),
+]
+
+
+@pytest.mark.parametrize(("way", "text"), ONCE_READ_DIFFERENTLY)
+def test_pieces_do_not_matter_where_they_once_did(way: str, text: str) -> None:
+    for tools in (TOOLS, None):
+        for size in (2, 3, 7):
+            check_pieces(text, way, [text[start : start + size] for start in range(0, len(text), size)], tools)
+
+
 @every_way
 def test_every_cut_in_two_of_a_sample_is_the_same(way: str) -> None:
     for sample in strategies.samples(WAYS[way]["format"])[:2]:

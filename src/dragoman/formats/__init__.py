@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from dragoman.events import Event
 from dragoman.formats.engine import Attempt as Explanation
 from dragoman.formats.engine import Parser
 from dragoman.formats.parsed import Parsed, fold
 from dragoman.formats.registry import get, names, plan_for, register, unregister
 from dragoman.formats.row import Format
-from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
 if TYPE_CHECKING:
+    from dragoman.formats.looseness import LooseParser
     from dragoman.formats.rendering import Call
 
 Tools = Toolset | Iterable[object] | None
@@ -48,7 +47,7 @@ def parser(
     calls_in_thinking: Literal["report", "ignore"] = "report",
     starts_in_thinking: bool = False,
     more_thinking: bool = False,
-) -> Stage[str, Event]:
+) -> Parser | LooseParser:
     """A parser to feed piece by piece: `.feed(piece)` and `.close()` return events.
 
     `loose` also finds calls that no format announces. Calls inside thinking are reported as refused, or ignored and
@@ -78,7 +77,7 @@ def parse(
     starts_in_thinking: bool = False,
     more_thinking: bool = False,
 ) -> Parsed:
-    """Read a whole text: the same parser, fed once and closed. The options are those of `parser`."""
+    """Read a whole text: the same parser, closed with all of it. The options are those of `parser`."""
     stage = parser(
         format,
         tools,
@@ -87,7 +86,7 @@ def parse(
         starts_in_thinking=starts_in_thinking,
         more_thinking=more_thinking,
     )
-    return fold(stage.feed(text) + stage.close())
+    return fold(stage.close(text))
 
 
 def render(calls: Iterable[Call] | ToolCall, format: str) -> str:

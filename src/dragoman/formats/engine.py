@@ -112,10 +112,10 @@ class Parser(Cursor):
         self._drain()
         return self.out
 
-    def close(self) -> list[Event]:
-        """The text has ended: decide everything that was still open."""
+    def close(self, rest: str = "") -> list[Event]:
+        """The text has ended, with this last piece: decide everything that was still open."""
         self.forget()
-        self.text += self._head
+        self.text += self._head + rest
         self._head = ""
         self.final = True
         self.out = []

@@ -41,9 +41,9 @@ class LooseParser:
             self._take(event, out)
         return out
 
-    def close(self) -> list[Event]:
+    def close(self, rest: str = "") -> list[Event]:
         out: list[Event] = []
-        for event in self._engine.close():
+        for event in self._engine.close(rest):
             self._take(event, out)
         self._hold()
         if not any(isinstance(event, CallEnded) for event in self._seen):

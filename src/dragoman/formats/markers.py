@@ -54,16 +54,7 @@ class Markers:
     line, or where too little of that line is known; most lines are passed over without a stop.
     """
 
-    __slots__ = (
-        "_full",
-        "_full_at",
-        "_line_gate",
-        "_line_words",
-        "_partial_at",
-        "_wakes",
-        "extendable",
-        "literals",
-    )
+    __slots__ = ("_full", "_growing", "_line_gate", "_line_words", "extendable", "literals")
 
     def __init__(
         self, literals: Iterable[str], *, line_gate: Sequence[str] | None = None, line_words: Iterable[str] = ()
@@ -76,57 +67,60 @@ class Markers:
         self.extendable = frozenset(
             short for short in self.literals if any(long != short and long.startswith(short) for long in self.literals)
         )
-        self._wakes: _Search | None = None
+        # Both are compiled on first use: of the many markers of the catalogue, one reply needs few, and a text that
+        # has arrived whole needs none that grow.
+        self._full: re.Pattern[str] | None = None
+        self._growing: re.Pattern[str] | None = None
 
-    def _compile(self) -> _Search:
-        # On first use: of the many markers of the catalogue, one reply needs few.
-        trie = _grow(self.literals - {"\n"} if self._line_gate is not None else self.literals)
-        whole, growing = _branches(trie, partial=False), _branches(trie, partial=True)
+    def _compile(self, *, partial: bool) -> re.Pattern[str]:
+        gated = self._line_gate is not None
+        branches = _branches(_grow(self.literals - {"\n"} if gated else self.literals), partial=partial)
         if self._line_gate is not None:
-            words = _grow(self._line_words)
-            gates = [*self._line_gate, *_branches(words, partial=False)]
-            growing_gates = [rf"\S{{0,{_LINE_START}}}\Z", *self._line_gate, *_branches(words, partial=True)]
-            whole += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
-            growing.append(rf"\n(?=[ \t]*(?:{'|'.join(growing_gates)}))")
+            gates = [*self._line_gate, *_branches(_grow(self._line_words), partial=partial)]
+            if partial:
+                gates.insert(0, rf"\S{{0,{_LINE_START}}}\Z")
+            branches += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
         # Every branch begins with a literal character: the search can skip to the next one that matters.
-        full, partial = re.compile("|".join(whole)), re.compile("|".join(growing))
-        self._full, self._full_at = full.search, full.match
-        self._partial_at = partial.match
-        self._wakes = partial.search
-        return self._wakes
+        pattern = re.compile("|".join(branches))
+        if partial:
+            self._growing = pattern
+        else:
+            self._full = pattern
+        return pattern
 
     @property
     def wakes(self) -> _Search:
         """Finds whatever in a piece of text is, or may become, a marker; None means that the piece may pass."""
-        return self._wakes or self._compile()
+        return (self._growing or self._compile(partial=True)).search
 
     def find_within(self, text: str, start: int, end: int) -> tuple[int, str | None] | None:
         """As `find`, but no further than `end`, which lies inside the text."""
-        if self._wakes is None:
-            self._compile()
-        match = self._full(text, start, end)
+        match = (self._full or self._compile(partial=False)).search(text, start, end)
         return None if match is None else (match.start(), match.group())
 
     def find(self, text: str, start: int, *, final: bool) -> tuple[int, str | None] | None:
         """The first marker from `start` on as (place, marker); (place, None) if the text ends in what may be one."""
-        search = self._wakes or self._compile()
-        match = (self._full if final else search)(text, start)
+        if final:
+            match = (self._full or self._compile(partial=False)).search(text, start)
+            return None if match is None else (match.start(), match.group())
+        match = (self._growing or self._compile(partial=True)).search(text, start)
         if match is None:
             return None
         found = match.group()
-        if found not in self.literals or (not final and match.end() == len(text) and found in self.extendable):
+        if found not in self.literals or (match.end() == len(text) and found in self.extendable):
             return match.start(), None
         return match.start(), found
 
     def at(self, text: str, position: int, *, final: bool) -> tuple[str | None, bool]:
         """The marker that stands exactly here, and whether more text may still make it one or another."""
-        if self._wakes is None:
-            self._compile()
-        match = (self._full_at if final else self._partial_at)(text, position)
+        if final:
+            match = (self._full or self._compile(partial=False)).match(text, position)
+            return (None if match is None else match.group()), False
+        match = (self._growing or self._compile(partial=True)).match(text, position)
         if match is None:
             return None, False
         found = match.group()
-        if not final and match.end() == len(text) and (found not in self.literals or found in self.extendable):
+        if match.end() == len(text) and (found not in self.literals or found in self.extendable):
             return None, True
         return found, False
 

@@ -122,7 +122,7 @@ def first_kinds(nodes: tuple[Node, ...]) -> str:
         if isinstance(node, Many | Maybe):
             kinds += first_kinds(node.body)
         elif isinstance(node, Hole) and node.kind in ("id", "type"):
-            kinds += "n"  # these may be empty
+            break  # these may be anything, also empty
         elif isinstance(node, Hole):
             return kinds + {"call": "{[", "calls": "[", "args": "{n<["}.get(node.kind, "n")
     return kinds + "{[<(n"
