@@ -72,10 +72,11 @@ class Seen(NamedTuple):
     raw: str
 
 
-def run(way: str, pieces: Iterable[str], tools: Any = TOOLS) -> list[Event]:
+def run(way: str, pieces: Iterable[str], tools: Any = TOOLS, rest: str = "") -> list[Event]:
+    """The events of these pieces; `rest` is the last one, which the closing takes with it."""
     stage = formats.parser(tools=tools, **WAYS[way])
     events = [event for piece in pieces for event in stage.feed(piece)]
-    return events + stage.close()
+    return events + stage.close(rest)
 
 
 def _account(call: ToolCall) -> tuple[Any, ...]:
@@ -241,11 +242,11 @@ def test_prose_around_calls_is_the_text(name: str) -> None:
 
 
 def check_pieces(text: str, way: str, cuts: list[str], tools: Any) -> None:
-    whole = run(way, [text], tools)
+    whole = run(way, [], tools, text)
     check_account(text, whole)
     expected = see(whole)
-    for pieces in (list(text), cuts):
-        events = run(way, pieces, tools)
+    for pieces, rest in (([text], ""), (list(text), ""), (cuts, ""), (cuts[:-1], cuts[-1])):
+        events = run(way, pieces, tools, rest)
         check_order(events)
         assert see(events) == expected
 
@@ -302,6 +303,7 @@ def test_every_cut_in_two_of_a_sample_is_the_same(way: str) -> None:
         expected = see(run(way, [text]))
         for place in range(len(text) + 1):
             assert see(run(way, [text[:place], text[place:]])) == expected, place
+            assert see(run(way, [text[:place]], rest=text[place:])) == expected, place
 
 
 # ---- totality --------------------------------------------------------------------------------------------------------
