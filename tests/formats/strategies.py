@@ -231,8 +231,9 @@ def soup(name: str) -> st.SearchStrategy[str]:
 
 
 def texts(name: str) -> st.SearchStrategy[str]:
-    """Replies: samples, damaged samples, and soup."""
-    return st.sampled_from(samples(name)) | damaged(name) | soup(name)
+    """Replies: samples, damaged samples, and soup; all of them also with the line ends of Windows."""
+    plain = st.sampled_from(samples(name)) | damaged(name) | soup(name)
+    return plain | plain.map(lambda text: text.replace("\n", "\r\n"))
 
 
 @st.composite

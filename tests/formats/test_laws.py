@@ -222,6 +222,40 @@ def test_auto_reads_what_every_format_writes(name: str, values: str) -> None:
     check_round_trip(calls, formats.render(calls, name), "auto")
 
 
+@pytest.mark.parametrize("values", [values for values in PLAIN if values not in ("code", "web page")])
+@every_format
+def test_windows_line_ends_between_the_parts_change_no_value(name: str, values: str) -> None:
+    calls = PLAIN[values]
+    text = formats.render(calls, name).replace("\n", "\r\n")
+    check_round_trip(calls, text, name)
+    check_round_trip(calls, text, "auto")
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        ("\nab\n", "ab"),
+        ("\r\nab\r\n", "ab"),
+        ("ab\r\n", "ab"),
+        ("\r\nab", "ab"),
+        ("\r\nab\n", "ab"),
+        ("\r\n\r\nab\r\n\r\n", "\r\nab\r\n"),
+        ("\r\n\nab\n\r\n", "\nab\n"),
+        ("\r\na\r\nb\r\n", "a\r\nb"),
+        ("\r\n", ""),
+        ("\r\n\r\n", ""),
+        ("\rab\r", "\rab\r"),
+        # A plain line feed in front says that a return behind is data: what is rendered must not lose it.
+        ("\nab\r\n", "ab\r"),
+    ],
+)
+def test_one_line_end_is_framing_on_each_side_of_a_value(value: str, read: str) -> None:
+    text = f"<tool_call>\n<function=search>\n<parameter=query>{value}</parameter>\n</function>\n</tool_call>"
+    for way in ("qwen3_coder", "mimo", "step3p5", "auto"):
+        check_round_trip([("search", {"query": read})], text, way)
+        check_pieces(text, way, [text[start : start + 5] for start in range(0, len(text), 5)], TOOLS)
+
+
 @every_format
 def test_prose_around_calls_is_the_text(name: str) -> None:
     if not strategies.has_openers(get(name)):
@@ -285,6 +319,7 @@ ONCE_READ_DIFFERENTLY = [
         "k2_horizon",
         f"<ifm|tool_call>e<ifm|arg_key>{'x' * 300}</ifm|arg_key></ifm|tool_call><ifm|tool_call>e</ifm|tool_call>",
     ),
+    ("qwen3_coder", "<function=search>\r\n<parameter=query>\r\nab\r\n</parameter>\r\n</function>"),
     ("solar_open", "<|tool_call:begin|>{<|tool_call:name|>i<|tool_call:args|>{}<|tool_call:end|>"),
 ]
 

@@ -10,7 +10,7 @@ from dragoman.args.reading import read_text
 from dragoman.formats.cursor import Cursor, Quiet, Reader, Spoilt, escape, write_json
 from dragoman.formats.markers import Markers
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
-from dragoman.formats.wholepair import WholePair
+from dragoman.formats.wholepair import WholePair, with_returns
 from dragoman.types import JsonObject, Tool
 
 
@@ -121,7 +121,9 @@ class ReadValue(Waiting):
         self.untyped_is_text = untyped_is_text
         self.cdata = cdata
         self.unique = unique
-        self.framed = {trail + end: end for end in (*closers, *first, *exits)} if trail else {}
+        ends = (*closers, *first, *exits) if trail else ()
+        framed = {trail + end: end for end in ends}
+        self.framed = framed | {with_returns(trail) + end: end for end in ends}
         self.closers = frozenset(closers)
         self.exits = exits.literals
         self.following = Markers((*first, *exits))
@@ -129,18 +131,21 @@ class ReadValue(Waiting):
         self.beyond = Markers((*exits, *openers))
         """What may come after the end of the call, where the closer of its last value is missing."""
         # Where a template writes each argument on its own line, the next one cannot begin inside a line.
-        self.stops = Markers((*closers, *self.framed, *exits, *(() if trail else first)))
+        unframed = (*closers, *exits, *(() if trail else first))
+        self.stops = Markers((*unframed, *self.framed))
+        # A value that a plain line feed leads in ends with one as well: a return before that is the user's data.
+        self.plain_stops = Markers((*unframed, *framed))
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         key = scope.filled["key"]
         stated = scope.filled.pop("type", None)
         is_text = not self.cdata and _is_text(_schema_of(scope.tool, key), stated)
-        if self.lead:
-            yield from self._skip_lead(cursor)
+        lead = (yield from self._skip_lead(cursor)) if self.lead else ""
+        stops = self.plain_stops if lead == "\n" else self.stops
         mark = cursor.begin()
         if is_text:
             cursor.delta(_prefix(key, scope) + '"')
-        closer = yield from self._run_to_end(cursor, Quiet(self.stops.wakes, "string" if is_text else "silent"))
+        closer = yield from self._run_to_end(cursor, stops, Quiet(stops.wakes, "string" if is_text else "silent"))
         text = cursor.since(mark)
         cursor.position += closer
         self.settle(cursor, scope, key, text, stated, streamed=is_text)
@@ -178,19 +183,22 @@ class ReadValue(Waiting):
         root = scope.tool.parameters if scope.tool else None
         return read_text(text, schema, root=root).value
 
-    def _skip_lead(self, cursor: Cursor) -> Reader:
+    def _skip_lead(self, cursor: Cursor) -> Generator[None, None, str]:
+        """Move over the line end that leads the value in, and return it; empty if there is none."""
         while cursor.position >= len(cursor.text):
             yield from cursor.need()
-        if cursor.text.startswith("\r\n", cursor.position):
-            cursor.position += 2
-        elif cursor.text[cursor.position] == "\n":
-            cursor.position += 1
+        if cursor.text[cursor.position] == "\r":
+            while cursor.position + 1 == len(cursor.text) and not cursor.final:
+                yield
+        lead = next((end for end in ("\n", "\r\n") if cursor.text.startswith(end, cursor.position)), "")
+        cursor.position += len(lead)
+        return lead
 
-    def _run_to_end(self, cursor: Cursor, quiet: Quiet) -> Generator[None, None, int]:
+    def _run_to_end(self, cursor: Cursor, stops: Markers, quiet: Quiet) -> Generator[None, None, int]:
         """Move to the end of the value; return the length of the closer that follows it."""
         ahead = 0
         while True:
-            hit = self.stops.find(cursor.text, cursor.position + ahead, final=cursor.final)
+            hit = stops.find(cursor.text, cursor.position + ahead, final=cursor.final)
             stop = len(cursor.text) if hit is None else hit[0]
             self._take(cursor, stop, quiet)
             ahead = 0

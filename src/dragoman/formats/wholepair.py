@@ -13,7 +13,13 @@ from dragoman.formats.markers import Markers
 from dragoman.formats.template import Hole, Literal, Many, Maybe, Node, Space
 
 _BLANKS = r"[ \t\r\n]*"
+_VALUE = Hole("value")
 _SLOT = r"[^<>\"'\\\n]{1,200}?"
+
+
+def with_returns(space: str) -> str:
+    """White space with the line ends of Windows."""
+    return space.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 class WholePair:
@@ -40,20 +46,31 @@ class WholePair:
 
     def _write(self, index: int, node: Node) -> str:
         if isinstance(node, Literal):
-            spellings = sorted(node.spellings, key=len, reverse=True)
-            return "(?:" + "|".join(map(re.escape, spellings)) + ")"
+            spellings = "|".join(map(re.escape, sorted(node.spellings, key=len, reverse=True)))
+            trail = self._nodes[index - 1] if index > 1 and self._nodes[index - 2] == _VALUE else None
+            return self._write_framed(index, spellings, trail.text) if isinstance(trail, Space) else f"(?:{spellings})"
         if isinstance(node, Space):
-            return self._write_space(index, node)
+            return self._write_space(index)
         if isinstance(node, Hole):
             return "(?P<value>.*?)" if node.kind == "value" else f"(?P<{node.kind}>{_SLOT})"
         assert isinstance(node, Maybe | Many)
         return "(?:" + "".join(self._write(-1, inner) for inner in node.body) + ")?"
 
-    def _write_space(self, index: int, node: Space) -> str:
+    def _write_space(self, index: int) -> str:
         """White space next to a value is exact, elsewhere any will do."""
-        value = Hole("value")
-        if index > 0 and self._nodes[index - 1] == value:
-            return f"(?:{re.escape(node.text)})?"
-        if 0 <= index < len(self._nodes) - 1 and self._nodes[index + 1] == value:
-            return r"(?:\r?\n)?"
+        if index > 0 and self._nodes[index - 1] == _VALUE:
+            return ""  # it is written with the closer
+        if 0 <= index < len(self._nodes) - 1 and self._nodes[index + 1] == _VALUE:
+            return r"(?:(?P<plain>\n)|\r\n)?"
         return _BLANKS
+
+    def _write_framed(self, index: int, closers: str, trail: str) -> str:
+        """A closer with and without the white space that ends a value, which a plain line feed in front keeps plain.
+
+        Each way begins with its own character: the search passes over all the others without a closer look.
+        """
+        ways = [closers, f"{re.escape(trail)}(?:{closers})"]
+        first, rest = re.escape(with_returns(trail)[0]), f"{re.escape(with_returns(trail)[1:])}(?:{closers})"
+        is_led = index > 2 and isinstance(self._nodes[index - 3], Space)
+        ways.append(f"{first}(?(plain)(?!)|{rest})" if is_led else first + rest)
+        return f"(?:{'|'.join(ways)})"
