@@ -12,41 +12,63 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from dragoman import args, errors, events, formats, stage, types
+    from dragoman import args, errors, events, formats, providers, stage, types, wire
     from dragoman.errors import DragomanError
+    from dragoman.replies import fold, unfold
     from dragoman.toolset import Toolset
-    from dragoman.types import Message, Reply, Request, Tool, ToolCall, ToolResult
+    from dragoman.types import File, Image, Message, Reply, Request, Text, Thinking, Tool, ToolCall, ToolResult
+    from dragoman.verbs import decode_tool_calls, encode_definitions, encode_result
 
 __version__ = "0.1.0"
 
-_MODULES = frozenset({"args", "errors", "events", "formats", "stage", "types"})
+_MODULES = frozenset({"args", "errors", "events", "formats", "providers", "stage", "types", "wire"})
 _HOMES = {
     "DragomanError": "dragoman.errors",
+    "File": "dragoman.types",
+    "Image": "dragoman.types",
     "Message": "dragoman.types",
     "Reply": "dragoman.types",
     "Request": "dragoman.types",
+    "Text": "dragoman.types",
+    "Thinking": "dragoman.types",
     "Tool": "dragoman.types",
     "ToolCall": "dragoman.types",
     "ToolResult": "dragoman.types",
     "Toolset": "dragoman.toolset",
+    "decode_tool_calls": "dragoman.verbs",
+    "encode_definitions": "dragoman.verbs",
+    "encode_result": "dragoman.verbs",
+    "fold": "dragoman.replies",
+    "unfold": "dragoman.replies",
 }
 
 __all__ = [
     "DragomanError",
+    "File",
+    "Image",
     "Message",
     "Reply",
     "Request",
+    "Text",
+    "Thinking",
     "Tool",
     "ToolCall",
     "ToolResult",
     "Toolset",
     "__version__",
     "args",
+    "decode_tool_calls",
+    "encode_definitions",
+    "encode_result",
     "errors",
     "events",
+    "fold",
     "formats",
+    "providers",
     "stage",
     "types",
+    "unfold",
+    "wire",
 ]
 
 

@@ -1,14 +1,19 @@
 """The closed alphabet of events, in the order in which they may come.
 
     ReplyStarted?
-      ( TextDelta | ThinkingDelta | MarkerDropped
+      ( TextDelta | ThinkingDelta | MarkerDropped | PartEnded | PartReceived
       | CallStarted ArgumentsDelta* (CallEnded | CallBroken | CallRefused)
       | CallEnded | CallBroken | CallRefused )*
-    UsageReported? ReplyEnded?
+    ReplyFailed? UsageReported? ReplyEnded?
+
+A wire holds `CallEnded` and `CallBroken` back until it has seen the end of the whole reply: a connection may break
+behind a call, and what came before it is then to be thrown away. So there a call starts, its arguments come, the next
+call starts; and all of them end together. A call stands in the reply where it started.
 
 Laws, each a property test:
 
-- *Conservation.* Joining `event.raw` of everything but `CallStarted` and `ArgumentsDelta` gives the text as received.
+- *Conservation.* Joining `event.raw` of everything that a text format gives, but for `CallStarted` and
+  `ArgumentsDelta`, is the text as received.
 - *Fold.* Text, thinking and calls of a reply are the fold of its events, however the text was cut into pieces.
 - `ArgumentsDelta.text`, joined, is the JSON of `call.arguments` whenever the call lists no repairs and no changes;
   otherwise `CallEnded.call` is the truth and the deltas were only a preview.
@@ -16,13 +21,16 @@ Laws, each a property test:
 
 from __future__ import annotations
 
-from msgspec import Struct
+from typing import Any, Literal
 
-from dragoman.types import JsonObject, StopReason, ToolCall, Usage
+from msgspec import Struct, field
+
+from dragoman.types import Failure, File, Image, JsonObject, StopReason, ToolCall, Usage
 
 
 class ReplyStarted(Struct, frozen=True, gc=False):
     model: str = ""
+    id: str = ""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -47,6 +55,22 @@ class MarkerDropped(Struct, frozen=True, gc=False):
     """Framing that is neither text nor call: section tags, think tags, blanks between two calls."""
 
     raw: str
+
+
+class PartEnded(Struct, frozen=True):
+    """A part of text or thinking is complete, and this is what only its wire understands of it (a signature).
+
+    A part of which nothing readable came (encrypted thinking) consists of this event alone.
+    """
+
+    kind: Literal["text", "thinking"]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class PartReceived(Struct, frozen=True):
+    """A part that comes whole, such as an image that the model made."""
+
+    part: Image | File
 
 
 class CallStarted(Struct, frozen=True, gc=False):
@@ -97,14 +121,24 @@ class CallBroken(Struct, frozen=True):
     format: str = ""
     name: str | None = None
     index: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    wire_id: str | None = None
+
+
+class ReplyFailed(Struct, frozen=True):
+    """The provider reported an error, or the connection ended before the reply did."""
+
+    failure: Failure
 
 
 class UsageReported(Struct, frozen=True, gc=False):
     usage: Usage
 
 
-class ReplyEnded(Struct, frozen=True, gc=False):
+class ReplyEnded(Struct, frozen=True):
     stop: StopReason = "unknown"
+    extra: dict[str, Any] = field(default_factory=dict)
+    """What only the wire understands of the end, such as its own word for the reason."""
 
 
 Event = (
@@ -112,11 +146,14 @@ Event = (
     | TextDelta
     | ThinkingDelta
     | MarkerDropped
+    | PartEnded
+    | PartReceived
     | CallStarted
     | ArgumentsDelta
     | CallEnded
     | CallRefused
     | CallBroken
+    | ReplyFailed
     | UsageReported
     | ReplyEnded
 )

@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 """A decoded JSON object. `Any` is honest here: what stands in it is the model's choice."""
 
 Role = Literal["system", "user", "assistant", "tool"]
-StopReason = Literal["end", "tool_calls", "length", "stop_sequence", "refusal", "error", "unknown"]
+StopReason = Literal["end", "tool_calls", "length", "stop_sequence", "refusal", "pause", "error", "unknown"]
 
 
 class Change(Struct, frozen=True):
@@ -55,7 +55,7 @@ class Provenance(Struct, frozen=True):
     """`allow` or `ask`, set by whoever judges trust."""
 
 
-class ToolCall(Struct, frozen=True):
+class ToolCall(Struct, frozen=True, tag="call"):
     """A call as the model meant it, and an honest account of what was done to read it."""
 
     id: str
@@ -70,9 +70,11 @@ class ToolCall(Struct, frozen=True):
     raw: str = ""
     """The text the call was read from, wrapper included."""
     extra: dict[str, Any] = field(default_factory=dict)
+    wire_id: str | None = None
+    """The id as it stood on the wire; None where the wire gave none and `id` was made here."""
 
 
-class InvalidCall(Struct, frozen=True):
+class InvalidCall(Struct, frozen=True, tag="invalid_call"):
     """A call whose arguments cannot be understood: nothing runs, and the model is told every fault."""
 
     id: str
@@ -80,6 +82,8 @@ class InvalidCall(Struct, frozen=True):
     raw: str
     faults: tuple[Fault, ...]
     provenance: Provenance | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    wire_id: str | None = None
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -109,7 +113,7 @@ class File(Struct, frozen=True, tag="file"):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-class ToolResult(Struct, frozen=True):
+class ToolResult(Struct, frozen=True, tag="result"):
     """What a tool answered. `content` is for the model, `data` for the caller."""
 
     call_id: str
@@ -120,7 +124,7 @@ class ToolResult(Struct, frozen=True):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-Part = Text | Thinking | Image | File | ToolCall | ToolResult
+Part = Text | Thinking | Image | File | ToolCall | InvalidCall | ToolResult
 
 
 class Message(Struct, frozen=True):
@@ -134,10 +138,39 @@ class Message(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
+    """Tokens of one reply. `input_tokens` and `output_tokens` are totals: the other counts are contained in them."""
+
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+FailureKind = Literal[
+    "rate_limited",
+    "overloaded",
+    "unauthorized",
+    "bad_request",
+    "context_too_long",
+    "refused",
+    "not_found",
+    "timed_out",
+    "stream_cut",
+    "server_error",
+]
+
+
+class Failure(Struct, frozen=True):
+    """Why a reply ended in an error, in one vocabulary for all providers."""
+
+    kind: FailureKind
+    message: str = ""
+    status: int | None = None
+    code: str = ""
+    """The provider's own name for it."""
+    retry_after: float | None = None
+    body: Any = None
 
 
 class Tool(Struct, frozen=True):
@@ -153,6 +186,8 @@ class Tool(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
+    """What is asked of a model. The neutral names of `options` are listed in `dragoman.wire.options`."""
+
     model: str
     messages: list[Message] = []
     tools: list[Tool] = []
@@ -164,3 +199,20 @@ class Reply(Struct, frozen=True):
     usage: Usage = Usage()
     stop: StopReason = "unknown"
     extra: dict[str, Any] = field(default_factory=dict)
+    model: str = ""
+    id: str = ""
+    failure: Failure | None = None
+    """Set when the reply ended in an error: what arrived before it is kept, and none of it is a complete call."""
+
+    @property
+    def text(self) -> str:
+        return self.message.text
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls that may be run, as far as reading them decides it."""
+        return [part for part in self.message.parts if isinstance(part, ToolCall) and part.complete]
+
+    @property
+    def invalid(self) -> list[InvalidCall]:
+        return [part for part in self.message.parts if isinstance(part, InvalidCall)]

@@ -18,12 +18,12 @@ COMMAND = [sys.executable, "-m", "dragoman"]
 def test_help_teaches_with_examples(dragoman) -> None:
     done = dragoman("--help")
     assert done.code == 0
-    for line in ("dragoman parse reply.txt", "dragoman formats hermes", "demo     See it at work"):
+    for line in ("dragoman parse reply.txt", "dragoman formats hermes", "demo       See it at work"):
         assert line in done.out
     assert dragoman().out == done.out
 
 
-@pytest.mark.parametrize("command", ["demo", "formats", "parse"])
+@pytest.mark.parametrize("command", ["demo", "formats", "parse", "providers"])
 def test_every_command_explains_itself(dragoman, command: str) -> None:
     done = dragoman(command, "-h")
     assert done.code == 0

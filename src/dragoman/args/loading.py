@@ -46,6 +46,9 @@ def load(raw: str | Mapping[str, Any] | None, tool: object = None, *, drop_extra
         fault = find_unsound(value)
     if fault is not None:
         return Loaded(None, repairs, (), (fault,))
+    if not schema:
+        # Nothing to fit them to: every object of arguments will do.
+        return Loaded(value, repairs)
     coerced = coerce(value, schema, drop_extra=drop_extra)
     return Loaded(coerced.value, repairs, coerced.changes, tuple(find_faults(coerced.value, schema)))
 

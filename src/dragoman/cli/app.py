@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.cli import demo, formats, parse
+from dragoman.cli import convert, demo, formats, parse, providers
 from dragoman.errors import DragomanError
 
 MISUSED = 2
 
-_HELP = """Find, repair and type the tool calls that models write as text.
+_HELP = """Find, repair and type the tool calls of models, and carry them from any provider to any other.
 
 \b
 Examples:
@@ -26,6 +26,8 @@ Examples:
   dragoman parse --tools tools.json -    arguments typed by your schemas
   dragoman formats                       every spelling that is understood
   dragoman formats hermes                one of them, with an example
+  dragoman providers                     every endpoint that is known by name
+  dragoman convert --from openai --to gemini request.json
 """
 
 app = typer.Typer(
@@ -36,9 +38,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+app.command("convert", help=convert.HELP, short_help="Turn a request into another provider's.")(convert.convert)
 app.command("demo", help=demo.HELP, short_help="See it at work on a few replies.")(demo.demo)
 app.command("formats", help=formats.HELP, short_help="List the formats, or show one.")(formats.formats)
 app.command("parse", help=parse.HELP, short_help="Show what is in a model's text.")(parse.parse)
+app.command("providers", help=providers.HELP, short_help="List the endpoints, or explain one.")(providers.providers)
 
 
 def _print_version(wanted: bool) -> None:

@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from bisect import bisect_right
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -19,8 +19,8 @@ _PICTURES |= {0x7F: "\u2421"} | {code: "\ufffd" for code in range(0x80, 0xA0)}
 class Screen:
     """Prints lines made of styled words; nothing in them is taken for markup."""
 
-    def __init__(self) -> None:
-        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, file=file)
         self._started = False
 
     @property

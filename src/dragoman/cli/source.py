@@ -30,6 +30,18 @@ def read_text(path: str | None) -> str:
         return data.decode("utf-8-sig", "replace")
 
 
+def read_json(path: str | None) -> Any:
+    """The JSON value of a file, or of standard input."""
+    if path is None and sys.stdin.isatty():
+        raise ConfigError("there is no JSON to read", hint="name a file, or pipe it in")
+    data = sys.stdin.buffer.read() if path in (None, STANDARD_INPUT) else _read_file(path or "")
+    try:
+        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        name = "standard input" if path in (None, STANDARD_INPUT) else path
+        raise ConfigError(f"{name} is not JSON: {error}", hint="give the body of a request as JSON") from None
+
+
 def read_tools(path: str | None) -> Toolset | None:
     """The tools of a JSON file: a list of tools, one tool, or an object that has the list under `tools`."""
     if path is None:

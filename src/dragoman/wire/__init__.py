@@ -1,6 +1,9 @@
-"""What travels between client and provider: bytes to messages and back, without a network.
+"""What travels between client and provider: eight protocols, both sides, without a network.
 
-The framings are the lowest floor. Each is a Stage from bytes to messages, and an `encode` for the other direction:
+`get(name)` is the codec of a wire. A client uses `encode_request`, `decode_reply` and `reply_stream`, a server
+`decode_request`, `encode_reply` and `event_stream`; all of them speak in the types and events of the centre.
+
+The framings below them are Stages from bytes to messages, with an `encode` for the other direction:
 
 - `sse`: server-sent events (OpenAI, Anthropic, Gemini, Mistral, Cohere)
 - `ndjson`: one JSON text per line (Ollama)
@@ -13,21 +16,31 @@ of the stream cut short is marked, so that a reader can tell a clean end from a 
 from __future__ import annotations
 
 from dragoman.wire import eventstream, ndjson, sse
+from dragoman.wire.codec import Codec, Prepared
 from dragoman.wire.eventstream import EventStreamDecoder, Frame, FrameBroken
 from dragoman.wire.ndjson import Line, LineBroken, LineDecoder
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.registry import get, names
+from dragoman.wire.report import Loss
 from dragoman.wire.sse import SseBroken, SseDecoder, SseEvent
 
 __all__ = [
+    "Codec",
     "EventStreamDecoder",
     "Frame",
     "FrameBroken",
     "Line",
     "LineBroken",
     "LineDecoder",
+    "Loss",
+    "Prepared",
+    "Quirks",
     "SseBroken",
     "SseDecoder",
     "SseEvent",
     "eventstream",
+    "get",
+    "names",
     "ndjson",
     "sse",
 ]

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
-from dragoman.wire.lines import LIMIT, SHOWN, LineSplitter, half_character
+from dragoman.wire.lines import LIMIT, SHOWN, LineSplitter
+from dragoman.wire.values import write
 
 
 class Line(Struct, frozen=True, gc=False):
@@ -75,17 +75,4 @@ class LineDecoder:
 
 def encode(value: Any) -> bytes:
     """Write a JSON value as one line. Half a character, which UTF-8 cannot carry, becomes U+FFFD."""
-    try:
-        return msgspec.json.encode(value) + b"\n"
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_mend(value)) + b"\n"
-
-
-def _mend(value: Any) -> Any:
-    if isinstance(value, str):
-        return half_character.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {_mend(key): _mend(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_mend(member) for member in value]
-    return value
+    return write(value).encode() + b"\n"

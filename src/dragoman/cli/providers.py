@@ -1,0 +1,255 @@
+"""`dragoman providers`: the endpoints that are known, and one of them explained."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Literal
+
+import msgspec
+import typer
+
+from dragoman.cli.screen import Screen, write_json
+from dragoman.cli.source import read_text
+from dragoman.errors import ConfigError, UnknownProvider
+from dragoman.providers import Endpoint, Provider, Registry
+from dragoman.providers.meanings import changed_quirks, quirk_defaults, quirk_meanings
+
+HELP = """List the endpoints that are known by name, or explain one of them.
+
+NAME is a provider, an alias or a wire; as provider:model it also says what is known of the model. A key is looked for
+in the environment and never shown.
+
+\b
+Examples:
+  dragoman providers                        all of them, with their keys
+  dragoman providers groq                   address, key, wires, quirks and what they mean
+  dragoman providers ollama:qwen3           what holds for this model there: wire, format, capabilities
+  dragoman providers --wire anthropic       whoever speaks this wire
+  dragoman providers --native no            whoever takes calls only as text
+  dragoman providers --config my.toml mine  a row of your own file: [providers.mine] base_url = "..."
+  dragoman providers --json | jq length     for a program
+"""
+
+Native = Literal["yes", "no", "per_model", "learned"]
+Wire = Literal[
+    "openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "bedrock", "mistral", "cohere", "own"
+]
+GROUPS = {
+    "first_party": "Vendors of models",
+    "host": "Hosts",
+    "router": "Routers and gateways",
+    "local": "Servers on this machine",
+    "custom": "Your own",
+}
+NATIVE = {
+    "yes": "yes",
+    "no": "no: calls travel as text",
+    "per_model": "as the model's family says",
+    "learned": "off until the endpoint is known to take them",
+}
+_GAP = "  "
+
+
+def providers(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="One provider, or provider:model.", show_default=False),
+    ] = None,
+    wire: Annotated[Wire | None, typer.Option(help="Only those that speak this wire.", show_default=False)] = None,
+    native: Annotated[
+        Native | None, typer.Option(help="Only those whose native tools are so.", show_default=False)
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", "-c", metavar="FILE", help="TOML with rows of your own.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    registry = _registry(config)
+    if name is not None:
+        _explain(registry, name, wire or "", as_json=as_json)
+        return
+    listed = [
+        row for row in registry if (wire is None or wire in row.wires) and (native is None or row.native == native)
+    ]
+    if as_json:
+        write_json([as_data(row) for row in listed])
+    else:
+        _list(Screen(), listed, registry.problems)
+
+
+def as_data(row: Provider) -> dict[str, Any]:
+    """One row as JSON, and where its key was found; never the key."""
+    data: dict[str, Any] = msgspec.to_builtins(row)
+    return data | {"speakable": row.speakable, "key_set": _key_that_is_set(row)}
+
+
+def endpoint_as_data(endpoint: Endpoint) -> dict[str, Any]:
+    """What was decided for one model."""
+    return {
+        "provider": endpoint.provider.name,
+        "model": endpoint.model,
+        "wire": endpoint.wire,
+        "base_url": endpoint.base_url,
+        "missing": list(endpoint.missing),
+        "key": list(endpoint.key_names),
+        "key_set": _key_that_is_set(endpoint.provider),
+        "profile": msgspec.to_builtins(endpoint.profile),
+        "prompt_format": endpoint.prompt_format,
+        "formats": list(endpoint.formats),
+        "quirks": changed_quirks(endpoint.quirks),
+        "capabilities": msgspec.to_builtins(endpoint.capabilities),
+        "body": endpoint.body,
+    }
+
+
+def _registry(config: str | None) -> Registry:
+    registry = Registry.default()
+    return registry if config is None else registry.with_rows(read_text(config))
+
+
+def _key_that_is_set(row: Provider) -> str | None:
+    """The first environment variable that holds a key."""
+    return next((name for name in row.key if os.environ.get(name)), None)
+
+
+# ---- all of them ---------------------------------------------------------------------------------------------------
+
+
+def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> None:
+    heads = ("name", "provider", "wire", "native", "key", "base URL")
+    cells = {row.name: _cells(row) for row in listed}
+    widths = [max(len(line[column]) for line in (heads, *cells.values())) for column in range(len(heads) - 1)]
+    room = None if screen.width is None else max(20, screen.width - sum(widths) - len(_GAP) * len(widths))
+    screen.line((_GAP.join(head.ljust(width) for head, width in zip(heads, (*widths, 0), strict=True)), "bold"))
+    for group, title in GROUPS.items():
+        members = [row for row in listed if row.group == group]
+        if members:
+            screen.line((f"# {title}", "bold cyan"))
+        for row in members:
+            name, *rest, key, url = (
+                cell.ljust(width) for cell, width in zip(cells[row.name], (*widths, 0), strict=True)
+            )
+            shown = url if room is None or len(url) <= room else url[: room - 1] + "…"
+            style = "green" if _key_that_is_set(row) else "dim"
+            screen.line((name, "green"), _GAP, _GAP.join(rest), _GAP, (key, style), _GAP, (shown, "dim"))
+    screen.line()
+    for problem in problems:
+        screen.line(("problem: ", "red"), problem)
+    screen.line(f"{len(listed)} providers; dragoman providers NAME explains one")
+
+
+def _cells(row: Provider) -> tuple[str, ...]:
+    found = _key_that_is_set(row)
+    key = f"{found} (set)" if found else (row.key[0] if row.key else "-")
+    return row.name, row.title, ",".join(row.wires[:1]), row.native, key, row.base_url or "-"
+
+
+# ---- one of them ---------------------------------------------------------------------------------------------------
+
+
+def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None:
+    known, _, model = name.partition(":")
+    try:
+        row = registry.get(known.partition("@")[0])
+    except UnknownProvider as error:
+        # All the names in one line would bury the nearest one.
+        raise UnknownProvider(error.name, registry.names()) from None
+    if not model:
+        if wire and wire not in row.wires:
+            raise ConfigError(f"{row.name} does not speak {wire}", hint=f"it speaks {', '.join(row.wires)}")
+        if as_json:
+            write_json(as_data(row))
+        else:
+            _show(Screen(), row)
+        return
+    endpoint = registry.resolve(name, wire=wire, variables=_variables(row))
+    if as_json:
+        write_json(endpoint_as_data(endpoint))
+        return
+    screen = Screen()
+    _show(screen, row)
+    _show_model(screen, endpoint)
+
+
+def _variables(row: Provider) -> dict[str, str]:
+    """What the environment says for the holes of the address."""
+    found = {}
+    for hole, names in row.variables.items():
+        value = next((os.environ[name] for name in names if os.environ.get(name)), None)
+        if value is not None:
+            found[hole] = value
+    return found
+
+
+def _show(screen: Screen, row: Provider) -> None:
+    screen.line((row.title or row.name, "bold green"), (f"  {row.name}, {GROUPS[row.group].lower()}", "dim"))
+    facts = [
+        ("also known as", ", ".join(row.aliases)),
+        ("base URL", row.base_url or "given by you"),
+        *((f"base URL, {place}", url) for place, url in row.urls.items()),
+        *((f"base URL of {wire}", url) for wire, url in row.wire_urls.items()),
+        *((f"{{{hole}}}", _set_or_not(names)) for hole, names in row.variables.items()),
+        ("key", _set_or_not(row.key)),
+        ("sent as", row.auth_meaning),
+        ("headers", ", ".join(f"{header}: {value}" for header, value in row.headers.items())),
+        ("wires", ", ".join(row.wires) if row.speakable else "none that dragoman speaks"),
+        ("native tools", NATIVE[row.native]),
+        ("text format", ", ".join(dict.fromkeys((row.format, *row.formats)))),
+    ]
+    for label, content in facts:
+        if content:
+            screen.line(_GAP, (f"{label}: ", "yellow"), content)
+    _show_quirks(screen, "Quirks", row.quirks)
+    for wire, quirks in row.wire_quirks.items():
+        if wire in row.wires:
+            _show_quirks(screen, f"Quirks on {wire}", quirks)
+    for wire, fields in row.body.items():
+        screen.heading(f"Sent with every request on {wire}")
+        for field, value in fields.items():
+            screen.line(_GAP, f"{field} = {_written(value)}")
+    if row.notes:
+        screen.heading("Notes")
+        screen.block(row.notes)
+
+
+def _show_model(screen: Screen, endpoint: Endpoint) -> None:
+    profile = endpoint.profile
+    screen.heading(f"{endpoint.model}: profile {profile.name}")
+    facts = [
+        ("wire", endpoint.wire),
+        ("base URL", endpoint.base_url),
+        ("still to be filled", ", ".join(endpoint.missing)),
+        ("native tools", "yes" if endpoint.capabilities.native_tool_calls else "no: calls travel as text"),
+        ("taught in the prompt", "" if endpoint.capabilities.native_tool_calls else endpoint.prompt_format),
+        ("text formats that are read", ", ".join(endpoint.formats)),
+        ("thinking", " ... ".join(profile.thinking)),
+        ("thinking in the field", profile.thinking_field),
+        ("schemas", profile.schema),
+        ("notes", profile.notes),
+    ]
+    for label, content in facts:
+        if content:
+            screen.line(_GAP, (f"{label}: ", "yellow"), content)
+    screen.heading("Capabilities")
+    for name, value in msgspec.to_builtins(endpoint.capabilities).items():
+        screen.line(_GAP, f"{name} = {_written(value)}")
+    _show_quirks(screen, "Quirks of both together", changed_quirks(endpoint.quirks))
+
+
+def _show_quirks(screen: Screen, title: str, quirks: dict[str, Any]) -> None:
+    if not quirks:
+        return
+    meanings, usual = quirk_meanings(), quirk_defaults()
+    screen.heading(title)
+    for name, value in quirks.items():
+        screen.line(_GAP, (name, "green"), f" = {_written(value)}", (f"  (usually {_written(usual[name])})", "dim"))
+        screen.line(_GAP * 2, meanings.get(name, ""))
+
+
+def _set_or_not(names: tuple[str, ...]) -> str:
+    return ", ".join(f"{name} ({'set' if os.environ.get(name) else 'not set'})" for name in names)
+
+
+def _written(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,75 @@
+"""Who is spoken to: the endpoints that are known by name, the families of models, and what both can do.
+
+A `Provider` is a row of `table.toml`, a `Profile` one of `profiles.toml`. `resolve("ollama:qwen3")` decides from both
+which wire is spoken, with which quirks, at which address, and whether tools are native there. A provider of your own
+is a value in code (`Registry.with_provider`), a row in a configuration file (`Registry.with_rows`), or an entry point
+of the group `dragoman.providers`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.errors import UnknownProvider
+from dragoman.providers import payload
+from dragoman.providers.capabilities import Capabilities
+from dragoman.providers.endpoint import Endpoint
+from dragoman.providers.facts import Fact, Facts, MemoryFacts, learn_from_error, learn_from_show
+from dragoman.providers.payload import PromptGuided, ToolsPayload
+from dragoman.providers.profile import Profile, plain_name
+from dragoman.providers.provider import WIRES, Provider
+from dragoman.providers.registry import Registry, installed, shipped
+from dragoman.providers.urls import normalise_base_url
+
+__all__ = [
+    "WIRES",
+    "Capabilities",
+    "Endpoint",
+    "Fact",
+    "Facts",
+    "MemoryFacts",
+    "Profile",
+    "PromptGuided",
+    "Provider",
+    "Registry",
+    "ToolsPayload",
+    "UnknownProvider",
+    "default",
+    "get",
+    "learn_from_error",
+    "learn_from_show",
+    "names",
+    "normalise_base_url",
+    "payload",
+    "plain_name",
+    "profile",
+    "resolve",
+]
+
+
+def default() -> Registry:
+    """The rows that ship with the package and those of installed packages."""
+    return installed()
+
+
+def names() -> list[str]:
+    """Every name that a provider goes by, aliases after the names proper."""
+    return default().names()
+
+
+def get(name: str) -> Provider:
+    """The provider of that name, alias or wire. Raises UnknownProvider, which lists those that are known."""
+    ours = shipped()
+    return ours.get(name) if name in ours else default().get(name)
+
+
+def profile(model: str) -> Profile:
+    """The family that a model belongs to."""
+    return shipped().profile(model)
+
+
+def resolve(provider: str | Provider, model: str | None = None, **settings: Any) -> Endpoint:
+    """Decide everything for `provider:model`; the settings are those of `Registry.resolve`."""
+    if isinstance(provider, str) and provider.partition(":")[0].partition("@")[0] not in shipped():
+        return default().resolve(provider, model, **settings)
+    return shipped().resolve(provider, model, **settings)

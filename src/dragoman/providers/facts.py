@@ -1,0 +1,109 @@
+"""What was learned about an endpoint by asking it, kept per address and model in a store that the caller passes in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+_MOST_OF_AN_ERROR = 20_000
+# A key that is refused, or too many requests, says nothing about tools.
+_UNRELATED = frozenset({401, 402, 403, 407, 408, 409, 413, 429})
+_refuses_tools = re.compile(
+    r"does not support (?:tools?\b|tool[ _-]?(?:use|call)|function[ _-]?call)"
+    r"|do(?:es)? not (?:currently )?support function calling"
+    r"|\btools?['\"`]? (?:is|are) not (?:supported|enabled)"
+    r"|tool use is not"
+    r"|function[ _-]?calling is not (?:supported|enabled)"
+    r"|requires --enable-auto-tool-choice"
+    r"|no endpoints found that support tool use"
+    r"|(?:unknown|unsupported|unrecogni[sz]ed) (?:parameter|field|argument|request argument)s?[^\w\n]{1,4}tools\b",
+    re.IGNORECASE,
+).search
+_wants_responses = re.compile(r"function tools with reasoning_effort .{0,200}/v1/responses", re.IGNORECASE).search
+
+
+class Fact(Struct, frozen=True):
+    """One lesson. What it says nothing about is None, or empty."""
+
+    native_tool_calls: bool | None = None
+    wire: str = ""
+    """The wire that the endpoint asked for."""
+    why: str = ""
+    """The words of the endpoint."""
+
+
+class Facts(Protocol):
+    """Where lessons are kept: in memory, in a file, in a table. Addresses are normalised base URLs."""
+
+    def get(self, endpoint_url: str, model: str) -> Fact | None: ...
+
+    def put(self, endpoint_url: str, model: str, fact: Fact) -> None: ...
+
+
+class MemoryFacts:
+    """Facts for as long as the process lives."""
+
+    def __init__(self) -> None:
+        self._facts: dict[tuple[str, str], Fact] = {}
+
+    def get(self, endpoint_url: str, model: str) -> Fact | None:
+        return self._facts.get((endpoint_url, model))
+
+    def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
+        self._facts[endpoint_url, model] = fact
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+
+def learn_from_error(error: object, status: int | None = None) -> Fact | None:
+    """The lesson in an error answer, or None. `error` is its text, its body as JSON, or an exception."""
+    if status in _UNRELATED or (status is not None and status < 400):
+        return None
+    words = _text_of(error)[:_MOST_OF_AN_ERROR]
+    if _wants_responses(words):
+        return Fact(wire="openai_responses", why=_shorten(words))
+    if _refuses_tools(words):
+        return Fact(native_tool_calls=False, why=_shorten(words))
+    return None
+
+
+def learn_from_show(body: object) -> Fact | None:
+    """The lesson in Ollama's answer to /api/show: its `capabilities` name `tools`, or do not."""
+    listed = body.get("capabilities") if isinstance(body, Mapping) else None
+    if not isinstance(listed, list):
+        return None
+    return Fact(native_tool_calls="tools" in listed, why="/api/show: " + _shorten(", ".join(map(str, listed))))
+
+
+def _text_of(error: object) -> str:
+    if isinstance(error, str):
+        return error
+    if isinstance(error, bytes):
+        return error.decode("utf-8", "replace")
+    if isinstance(error, Mapping | list):
+        return _flatten(error)
+    return str(error)
+
+
+def _flatten(body: Any) -> str:
+    """Every string in a body, whatever its shape; as JSON the quotes inside would be escaped."""
+    found: list[str] = []
+    waiting: list[Any] = [body]
+    while waiting and len(found) < 1000:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, Mapping):
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+    return "\n".join(found)
+
+
+def _shorten(words: str) -> str:
+    plain = " ".join(words[:1000].split())
+    return plain if len(plain) <= 200 else plain[:199] + "…"

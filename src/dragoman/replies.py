@@ -1,0 +1,191 @@
+"""A reply from its events, and the events of a reply.
+
+`fold(events)` is what a stream amounts to. Whole bodies are read through the same events, so that there is one meaning
+of a reply and not two. `unfold(reply)` goes back, and `fold(unfold(reply)) == reply` for every reply that was folded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallStarted,
+    Event,
+    PartEnded,
+    PartReceived,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.types import (
+    Failure,
+    Fault,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Provenance,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+
+_encode = msgspec.json.Encoder().encode
+
+
+def fold(events: Iterable[Event]) -> Reply:
+    """The reply that these events make up."""
+    folding = Folding()
+    for event in events:
+        folding.add(event)
+    return folding.reply()
+
+
+class Folding:
+    """A reply in the making: add its events as they come, and ask for what there is so far."""
+
+    __slots__ = ("_calls", "_extra", "_failure", "_id", "_kind", "_model", "_parts", "_pieces", "_stop", "_usage")
+
+    def __init__(self) -> None:
+        self._parts: list[Part | CallStarted] = []
+        self._kind = ""
+        self._pieces: list[str] = []
+        self._calls: dict[int, int] = {}  # the index of a call -> the place of its part
+        self._usage = Usage()
+        self._stop: StopReason = "unknown"
+        self._extra: dict[str, Any] = {}
+        self._model = self._id = ""
+        self._failure: Failure | None = None
+
+    def add(self, event: Event) -> None:
+        if isinstance(event, TextDelta):
+            self._grow("text", event.text)
+        elif isinstance(event, ThinkingDelta):
+            self._grow("thinking", event.text)
+        elif isinstance(event, PartEnded):
+            if self._kind != event.kind:
+                self._close()
+                self._kind = event.kind
+            self._close(event.extra)
+        elif isinstance(event, CallStarted):
+            self._close()
+            self._calls[event.index] = len(self._parts)
+            self._parts.append(event)
+        elif isinstance(event, CallEnded):
+            self._settle(event.index, event.call)
+        elif isinstance(event, CallBroken):
+            self._break(event)
+        else:
+            self._add_rare(event)
+
+    def _add_rare(self, event: Event) -> None:
+        if isinstance(event, PartReceived):
+            self._close()
+            self._parts.append(event.part)
+        elif isinstance(event, UsageReported):
+            self._usage = event.usage
+        elif isinstance(event, ReplyStarted):
+            self._model, self._id = event.model, event.id
+        elif isinstance(event, ReplyFailed):
+            self._failure = event.failure
+        elif isinstance(event, ReplyEnded):
+            self._stop, self._extra = event.stop, event.extra
+
+    def reply(self) -> Reply:
+        self._close()
+        # A call that only started has no end that was seen.
+        parts: list[Part] = [_cut(part) if isinstance(part, CallStarted) else part for part in self._parts]
+        message = Message("assistant", parts)
+        return Reply(message, self._usage, self._stop, self._extra, self._model, self._id, self._failure)
+
+    def _grow(self, kind: str, text: str) -> None:
+        if self._kind != kind:
+            self._close()
+            self._kind = kind
+        self._pieces.append(text)
+
+    def _close(self, extra: dict[str, Any] | None = None) -> None:
+        if self._kind:
+            text = "".join(self._pieces)
+            if text or extra:
+                self._parts.append(Text(text, extra or {}) if self._kind == "text" else Thinking(text, extra or {}))
+            self._kind = ""
+            self._pieces = []
+
+    def _settle(self, index: int, part: ToolCall | InvalidCall) -> None:
+        place = self._calls.get(index)
+        if place is None:
+            self._close()
+            self._calls[index] = len(self._parts)
+            self._parts.append(part)
+        else:
+            self._parts[place] = part
+
+    def _break(self, event: CallBroken) -> None:
+        started = self._parts[self._calls[event.index]] if event.index in self._calls else None
+        identity = started.id if isinstance(started, CallStarted | InvalidCall) else ""
+        provenance = Provenance("native", event.format)
+        faults = (Fault("$", event.why),)
+        broken = InvalidCall(identity, event.name or "", event.raw, faults, provenance, event.extra, event.wire_id)
+        self._settle(-1 - len(self._parts) if event.index is None else event.index, broken)
+
+
+def _cut(started: CallStarted) -> InvalidCall:
+    return InvalidCall(started.id, started.name, "", (Fault("$", "the call was cut off"),))
+
+
+def unfold(reply: Reply) -> list[Event]:
+    """The events of a reply, each part whole."""
+    events: list[Event] = [ReplyStarted(reply.model, reply.id)]
+    ends: list[Event] = []
+    for part in reply.message.parts:
+        if isinstance(part, ToolCall | InvalidCall):
+            _unfold_call(part, len(ends), events, ends)
+        elif isinstance(part, Text | Thinking):
+            text = isinstance(part, Text)
+            if part.text:
+                events.append(TextDelta(part.text) if text else ThinkingDelta(part.text))
+            events.append(PartEnded("text" if text else "thinking", part.extra))
+        elif not isinstance(part, ToolResult):
+            events.append(PartReceived(part))
+    events += ends
+    if reply.failure is not None:
+        events.append(ReplyFailed(reply.failure))
+    events.append(UsageReported(reply.usage))
+    events.append(ReplyEnded(reply.stop, reply.extra))
+    return events
+
+
+def _write(arguments: JsonObject) -> str:
+    try:
+        return _encode(arguments).decode()
+    except UnicodeEncodeError:
+        # Half a character has no UTF-8 form, but JSON has an escape for it.
+        return json.dumps(arguments, separators=(",", ":"))
+
+
+def _unfold_call(part: ToolCall | InvalidCall, index: int, events: list[Event], ends: list[Event]) -> None:
+    events.append(CallStarted(index, part.name, part.id))
+    if isinstance(part, ToolCall):
+        events.append(ArgumentsDelta(index, _write(part.arguments)))
+        ends.append(CallEnded(index, part))
+        return
+    if part.raw:
+        events.append(ArgumentsDelta(index, part.raw))
+    format = part.provenance.format if part.provenance else ""
+    why = "; ".join(fault.why for fault in part.faults)
+    ends.append(CallBroken(part.raw, why, (0, 0), format, part.name, index, part.extra, part.wire_id))

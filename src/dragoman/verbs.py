@@ -1,0 +1,49 @@
+"""Three verbs that need no codec in hand: definitions to a provider, its calls out of a body, a result back to it.
+
+`provider` is the name of a wire (`anthropic`), one of `openai`, `anthropic`, `ollama`, `gemini`, the name of a row of
+the provider table (`groq`, `groq:llama-3.3-70b`), a `Provider`, an `Endpoint`, or a codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dragoman import providers, wire
+from dragoman.errors import ConfigError
+from dragoman.providers import Endpoint, Provider
+from dragoman.types import JsonObject, ToolCall, ToolResult
+from dragoman.wire.codec import Codec
+from dragoman.wire.registry import knows
+
+Target = str | Provider | Endpoint | Codec
+
+
+def codec_for(provider: Target) -> Codec:
+    """The codec that speaks to a provider, with the provider's quirks."""
+    if isinstance(provider, Codec):
+        return provider
+    if isinstance(provider, str):
+        if knows(provider):
+            return wire.get(provider)
+        provider = providers.resolve(provider) if ":" in provider else providers.get(provider)
+    endpoint = providers.resolve(provider, "") if isinstance(provider, Provider) else provider
+    if not knows(endpoint.wire):
+        name = endpoint.provider.name
+        raise ConfigError(f"{name} speaks a protocol of its own", hint=endpoint.provider.notes or None)
+    return wire.get(endpoint.wire, endpoint.quirks)
+
+
+def encode_definitions(tools: Iterable[object], provider: Target) -> list[JsonObject]:
+    """The definitions of tools in the form that this provider wants."""
+    return codec_for(provider).encode_definitions(tools)
+
+
+def decode_tool_calls(body: Any, provider: Target) -> list[ToolCall]:
+    """The calls in a reply of this provider: a body, a message or a list of calls. Without calls, an empty list."""
+    return codec_for(provider).decode_tool_calls(body)
+
+
+def encode_result(result: ToolResult | Mapping[str, Any], provider: Target) -> JsonObject:
+    """The result of one call as the message that this provider wants."""
+    return codec_for(provider).encode_result(result)

@@ -1,0 +1,140 @@
+"""Names and ids as a wire wants them: made from ours by rule, always the same way, and undone on the way back."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct, field
+
+_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_DIGEST_LENGTH = 7
+
+
+class NameRule(Struct, frozen=True):
+    """What a tool may be called: the characters that are not allowed, a pattern for the whole, and the length."""
+
+    forbidden: str
+    pattern: str
+    limit: int
+
+
+class IdRule(Struct, frozen=True):
+    """What the id of a call may look like."""
+
+    pattern: str
+    limit: int
+
+
+PLAIN_NAMES = NameRule(r"[^a-zA-Z0-9_-]", r"[a-zA-Z0-9_-]+", 64)
+"""OpenAI's rule, which most others share."""
+FREE_NAMES = NameRule(r"(?!)", r"(?s).+", 1 << 30)
+FREE_IDS = IdRule(r"(?s).+", 1 << 30)
+
+
+class Aliases(Struct, frozen=True):
+    """How one encoded request calls our things: from the wire's words back to ours."""
+
+    names: dict[str, str] = field(default_factory=dict)
+    """Name on the wire -> our name; only those that differ."""
+    ids: dict[str, str] = field(default_factory=dict)
+    """Id on the wire -> our id, for every call of the history."""
+    undo: dict[str, Any] = field(default_factory=dict)
+    """Our name of a tool -> what the schema compiler changed in its parameters."""
+
+    def name(self, on_wire: str) -> str:
+        return self.names.get(on_wire, on_wire)
+
+
+def shorten(text: str, length: int) -> str:
+    """A fixed word of letters and digits for a text: the same text always gives the same word."""
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16], "big")
+    word = ""
+    for _ in range(length):
+        number, rest = divmod(number, 62)
+        word += _ALPHABET[rest]
+    return word
+
+
+class Namer:
+    """Gives tools their names on one wire. What fits stays; what does not is rewritten and made unique by a digest."""
+
+    def __init__(self, rule: NameRule, names: Iterable[str], limit: int = 0) -> None:
+        self._rule = rule
+        self._limit = limit or rule.limit
+        self._fits = re.compile(rule.pattern).fullmatch
+        self._clean = re.compile(rule.forbidden).sub
+        self._given: dict[str, str] = {}
+        self._taken: set[str] = set()
+        # Names that fit are given away first, so that no rewritten one can take their place.
+        wanted = list(dict.fromkeys(names))
+        for name in wanted:
+            if self._is_fit(name):
+                self._given[name] = name
+                self._taken.add(name)
+        for name in wanted:
+            self.name(name)
+
+    def _is_fit(self, name: str) -> bool:
+        return len(name) <= self._limit and self._fits(name) is not None
+
+    def name(self, ours: str) -> str:
+        """The name on the wire."""
+        found = self._given.get(ours)
+        if found is None:
+            found = ours if self._is_fit(ours) and ours not in self._taken else self._rewrite(ours)
+            self._given[ours] = found
+            self._taken.add(found)
+        return found
+
+    def _rewrite(self, ours: str) -> str:
+        clean = self._clean("_", ours) or "_"
+        if self._fits(clean) is None:
+            clean = "_" + clean
+        # Dots and slashes alone leave a readable name; it gets a digest only where that is needed to tell it apart.
+        if len(clean) <= self._limit and clean not in self._taken:
+            return clean
+        salt = 0
+        while True:
+            digest = shorten(f"{ours}\0{salt}" if salt else ours, _DIGEST_LENGTH)
+            name = f"{clean[: self._limit - _DIGEST_LENGTH - 1]}_{digest}"
+            if name not in self._taken:
+                return name
+            salt += 1
+
+    @property
+    def back(self) -> dict[str, str]:
+        """From the wire's names to ours, where they differ."""
+        return {wire: ours for ours, wire in self._given.items() if wire != ours}
+
+
+class Identifier:
+    """Gives calls their ids on one wire, unique within the request."""
+
+    def __init__(self, rule: IdRule, pattern: str = "") -> None:
+        self._fits = re.compile(pattern or rule.pattern).fullmatch
+        self._limit = rule.limit
+        self._taken: set[str] = set()
+        self.back: dict[str, str] = {}
+        """From the wire's ids to ours."""
+
+    def identify(self, ours: str) -> str:
+        """The id on the wire for one more call; a second call of the same id gets another one."""
+        if ours and len(ours) <= self._limit and ours not in self._taken and self._fits(ours):
+            found = ours
+        else:
+            found = self._make(ours)
+        self._taken.add(found)
+        self.back[found] = ours
+        return found
+
+    def _make(self, ours: str) -> str:
+        salt = 0
+        while True:
+            # Nine letters and digits: every provider takes that.
+            word = shorten(f"{ours}\0{salt}" if salt else ours, 9)
+            if word not in self._taken:
+                return word
+            salt += 1

@@ -1,0 +1,142 @@
+"""Anthropic's Messages, and everyone who speaks like it.
+
+Instructions stand apart from the conversation, content is a list of blocks, results are blocks of a user message, and
+thinking goes back as it came, with its signature. Every request of this wire names the most tokens that the reply may
+have: where the caller said nothing, that is 4096 (more by the size of a reasoning budget, which counts into it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from dragoman.events import Event
+from dragoman.stage import Stage
+from dragoman.toolset import Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
+from dragoman.wire.aliases import Aliases
+from dragoman.wire.anthropic.blocks import write_result
+from dragoman.wire.anthropic.caching import MOST, mark
+from dragoman.wire.anthropic.failures import read_failure, write_failure
+from dragoman.wire.anthropic.intake import ConversationReader, read_system, read_tools
+from dragoman.wire.anthropic.replies import MessageReader
+from dragoman.wire.anthropic.requests import ToolWriter, clean, shorten, write_definitions, write_messages, write_system
+from dragoman.wire.anthropic.serving import EventWriter, write_message
+from dragoman.wire.anthropic.settings import SettingsWriter, merge_own, read_settings
+from dragoman.wire.anthropic.words import RULES, WIRE, own
+from dragoman.wire.codec import Codec, Prepared, Reader, as_object
+from dragoman.wire.history import arrange
+from dragoman.wire.offering import Offer, offer
+from dragoman.wire.report import Loss
+from dragoman.wire.sse import SseDecoder
+from dragoman.wire.values import as_text, dicts, parse
+
+
+class Anthropic(Codec):
+    name: ClassVar[str] = WIRE
+
+    # ---- client -------------------------------------------------------------------------------------------------
+
+    def endpoint(self, model: str, *, stream: bool = False) -> str:
+        return "/messages"
+
+    def _offer(self, tools: list[Tool]) -> Offer:
+        target = "anthropic_strict" if self.quirks.strict_tools else "anthropic"
+        return offer(tools, RULES.names, target, self.quirks)
+
+    def prepare(self, request: Request) -> Prepared:
+        options = request.options
+        offered = self._offer(request.tools)
+        losses = list(offered.losses)
+        # A request without any message is refused.
+        quirks = replace(self.quirks, needs_user=True)
+        history = arrange(clean(request.messages, quirks, losses), RULES, offered.namer, quirks)
+        losses += history.losses
+        system, messages = write_system(history.system), write_messages(history.messages, losses)
+        tooling = ToolWriter(request, offered, quirks, losses)
+        tooling.write(messages)
+        settings = SettingsWriter(options, quirks, losses, is_forced=tooling.is_forced)
+        settings.write()
+        room = MOST - ("cache_control" in own(options))
+        losses += mark(tooling.tools, system, messages, options.get("cache"), room)
+        body: JsonObject = {"model": request.model, **settings.fields}
+        if system:
+            body["system"] = shorten(system)
+        body["messages"] = [{"role": entry["role"], "content": shorten(entry["content"])} for entry in messages]
+        if tooling.tools:
+            body["tools"] = tooling.tools
+        if tooling.choice:
+            body["tool_choice"] = tooling.choice
+        return Prepared(
+            merge_own(body, options),
+            tuple(losses),
+            Aliases(offered.namer.back, history.identifier.back, offered.undo),
+            Toolset(request.tools) if request.tools else None,
+            settings.limit,
+        )
+
+    def open_framing(self) -> Stage[bytes, Any]:
+        return SseDecoder()
+
+    def open_reader(self, sent: Prepared | None) -> Reader:
+        return MessageReader(sent, self.quirks)
+
+    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+        return read_failure(status, body, headers)
+
+    # ---- server -------------------------------------------------------------------------------------------------
+
+    def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
+        fields = as_object(body)
+        tools, others = read_tools(fields.get("tools"))
+        options = read_settings(fields, others)
+        if stream is not None:
+            options["stream"] = stream
+        messages = read_system(fields.get("system")) + ConversationReader().read(fields.get("messages"))
+        return Request(as_text(fields.get("model")) or model, messages, tools, options)
+
+    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
+        if reply.failure is not None:
+            return write_failure(reply.failure)[1]
+        return write_message(reply)
+
+    def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
+        return EventWriter(model, id)
+
+    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
+        return write_failure(failure)
+
+    # ---- verbs --------------------------------------------------------------------------------------------------
+
+    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
+        offered = self._offer(tools)
+        losses = list(offered.losses)
+        definitions = write_definitions(offered, self.quirks, losses)
+        return definitions, losses, Aliases(offered.namer.back, {}, offered.undo)
+
+    def find_calls(self, body: Any) -> JsonObject:
+        return wrap_calls(body)
+
+    def write_result(self, result: ToolResult) -> JsonObject:
+        return {"role": "user", "content": [write_result(result, [])]}
+
+
+def wrap_calls(body: Any) -> JsonObject:
+    """A whole message around a body, a message, a list of messages or blocks, or one call."""
+    if isinstance(body, bytes | bytearray | str):
+        body = parse(bytes(body) if isinstance(body, bytearray) else body)
+    if isinstance(body, list):
+        blocks: list[Any] = []
+        for entry in dicts(body):
+            inner = entry.get("content") if "role" in entry else None
+            blocks += inner if isinstance(inner, list) else [entry]
+        return {"content": blocks}
+    if not isinstance(body, dict):
+        return {"content": []}
+    inner = body.get("message")
+    fields: JsonObject = inner if isinstance(inner, dict) else body
+    if "error" in fields or isinstance(fields.get("content"), list | str):
+        return fields
+    return {"content": [{"type": "tool_use", **fields}] if "name" in fields else []}

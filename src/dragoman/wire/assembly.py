@@ -1,0 +1,430 @@
+"""A reply put together from whatever a server sends: one builder for all wires, with the rules that survive bad ones.
+
+Servers give two calls the same index, leave out ids or indexes, send arguments as objects, repeat names, forget the
+finish reason. A reader tells the builder what stood in a frame; the builder decides what belongs to which call, gives
+out events in order, and lets no call end before the whole reply has ended.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.args.loading import load
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallStarted,
+    Event,
+    PartEnded,
+    PartReceived,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.jsonscan import JsonScanner
+from dragoman.types import Change, Failure, File, Image, Provenance, StopReason, Tool, ToolCall, Usage
+from dragoman.wire.codec import Prepared
+from dragoman.wire.schemas import restore
+from dragoman.wire.values import write
+
+_CUTS = frozenset({"length", "refusal", "error"})
+
+
+class _Call:
+    """A call in the making."""
+
+    __slots__ = (
+        "closed",
+        "extra",
+        "id",
+        "index",
+        "name",
+        "pieces",
+        "repairs",
+        "scanner",
+        "shown",
+        "started",
+        "whole",
+        "wire_id",
+    )
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.id = ""
+        self.wire_id: str | None = None
+        self.name = ""
+        self.pieces: list[str] = []
+        self.shown = 0
+        self.whole: Any = None
+        self.extra: dict[str, Any] = {}
+        self.repairs: tuple[str, ...] = ()
+        self.scanner = JsonScanner()
+        self.started = False
+        self.closed = False
+
+    @property
+    def has_arguments(self) -> bool:
+        return bool(self.pieces) or self.whole is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing more can come: it was closed, or its arguments are a complete value."""
+        return self.closed or self.whole is not None or self.scanner.done
+
+    def add(self, text: str) -> None:
+        if text:
+            self.pieces.append(text)
+            if not self.scanner.done and self.scanner.failed is None:
+                self.scanner.scan(text, 0)
+
+
+class ReplyBuilder:
+    """Collects what the frames say and gives out events; `take()` hands over those since the last time."""
+
+    def __init__(self, wire: str, sent: Prepared | None = None, *, masks_length: bool = False) -> None:
+        self.wire = wire
+        self._sent = sent or Prepared({})
+        self._masks_length = masks_length
+        self._events: list[Event] = []
+        self._calls: list[_Call] = []
+        self._keys: dict[Any, _Call] = {}
+        self._head = 0
+        self._made = 0
+        self._ids: set[str] = set(self._sent.aliases.ids.values())
+        self._started = False
+        self._usage: Usage | None = None
+        self._stop: StopReason | None = None
+        self._extra: dict[str, Any] = {}
+        self._failure: Failure | None = None
+        self._terminated = False
+        self.ended = False
+
+    def take(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    # ---- what a frame may say -------------------------------------------------------------------------------------
+
+    def start(self, model: Any = "", id: Any = "") -> None:
+        """The reply began; later announcements of the same count for nothing."""
+        if not self._started:
+            self._started = True
+            self._events.append(
+                ReplyStarted(model if isinstance(model, str) else "", id if isinstance(id, str) else "")
+            )
+
+    def text(self, piece: Any) -> None:
+        if isinstance(piece, str) and piece and not self.ended:
+            self._events.append(TextDelta(piece))
+
+    def thinking(self, piece: Any) -> None:
+        if isinstance(piece, str) and piece and not self.ended:
+            self._events.append(ThinkingDelta(piece))
+
+    def end_part(self, kind: str, extra: dict[str, Any] | None = None) -> None:
+        """A part of text or thinking is complete; `extra` is what only this wire understands of it."""
+        if not self.ended:
+            self._events.append(
+                PartEnded("text" if kind == "text" else "thinking", {self.wire: extra} if extra else {})
+            )
+
+    def part(self, part: Image | File) -> None:
+        self._events.append(PartReceived(part))
+
+    def usage(self, usage: Usage) -> None:
+        """The counts so far; a later report replaces an earlier one."""
+        self._usage = usage
+
+    def stop(self, reason: StopReason, extra: dict[str, Any] | None = None) -> None:
+        """Why the reply stopped, if the server said so."""
+        self._stop = reason
+        if extra:
+            self._extra = {**self._extra, **extra}
+
+    def fail(self, failure: Failure) -> None:
+        """The server reported an error; the first one counts."""
+        if self._failure is None:
+            self._failure = failure
+
+    def terminate(self) -> None:
+        """The frame came that ends a reply on this wire."""
+        self._terminated = True
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def call_delta(self, key: Any, id: Any = None, name: Any = None, arguments: Any = None, extra: Any = None) -> None:
+        """A piece of a call, as chat streams send them: `key` is the server's index, None where it gave none."""
+        if self.ended:
+            return
+        key = _as_key(key)
+        identity = id if isinstance(id, str) and id else None
+        label = name if isinstance(name, str) and name else None
+        call = self._find(key, identity, label, arguments)
+        if identity and call.wire_id is None:
+            call.wire_id = identity
+        if label:
+            self._name(call, label)
+        if isinstance(extra, dict) and extra:
+            call.extra.update(extra)
+        self._argue(call, arguments)
+        self._advance()
+
+    def open_call(self, key: Any, id: Any = None, name: Any = None, extra: Any = None) -> None:
+        """A new call under this key, whatever stood there before."""
+        if not self.ended:
+            key = _as_key(key)
+            self._add_call(("unnumbered", len(self._calls)) if key is None else key)
+            self.call_delta(key, id, name, None, extra)
+
+    def set_arguments(self, key: Any, arguments: Any) -> None:
+        """The arguments once more and whole: they count where no pieces came, or where the pieces are less."""
+        call = self._get(key)
+        if call is None or self.ended:
+            return
+        if isinstance(arguments, str) and arguments and not call.pieces:
+            self._argue(call, arguments)
+        elif isinstance(arguments, dict) and arguments and not call.pieces:
+            call.whole = arguments
+        self._advance()
+
+    def close_call(self, key: Any, extra: Any = None) -> None:
+        """The server said that this call is complete."""
+        call = self._get(key)
+        if call is not None and not self.ended:
+            call.closed = True
+            if isinstance(extra, dict):
+                call.extra.update(extra)
+            self._advance()
+
+    def has_call(self, key: Any) -> bool:
+        return _as_key(key) in self._keys
+
+    def _get(self, key: Any) -> _Call | None:
+        """The call under a key; without one, the last call."""
+        clean = _as_key(key)
+        if clean is None:
+            return self._calls[-1] if self._calls else None
+        return self._keys.get(clean)
+
+    def whole_call(self, id: Any, name: Any, arguments: Any, extra: Any = None, repairs: tuple[str, ...] = ()) -> None:
+        """A call that came in one piece; `repairs` names what its reader had to mend."""
+        key = object()
+        self.open_call(key, id, name, extra)
+        call = self._keys.get(key)
+        if call is not None:
+            call.repairs = repairs
+            self._argue(call, arguments)
+            call.closed = True
+            self._advance()
+
+    @property
+    def has_calls(self) -> bool:
+        return bool(self._calls)
+
+    def _find(self, key: Any, identity: str | None, label: str | None, arguments: Any) -> _Call:
+        if key is None:
+            return self._find_without_index(identity, label)
+        call = self._keys.get(key)
+        if call is None or self._begins_another(call, identity, label, arguments):
+            return self._add_call(key)
+        return call
+
+    def _find_without_index(self, identity: str | None, label: str | None) -> _Call:
+        if identity:
+            for call in reversed(self._calls):
+                if call.wire_id == identity:
+                    return call
+        last = self._calls[-1] if self._calls else None
+        if last is None or (identity and last.wire_id) or (label and last.has_arguments):
+            return self._add_call(("unnumbered", len(self._calls)))
+        return last
+
+    def _begins_another(self, call: _Call, identity: str | None, label: str | None, arguments: Any) -> bool:
+        """Whether a piece under the index of `call` is the start of the next call: servers reuse indexes."""
+        if identity and call.wire_id and identity != call.wire_id:
+            # Without a name it is the same call under an id that changes with every piece.
+            return label is not None or call.is_settled
+        if label and call.is_settled and call.has_arguments:
+            return label != call.name or (arguments is not None and arguments != "" and identity is None)
+        return False
+
+    def _add_call(self, key: Any) -> _Call:
+        call = _Call(len(self._calls))
+        self._calls.append(call)
+        self._keys[key] = call
+        return call
+
+    def _name(self, call: _Call, label: str) -> None:
+        if call.started or label == call.name or call.name.startswith(label):
+            return
+        # Repeated, growing, or in pieces: servers do all three.
+        call.name = label if label.startswith(call.name) else call.name + label
+
+    def _argue(self, call: _Call, arguments: Any) -> None:
+        if isinstance(arguments, str):
+            call.add(arguments)
+        elif arguments is not None:
+            call.whole = arguments
+
+    # ---- events in order --------------------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """Show what can be shown: one call at a time, the next one when the one before it is settled."""
+        while self._head < len(self._calls):
+            call = self._calls[self._head]
+            self._show(call)
+            if not call.is_settled or self._head + 1 == len(self._calls):
+                return
+            self._head += 1
+
+    def _show(self, call: _Call) -> None:
+        if not call.started:
+            if not call.has_arguments and not call.closed:
+                # The name may still grow, and the id may still come.
+                return
+            self._begin(call)
+        if call.whole is not None and not call.pieces:
+            call.pieces.append(write(call.whole))
+        if call.shown < len(call.pieces):
+            self._events.append(ArgumentsDelta(call.index, "".join(call.pieces[call.shown :])))
+            call.shown = len(call.pieces)
+
+    def _begin(self, call: _Call) -> None:
+        call.started = True
+        call.name, _ = self._recognise(call.name)
+        call.id = call.wire_id if call.wire_id and call.wire_id not in self._ids else self._make_id()
+        self._ids.add(call.id)
+        self._events.append(CallStarted(call.index, call.name, call.id))
+
+    def _make_id(self) -> str:
+        while True:
+            self._made += 1
+            if f"call_{self._made}" not in self._ids:
+                return f"call_{self._made}"
+
+    def _recognise(self, name: str) -> tuple[str, Tool | None]:
+        """Our name for what the wire calls it, in the offered spelling, and the tool if it was offered."""
+        ours = self._sent.aliases.name(name)
+        tool = self._sent.tools.find(ours) if self._sent.tools is not None else None
+        return (tool.name, tool) if tool is not None else (ours, None)
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """The reply is over, well or badly: settle every call and say so. Safe to call twice."""
+        if self.ended:
+            return
+        self.start()
+        if self._failure is None and not self._terminated:
+            self._failure = Failure("stream_cut", "the connection ended before the reply did")
+        stop = self._judge_stop()
+        for call in self._calls:
+            self._show(call)
+            if not call.started:
+                self._begin(call)
+            if not call.pieces:
+                self._events.append(ArgumentsDelta(call.index, "{}"))
+        for call in self._calls:
+            self._settle(call, stop)
+        if self._failure is not None:
+            self._events.append(ReplyFailed(self._failure))
+        if self._usage is not None:
+            self._events.append(UsageReported(self._usage))
+        if stop in ("end", "unknown") and any(isinstance(event, CallEnded) for event in self._events):
+            stop = "tool_calls"
+        self._events.append(ReplyEnded(stop, {self.wire: self._extra} if self._extra else {}))
+        self.ended = True
+
+    def _judge_stop(self) -> StopReason:
+        if self._failure is not None:
+            return "error"
+        limit = self._sent.limit
+        if self._masks_length and limit and self._usage is not None and self._usage.output_tokens >= limit:
+            return "length"
+        if self._stop is None or self._stop == "unknown":
+            return "end" if self._terminated else "unknown"
+        if self._stop == "tool_calls" and not self._calls:
+            return "end"
+        return self._stop
+
+    def _settle(self, call: _Call, stop: StopReason) -> None:
+        why = self._find_flaw(call, stop)
+        if why is None:
+            ended = self._read_call(call)
+            if isinstance(ended, ToolCall):
+                self._events.append(CallEnded(call.index, ended))
+                return
+            why = ended
+        raw = "".join(call.pieces)
+        extra = {self.wire: call.extra} if call.extra else {}
+        broken = CallBroken(raw, why, (0, 0), self.wire, call.name, call.index, extra, call.wire_id)
+        self._events.append(broken)
+
+    def _find_flaw(self, call: _Call, stop: StopReason) -> str | None:
+        if self._failure is not None:
+            return f"the call was cut off: {self._failure.message or self._failure.kind}"
+        if not call.name:
+            return "the call names no tool"
+        if stop in _CUTS and call is self._calls[-1]:
+            return f"the reply stopped ({stop}) before the call was known to be complete"
+        if call.whole is None and call.pieces and not call.scanner.done and not _is_closable(call):
+            return "the arguments were cut off"
+        return None
+
+    def _read_call(self, call: _Call) -> ToolCall | str:
+        raw = call.whole if call.whole is not None else "".join(call.pieces)
+        loaded = load(raw)
+        if loaded.value is None:
+            return "; ".join(fault.why for fault in loaded.errors) or "the arguments are not an object"
+        if "closed_string" in loaded.repairs:
+            return "the arguments were cut off inside a text"
+        name, tool = self._recognise(call.name)
+        value, changes = loaded.value, loaded.changes
+        undo = self._sent.aliases.undo.get(name)
+        if undo is not None:
+            value, undone = restore(value, undo)
+            changes = (*changes, *undone)
+        if tool is not None and tool.parameters:
+            value, changes = _fit(value, changes, tool)
+        known = None if self._sent.tools is None else tool is not None
+        provenance = Provenance("native", self.wire)
+        extra = {self.wire: call.extra} if call.extra else {}
+        return ToolCall(
+            call.id,
+            name,
+            value,
+            True,
+            known,
+            (*call.repairs, *loaded.repairs),
+            changes,
+            provenance,
+            extra=extra,
+            wire_id=call.wire_id,
+        )
+
+
+def _as_key(key: Any) -> Any:
+    """An index as a server may write it; what cannot be one counts as none."""
+    return None if isinstance(key, bool | float | list | dict) else key
+
+
+def _fit(value: dict[str, Any], changes: tuple[Change, ...], tool: Tool) -> tuple[dict[str, Any], tuple[Change, ...]]:
+    fitted = load(value, tool)
+    return (fitted.value, (*changes, *fitted.changes)) if fitted.value is not None else (value, changes)
+
+
+def _is_closable(call: _Call) -> bool:
+    """Whether arguments without their last brackets can be trusted: nothing in them may have been shortened.
+
+    A number or a text at the end may be half of what the model meant; behind a closing quote or bracket only
+    brackets, or further arguments, can be missing. Text that is no JSON at all is left to the repairs.
+    """
+    if call.scanner.failed is not None:
+        return True
+    last = next((piece.rstrip() for piece in reversed(call.pieces) if piece and not piece.isspace()), "")
+    # Blanks alone are no arguments, and complete as such.
+    return not last or (last[-1] in {'"', "}", "]"} and not call.scanner.in_string)

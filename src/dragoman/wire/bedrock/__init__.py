@@ -1,0 +1,139 @@
+"""Bedrock's Converse: one wire for all models of AWS, with streams of binary frames.
+
+The model and whether to stream are said in the path of a request, not in its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from dragoman.events import Event
+from dragoman.stage import Stage
+from dragoman.toolset import Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
+from dragoman.wire.aliases import Aliases
+from dragoman.wire.bedrock.blocks import BlockWriter
+from dragoman.wire.bedrock.failures import find_type, read_failure, write_failure
+from dragoman.wire.bedrock.intake import MessageReader, read_options, read_tools
+from dragoman.wire.bedrock.marks import read_marks, write_marks
+from dragoman.wire.bedrock.replies import ConverseReader
+from dragoman.wire.bedrock.requests import RULES, drop_blanks, sort_thinking, write_messages, write_system
+from dragoman.wire.bedrock.serving import FrameWriter, write_reply
+from dragoman.wire.bedrock.settings import write_options, write_thinking
+from dragoman.wire.bedrock.tooling import write_definitions, write_tools
+from dragoman.wire.codec import Codec, Prepared, Reader, as_object
+from dragoman.wire.eventstream import EventStreamDecoder
+from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.offering import Offer, offer
+from dragoman.wire.report import Loss
+from dragoman.wire.values import as_dict, as_text
+
+
+class Bedrock(Codec):
+    name: ClassVar[str] = "bedrock"
+    rules: ClassVar[HistoryRules] = RULES
+
+    # ---- client -------------------------------------------------------------------------------------------------
+
+    def endpoint(self, model: str, *, stream: bool = False) -> str:
+        return f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
+
+    def _offer(self, tools: list[Tool]) -> Offer:
+        # Strict tools are a thing of Claude, by the rules of its own API.
+        target = "anthropic_strict" if self.quirks.strict_tools else "bedrock"
+        return offer(tools, RULES.names, target, self.quirks)
+
+    def prepare(self, request: Request) -> Prepared:
+        offered = self._offer(request.tools)
+        losses: list[Loss] = list(offered.losses)
+        spoken = sort_thinking(drop_blanks(request.messages, losses), request.model, self.quirks, losses)
+        history = arrange(spoken, RULES, offered.namer, self.quirks)
+        losses += history.losses
+        writer = BlockWriter(losses)
+        system = write_system(history.system, writer)
+        messages = write_messages(history, writer, losses)
+        thinking = write_thinking(request, losses)
+        free = as_dict(thinking.get("thinking")).get("type") == "enabled"
+        tooling = write_tools(request, history.messages, offered, self.quirks, losses, free=free)
+        body: JsonObject = {
+            **({"system": system} if system else {}),
+            "messages": messages,
+            **({"toolConfig": tooling.config} if tooling.config else {}),
+            **write_options(request, tooling, thinking, self.quirks, losses),
+        }
+        limit = request.options.get("max_tokens")
+        return Prepared(
+            write_marks(body, request.options.get("cache")),
+            tuple(losses),
+            Aliases(offered.namer.back, history.identifier.back, offered.undo),
+            Toolset(request.tools) if request.tools else None,
+            limit if isinstance(limit, int) else None,
+        )
+
+    def open_framing(self) -> Stage[bytes, Any]:
+        return EventStreamDecoder()
+
+    def open_reader(self, sent: Prepared | None) -> Reader:
+        return ConverseReader(sent, self.quirks)
+
+    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+        return read_failure(status, body, headers)
+
+    # ---- server -------------------------------------------------------------------------------------------------
+
+    def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
+        fields, cache = read_marks(as_object(body))
+        asked = model or as_text(fields.get("modelId"))
+        tools, others = read_tools(fields)
+        options = read_options(fields, asked, others)
+        if cache:
+            options["cache"] = cache
+        if stream:
+            options["stream"] = True
+        return Request(asked, MessageReader(fields.get("messages")).read(fields.get("system")), tools, options)
+
+    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
+        return write_reply(reply) if reply.failure is None else write_failure(reply.failure)[1]
+
+    def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
+        return FrameWriter()
+
+    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
+        return write_failure(failure)
+
+    # ---- verbs --------------------------------------------------------------------------------------------------
+
+    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
+        offered = self._offer(tools)
+        definitions = write_definitions(offered, self.quirks.strict_tools)
+        return definitions, offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+
+    def find_calls(self, body: Any) -> JsonObject:
+        return _wrap_calls(body)
+
+    def write_result(self, result: ToolResult) -> JsonObject:
+        return {"role": "user", "content": [BlockWriter([]).write_result(result)]}
+
+
+def _wrap_calls(body: Any) -> JsonObject:
+    """A whole answer around a body, a message, a list of blocks or calls, or one of them."""
+    if isinstance(body, bytes | str):
+        body = as_object(body)
+    if isinstance(body, list):
+        body = {"content": [_as_block(entry) for entry in body]}
+    fields = as_dict(body)
+    if "output" in fields or (find_type(fields) and "toolUseId" not in fields):
+        return fields
+    message = fields.get("message")
+    if isinstance(message, dict):
+        fields = message
+    if "content" not in fields:
+        fields = {"content": [_as_block(fields)]}
+    return {"output": {"message": fields}}
+
+
+def _as_block(entry: Any) -> Any:
+    """A call may come with or without the wrapper that says what it is."""
+    return {"toolUse": entry} if isinstance(entry, dict) and "name" in entry and "toolUse" not in entry else entry

@@ -1,0 +1,117 @@
+"""Cohere's chat, version 2: tools as OpenAI has them, a plan before the calls, typed frames, citations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dragoman.events import Event
+from dragoman.stage import Stage
+from dragoman.toolset import Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
+from dragoman.wire.aliases import Aliases
+from dragoman.wire.codec import Codec, Prepared, Reader, as_object
+from dragoman.wire.cohere.failures import write_failure
+from dragoman.wire.cohere.intake import MessageReader
+from dragoman.wire.cohere.replies import CohereReader
+from dragoman.wire.cohere.requests import write_messages, write_result, write_tools
+from dragoman.wire.cohere.serving import StreamWriter, write_reply
+from dragoman.wire.cohere.settings import read_settings, write_settings
+from dragoman.wire.cohere.words import WIRE
+from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.offering import Offer, offer
+from dragoman.wire.openai_chat.failures import read_failure
+from dragoman.wire.openai_chat.intake import read_tools
+from dragoman.wire.openai_chat.requests import write_definitions
+from dragoman.wire.report import Loss
+from dragoman.wire.sse import SseDecoder
+from dragoman.wire.values import BROKEN, as_dict, parse
+
+RULES = HistoryRules(WIRE, system="first", keeps_empty_text=True, error_flags=False)
+
+
+class Cohere(Codec):
+    name: ClassVar[str] = WIRE
+
+    # ---- client -------------------------------------------------------------------------------------------------
+
+    def endpoint(self, model: str, *, stream: bool = False) -> str:
+        return "/chat"
+
+    def _offer(self, tools: list[Tool]) -> Offer:
+        return offer(tools, RULES.names, "cohere", self.quirks)
+
+    def prepare(self, request: Request) -> Prepared:
+        offered = self._offer(request.tools)
+        history = arrange(request.messages, RULES, offered.namer, self.quirks)
+        losses = [*offered.losses, *history.losses]
+        messages = write_messages(history.messages, self.quirks, losses)
+        tools = write_tools(request, offered, self.quirks, losses)
+        settings = write_settings(request.options, self.quirks, losses, with_tools="tools" in tools)
+        limit = request.options.get("max_tokens")
+        return Prepared(
+            {"model": request.model, "messages": messages, **tools, **settings},
+            tuple(losses),
+            Aliases(offered.namer.back, history.identifier.back, offered.undo),
+            Toolset(request.tools) if request.tools else None,
+            limit if isinstance(limit, int) else None,
+        )
+
+    def open_framing(self) -> Stage[bytes, Any]:
+        return SseDecoder()
+
+    def open_reader(self, sent: Prepared | None) -> Reader:
+        return CohereReader(sent, self.quirks)
+
+    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+        return read_failure(status, body, headers)
+
+    # ---- server -------------------------------------------------------------------------------------------------
+
+    def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
+        fields = as_object(body)
+        tools, others = read_tools({"tools": fields.get("tools")})
+        options = read_settings(fields, others)
+        if stream:
+            options["stream"] = True
+        named = fields.get("model")
+        messages = MessageReader().read(fields.get("messages"))
+        return Request(named if isinstance(named, str) else model, messages, tools, options)
+
+    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
+        if reply.failure is not None:
+            return write_failure(reply.failure)[1]
+        return write_reply(reply, RULES.ids)
+
+    def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
+        return StreamWriter(RULES.ids, id)
+
+    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
+        return write_failure(failure)
+
+    # ---- verbs --------------------------------------------------------------------------------------------------
+
+    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
+        offered = self._offer(tools)
+        return write_definitions(offered, False), offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+
+    def find_calls(self, body: Any) -> JsonObject:
+        if isinstance(body, bytes | str):
+            body = parse(body)
+        if body is BROKEN:
+            return {}
+        if isinstance(body, list):
+            body = {"tool_calls": body}
+        fields = as_dict(body)
+        if "message" in fields or "error" in fields:
+            return fields
+        if "tool_calls" not in fields and ("function" in fields or ("name" in fields and "arguments" in fields)):
+            fields = {"tool_calls": [fields]}
+        given = fields.get("tool_calls")
+        if isinstance(given, dict):
+            # A single call, as it stands in the frames of a stream.
+            fields = {**fields, "tool_calls": [given]}
+        return {"message": fields}
+
+    def write_result(self, result: ToolResult) -> JsonObject:
+        return write_result(result, self.quirks)

@@ -1,0 +1,237 @@
+"""Replies written as Cohere writes them: a stream of typed frames, and the same frames put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.events import (
+    CallEnded,
+    Event,
+    PartEnded,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.replies import unfold
+from dragoman.types import Failure, JsonObject, Reply, ToolCall, Usage
+from dragoman.wire import sse
+from dragoman.wire.aliases import Identifier, IdRule
+from dragoman.wire.cohere.failures import describe
+from dragoman.wire.cohere.words import FINISHES, PLAN, THINKING, WIRE, write_usage
+from dragoman.wire.openai_chat.serving import renamed
+from dragoman.wire.ordering import InOrder
+from dragoman.wire.values import as_dict, as_text, dicts, write
+
+_NO_END = Failure("stream_cut", "the reply ended before it was complete")
+_NO_ID = "reply-0"
+
+
+class FrameWriter:
+    """A Stage from events to the frames of a reply, as objects.
+
+    Calls come last, as they do in a whole message. Thoughts wait for the end of their part: only there it is said
+    whether they were a plan.
+    """
+
+    def __init__(self, ids: IdRule, id: str = "") -> None:
+        self._order = InOrder()
+        self._identifier = Identifier(ids)
+        self._id = id or _NO_ID
+        self._started = self._closed = False
+        self._blocks = 0
+        self._in_text = False
+        self._answered = self._planned = False
+        self._thoughts: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+
+    def feed(self, event: Event, /) -> list[JsonObject]:
+        return [frame for ready in self._order.feed(event) for frame in self._write(ready)]
+
+    def close(self) -> list[JsonObject]:
+        frames = [frame for ready in self._order.close() for frame in self._write(ready)]
+        if not self._closed:
+            self._failure = self._failure or _NO_END
+            frames += self._begin() + self._end(ReplyEnded("error"))
+        return frames
+
+    def _write(self, event: Event) -> list[JsonObject]:
+        if self._closed:
+            return []
+        if isinstance(event, ReplyStarted):
+            self._id = event.id or self._id
+        elif isinstance(event, UsageReported):
+            self._usage = event.usage
+        elif isinstance(event, ReplyFailed):
+            # Written with the end, for that is where this wire speaks of errors and of usage.
+            self._failure = self._failure or event.failure
+        else:
+            return self._begin() + self._write_part(event)
+        return self._begin()
+
+    def _begin(self) -> list[JsonObject]:
+        if self._started:
+            return []
+        self._started = True
+        message = {"role": "assistant", "content": [], PLAN: "", "tool_calls": [], "citations": []}
+        return [{"type": "message-start", "id": self._id, "delta": {"message": message}}]
+
+    def _write_part(self, event: Event) -> list[JsonObject]:
+        if isinstance(event, TextDelta):
+            return self._write_text(event.text) if event.text else []
+        if isinstance(event, ThinkingDelta):
+            self._thoughts.append(event.text)
+            return self._end_text()
+        if isinstance(event, PartEnded):
+            own = as_dict(event.extra.get(WIRE))
+            return self._end_thoughts(as_text(own.get("field"))) + self._end_text()
+        if isinstance(event, CallEnded):
+            self._calls.append(renamed(event.call, self._identifier))
+        elif isinstance(event, ReplyEnded):
+            return self._end(event)
+        return []
+
+    # ---- content ----------------------------------------------------------------------------------------------------
+
+    def _write_text(self, text: str) -> list[JsonObject]:
+        frames = self._end_thoughts()
+        if not self._in_text:
+            self._in_text = self._answered = True
+            frames.append(_frame("content-start", self._blocks, content={"type": "text", "text": ""}))
+        frames.append(_frame("content-delta", self._blocks, content={"text": text}))
+        return frames
+
+    def _end_text(self) -> list[JsonObject]:
+        if not self._in_text:
+            return []
+        self._in_text = False
+        return [self._end_block()]
+
+    def _end_block(self) -> JsonObject:
+        self._blocks += 1
+        return {"type": "content-end", "index": self._blocks - 1}
+
+    def _end_thoughts(self, field: str = "") -> list[JsonObject]:
+        pieces = [piece for piece in self._thoughts if piece]
+        self._thoughts = []
+        if not pieces:
+            return []
+        # A whole message has one plan, before the answer: what comes right behind it goes with it, and what would be
+        # a plan behind the answer is a thought.
+        if not self._answered and (field == PLAN or self._planned):
+            self._planned = True
+            return [{"type": "tool-plan-delta", "delta": {"message": {PLAN: piece}}} for piece in pieces]
+        start = _frame("content-start", self._blocks, content={"type": THINKING, THINKING: ""})
+        deltas = [_frame("content-delta", self._blocks, content={THINKING: piece}) for piece in pieces]
+        return [start, *deltas, self._end_block()]
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def _end(self, event: ReplyEnded) -> list[JsonObject]:
+        self._closed = True
+        own = as_dict(event.extra.get(WIRE))
+        frames = self._end_thoughts() + self._end_text()
+        for index, citation in enumerate(dicts(own.get("citations"))):
+            frames += [_frame("citation-start", index, citations=citation), {"type": "citation-end", "index": index}]
+        delta: JsonObject = {"finish_reason": as_text(own.get("reason")) or FINISHES[event.stop]}
+        if self._failure is not None:
+            reason = "TIMEOUT" if self._failure.kind == "timed_out" else "ERROR"
+            delta = {"error": describe(self._failure), "finish_reason": reason}
+        else:
+            for index, call in enumerate(self._calls):
+                frames += _write_call(call, index)
+        if self._usage is not None:
+            delta["usage"] = write_usage(self._usage, as_dict(own.get("billed_units")))
+        return [*frames, {"type": "message-end", "delta": delta}]
+
+
+def _frame(kind: str, index: int, **message: Any) -> JsonObject:
+    return {"type": kind, "index": index, "delta": {"message": message}}
+
+
+def _write_call(call: ToolCall, index: int) -> list[JsonObject]:
+    begun = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+    return [
+        _frame("tool-call-start", index, tool_calls=begun),
+        _frame("tool-call-delta", index, tool_calls={"function": {"arguments": write(call.arguments)}}),
+        {"type": "tool-call-end", "index": index},
+    ]
+
+
+class StreamWriter:
+    """A Stage from events to the bytes of a stream."""
+
+    def __init__(self, ids: IdRule, id: str) -> None:
+        self._frames = FrameWriter(ids, id)
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        return [_encode(frame) for frame in self._frames.feed(event)]
+
+    def close(self) -> list[bytes]:
+        return [_encode(frame) for frame in self._frames.close()]
+
+
+def _encode(frame: JsonObject) -> bytes:
+    return sse.encode(frame["type"], write(frame))
+
+
+# ---- whole ---------------------------------------------------------------------------------------------------------
+
+
+def write_reply(reply: Reply, ids: IdRule) -> JsonObject:
+    """A whole reply: what its stream says, put together, so that the two cannot differ."""
+    writer = FrameWriter(ids)
+    frames = [frame for event in unfold(reply) for frame in writer.feed(event)]
+    return _gather([*frames, *writer.close()])
+
+
+def _gather(frames: Iterable[JsonObject]) -> JsonObject:
+    plan: list[str] = []
+    blocks: list[JsonObject] = []
+    pieces: list[str] = []
+    calls: list[JsonObject] = []
+    citations: list[JsonObject] = []
+    body: JsonObject = {}
+    for frame in frames:
+        kind = frame["type"]
+        message = as_dict(as_dict(frame.get("delta")).get("message"))
+        if kind == "message-start":
+            body["id"] = frame["id"]
+        elif kind == "content-start":
+            blocks.append(dict(message["content"]))
+        elif kind == "content-delta":
+            pieces += message["content"].values()
+        elif kind == "content-end":
+            blocks[-1][blocks[-1]["type"]] = "".join(pieces)
+            pieces = []
+        elif kind == "tool-plan-delta":
+            plan.append(message[PLAN])
+        elif kind == "tool-call-start":
+            calls.append(message["tool_calls"])
+        elif kind == "tool-call-delta":
+            calls[-1]["function"]["arguments"] += message["tool_calls"]["function"]["arguments"]
+        elif kind == "citation-start":
+            citations.append(message["citations"])
+        elif kind == "message-end":
+            body.update(frame["delta"])
+    body["message"] = _compose("".join(plan), blocks, calls, citations)
+    return body
+
+
+def _compose(plan: str, blocks: list[JsonObject], calls: list[JsonObject], citations: list[JsonObject]) -> JsonObject:
+    message: JsonObject = {"role": "assistant"}
+    if plan:
+        message[PLAN] = plan
+    if blocks or not calls:
+        # Programs look at the first block without asking whether there is one.
+        message["content"] = blocks or [{"type": "text", "text": ""}]
+    if calls:
+        message["tool_calls"] = calls
+    if citations:
+        message["citations"] = citations
+    return message

@@ -1,0 +1,120 @@
+"""Errors of providers in one vocabulary: from status and words to a Failure, and from a Failure to an exception."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dragoman.errors import (
+    BadRequest,
+    ContextTooLong,
+    DragomanError,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    Refused,
+    StreamCut,
+    TimedOut,
+    Unauthorized,
+)
+from dragoman.types import Failure, FailureKind
+
+_BY_STATUS: dict[int, FailureKind] = {
+    400: "bad_request",
+    401: "unauthorized",
+    402: "unauthorized",
+    403: "unauthorized",
+    404: "not_found",
+    408: "timed_out",
+    413: "context_too_long",
+    422: "bad_request",
+    424: "server_error",
+    429: "rate_limited",
+    503: "overloaded",
+    504: "timed_out",
+    529: "overloaded",
+}
+_STATUS: dict[FailureKind, int] = {
+    "rate_limited": 429,
+    "overloaded": 529,
+    "unauthorized": 401,
+    "bad_request": 400,
+    "context_too_long": 400,
+    "refused": 400,
+    "not_found": 404,
+    "timed_out": 504,
+    "stream_cut": 502,
+    "server_error": 500,
+}
+_BY_WORD: tuple[tuple[str, FailureKind], ...] = (
+    (r"context.?length|context.?window|too many tokens|prompt is too long|maximum context", "context_too_long"),
+    (r"rate.?limit|throttl|resource.?exhausted|too.?many.?requests|quota", "rate_limited"),
+    (r"overloaded|service.?unavailable|unavailable|not.?ready", "overloaded"),
+    (r"authenticat|unauthorized|permission|access.?denied|api.?key|billing|unrecognizedclient", "unauthorized"),
+    (r"time.?out|timed out|deadline", "timed_out"),
+    (r"content.?(filter|policy)|safety|moderation", "refused"),
+    (r"not.?found", "not_found"),
+    (r"invalid|validation|bad.?request|malformed|unprocessable", "bad_request"),
+)
+_WORDS = tuple((re.compile(pattern, re.IGNORECASE).search, kind) for pattern, kind in _BY_WORD)
+_ERRORS: dict[FailureKind, type[ProviderError]] = {
+    "rate_limited": RateLimited,
+    "overloaded": Overloaded,
+    "unauthorized": Unauthorized,
+    "bad_request": BadRequest,
+    "context_too_long": ContextTooLong,
+    "refused": Refused,
+    "not_found": BadRequest,
+    "server_error": ProviderError,
+}
+
+
+def classify(status: int | None, code: str, message: str) -> FailureKind:
+    """The kind of an error: by what the context is too long for, then by the status, then by the words."""
+    words = f"{code} {message}"[:2000]
+    if _WORDS[0][0](words):
+        return "context_too_long"
+    if status is not None and status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status is not None and status >= 500:
+        return "server_error"
+    return next((kind for search, kind in _WORDS if search(code or words)), "server_error")
+
+
+def fail(
+    message: Any,
+    *,
+    status: int | None = None,
+    code: Any = "",
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Failure:
+    """A Failure from what a provider said, whatever the types of it are."""
+    text = message if isinstance(message, str) else "" if message is None else str(message)[:2000]
+    name = code if isinstance(code, str) else "" if code is None else str(code)[:200]
+    return Failure(classify(status, name, text), text, status, name, _read_delay(headers), body)
+
+
+def _read_delay(headers: Mapping[str, str] | None) -> float | None:
+    value = next((text for name, text in (headers or {}).items() if name.lower() == "retry-after"), "")
+    try:
+        delay = float(value)
+    except (TypeError, ValueError):
+        return None
+    return delay if 0 <= delay < 1e9 else None
+
+
+def status_of(failure: Failure) -> int:
+    """The HTTP status that a server answers with."""
+    return failure.status if failure.status is not None and failure.status >= 400 else _STATUS[failure.kind]
+
+
+def as_error(failure: Failure) -> DragomanError:
+    """The exception for a failure, for whoever wants one raised."""
+    message = failure.message or failure.code or failure.kind.replace("_", " ")
+    if failure.kind == "stream_cut":
+        return StreamCut(message)
+    if failure.kind == "timed_out":
+        return TimedOut(message)
+    return _ERRORS[failure.kind](message, status=failure.status, body=failure.body)

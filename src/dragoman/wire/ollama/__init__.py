@@ -1,0 +1,109 @@
+"""Ollama's own chat: JSON lines, arguments as objects, no tool choice, and a schema of few words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from dragoman.events import Event
+from dragoman.stage import Stage
+from dragoman.toolset import Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
+from dragoman.wire.aliases import FREE_NAMES, Aliases
+from dragoman.wire.codec import Codec, Prepared, Reader, as_object
+from dragoman.wire.failures import fail
+from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.ndjson import LineDecoder
+from dragoman.wire.offering import Offer, offer
+from dragoman.wire.ollama.intake import MessageReader, read_options
+from dragoman.wire.ollama.replies import OllamaReader
+from dragoman.wire.ollama.requests import write_definitions, write_messages, write_options, write_tools
+from dragoman.wire.ollama.serving import LineWriter, write_failure, write_reply
+from dragoman.wire.openai_chat.intake import read_tools
+from dragoman.wire.report import Loss
+from dragoman.wire.texts import read_result
+from dragoman.wire.values import as_dict
+
+
+class Ollama(Codec):
+    name: ClassVar[str] = "ollama"
+    rules: ClassVar[HistoryRules] = HistoryRules(
+        "ollama", names=FREE_NAMES, result_images=True, keeps_empty_text=True, error_flags=False
+    )
+
+    # ---- client -------------------------------------------------------------------------------------------------
+
+    def endpoint(self, model: str, *, stream: bool = False) -> str:
+        return "/api/chat"
+
+    def _offer(self, tools: list[Tool]) -> Offer:
+        return offer(tools, self.rules.names, "ollama", self.quirks)
+
+    def prepare(self, request: Request) -> Prepared:
+        offered = self._offer(request.tools)
+        history = arrange(request.messages, self.rules, offered.namer, self.quirks)
+        losses = [*offered.losses, *history.losses]
+        messages = write_messages(history.messages, losses)
+        tools = write_tools(request, offered, losses)
+        options = write_options(request, self.quirks, losses)
+        limit = request.options.get("max_tokens")
+        return Prepared(
+            {"model": request.model, "messages": messages, **tools, **options},
+            tuple(losses),
+            Aliases(offered.namer.back, history.identifier.back, offered.undo),
+            Toolset(request.tools) if request.tools else None,
+            limit if isinstance(limit, int) else None,
+        )
+
+    def open_framing(self) -> Stage[bytes, Any]:
+        return LineDecoder()
+
+    def open_reader(self, sent: Prepared | None) -> Reader:
+        return OllamaReader(self.name, sent)
+
+    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+        said = as_dict(body).get("error", body)
+        message = as_dict(said).get("message", said)
+        return fail(message if isinstance(message, str) else "", status=status, body=body, headers=headers)
+
+    # ---- server -------------------------------------------------------------------------------------------------
+
+    def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
+        fields = as_object(body)
+        tools, others = read_tools(fields, self.name)
+        options = read_options(fields, others)
+        named = fields.get("model")
+        return Request(
+            named if isinstance(named, str) else model, MessageReader().read(fields.get("messages")), tools, options
+        )
+
+    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
+        return write_failure(reply.failure)[1] if reply.failure is not None else write_reply(reply, created)
+
+    def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
+        return LineWriter(model, created)
+
+    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
+        return write_failure(failure)
+
+    # ---- verbs --------------------------------------------------------------------------------------------------
+
+    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
+        offered = self._offer(tools)
+        return write_definitions(offered), offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+
+    def find_calls(self, body: Any) -> JsonObject:
+        if isinstance(body, bytes | str):
+            body = as_object(body)
+        if isinstance(body, list):
+            body = {"tool_calls": body}
+        fields = as_dict(body)
+        if "message" in fields or "error" in fields:
+            return fields
+        if "tool_calls" not in fields and ("function" in fields or "name" in fields):
+            fields = {"tool_calls": [fields]}
+        return {"message": fields}
+
+    def write_result(self, result: ToolResult) -> JsonObject:
+        """Exactly a role and the content: the name that `encode_request` adds is known only from the history."""
+        return {"role": "tool", "content": read_result(result)}

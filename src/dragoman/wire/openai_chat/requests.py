@@ -1,0 +1,219 @@
+"""A request as the body of a chat completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.types import InvalidCall as Invalid
+from dragoman.types import JsonObject, Message, Request, Text, ToolCall, ToolResult
+from dragoman.wire.offering import Offer
+from dragoman.wire.openai_chat.parts import write_block, write_call, write_content
+from dragoman.wire.openai_chat.reasoning import write_reasoning, write_thinking_blocks
+from dragoman.wire.options import SAMPLING, Choice, find_unsaid, read_choice
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.report import Loss
+from dragoman.wire.texts import join_texts, mark_error, read_result
+from dragoman.wire.values import as_dict, as_list
+
+
+class Dialect(Struct, frozen=True):
+    """Where the relatives of chat completions differ in what they are called."""
+
+    wire: str
+    max_tokens: str = "max_completion_tokens"
+    seed: str = "seed"
+    required: str = "required"
+    names_results: bool = False
+    """Tool messages carry the name of the tool."""
+    takes_user: bool = True
+    takes_top_k: bool = False
+    stream_options: bool = True
+    empty_content: str = "null"
+    """As the quirk of that name, where the endpoint has none of its own."""
+    thinking_blocks: bool = False
+    """Reasoning is a block of the content, not a field beside it."""
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def write_message(message: Message, dialect: Dialect, quirks: Quirks) -> list[JsonObject]:
+    """One message of ours as messages of the wire: one for each result, else one."""
+    own = as_dict(message.extra.get(dialect.wire))
+    if message.role == "tool":
+        return [write_result(part, dialect, quirks) for part in message.parts if isinstance(part, ToolResult)]
+    if message.role == "assistant":
+        return [write_assistant(message, dialect, quirks)]
+    role = "developer" if message.role == "system" and quirks.developer_role else message.role
+    return [{"role": role, "content": write_content(message.parts, dialect.wire) or "", **own}]
+
+
+def write_result(result: ToolResult, dialect: Dialect, quirks: Quirks) -> JsonObject:
+    content: Any = read_result(result)
+    if quirks.result_images and not isinstance(result.content, str):
+        blocks = [write_block(part, dialect.wire) for part in result.content]
+        content = [block for block in blocks if block is not None]
+        if result.is_error:
+            content = [{"type": "text", "text": mark_error(result, "")}, *content]
+    named = {"name": result.name} if dialect.names_results and result.name else {}
+    return {"role": "tool", "tool_call_id": result.call_id, **named, "content": content}
+
+
+def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonObject:
+    calls = [write_call(part, dialect.wire) for part in message.parts if isinstance(part, ToolCall | Invalid)]
+    content: Any = join_texts(message.parts)
+    refusals = [part for part in message.parts if isinstance(part, Text) and "refusal" in _own(part, dialect)]
+    body: JsonObject = {"role": "assistant", "content": content}
+    if refusals and content == join_texts(refusals):
+        body = {"role": "assistant", "content": None, "refusal": content}
+    elif calls and not content:
+        style = quirks.empty_content if quirks.empty_content != "null" else dialect.empty_content
+        if style == "omit":
+            del body["content"]
+        else:
+            body["content"] = None if style == "null" else ""
+    if dialect.thinking_blocks:
+        write_thinking_blocks(body, message, dialect.wire)
+    else:
+        write_reasoning(body, message, dialect.wire, quirks, has_calls=bool(calls))
+    if calls:
+        body["tool_calls"] = calls
+    return {**body, **as_dict(message.extra.get(dialect.wire))}
+
+
+def _own(part: Text, dialect: Dialect) -> JsonObject:
+    return as_dict(part.extra.get(dialect.wire))
+
+
+# ---- tools -----------------------------------------------------------------------------------------------------------
+
+
+def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -> list[JsonObject]:
+    definitions = []
+    for entry in offered.tools:
+        described = {"description": entry.tool.description} if entry.tool.description else {}
+        own = as_dict(entry.tool.metadata.get(wire))
+        function: JsonObject = {"name": entry.name, **described, "parameters": entry.schema, **own}
+        if strict:
+            function["strict"] = True
+        definitions.append({"type": "function", "function": function})
+    return definitions
+
+
+def write_tools(
+    request: Request, offered: Offer, dialect: Dialect, quirks: Quirks, losses: list[Loss]
+) -> tuple[JsonObject, set[str]]:
+    """The fields of a body that speak of tools, and the options that were used for them."""
+    own = as_list(as_dict(request.options.get(dialect.wire)).get("tools"))
+    definitions = write_definitions(offered, quirks.strict_tools, dialect.wire) + own
+    taken = {"tool_choice", "parallel_tool_calls"}
+    if not definitions:
+        return {}, taken
+    fields: JsonObject = {"tools": definitions}
+    choice = read_choice(request.options)
+    if choice is not None:
+        fields.update(_write_choice(choice, offered, definitions, dialect, quirks, losses))
+    parallel = request.options.get("parallel_tool_calls")
+    if isinstance(parallel, bool) and "tools" in fields:
+        if quirks.parallel_flag:
+            fields["parallel_tool_calls"] = parallel
+        elif not parallel:
+            losses.append(Loss("dropped", "options", "this endpoint has no switch against parallel calls"))
+    return fields, taken
+
+
+def _write_choice(
+    choice: Choice,
+    offered: Offer,
+    definitions: list[JsonObject],
+    dialect: Dialect,
+    quirks: Quirks,
+    losses: list[Loss],
+) -> JsonObject:
+    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
+    if choice.names and not names:
+        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
+        return {"tool_choice": "auto"}
+    kind = choice.kind if not choice.names or choice.kind == "named" else "allowed"
+    if kind == "named" and "named" in quirks.tool_choice:
+        return {"tool_choice": {"type": "function", "function": {"name": names[0]}}}
+    if kind in ("named", "allowed"):
+        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
+        fewer = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
+        return {"tools": fewer, **_write_mode(choice.mode, dialect, quirks, losses)}
+    return _write_mode(choice.mode, dialect, quirks, losses)
+
+
+def _write_mode(mode: str, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    if mode in quirks.tool_choice:
+        return {"tool_choice": dialect.required if mode == "required" else mode}
+    if mode == "auto":
+        return {}
+    losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
+    return {}
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def write_options(
+    request: Request, dialect: Dialect, quirks: Quirks, taken: set[str], losses: list[Loss]
+) -> JsonObject:
+    """Everything in a body that is neither conversation nor tools."""
+    options = request.options
+    fields: JsonObject = {}
+    taken |= {"max_tokens", "stop", "stream", "cache", "response_format", "metadata"}
+    if isinstance(options.get("max_tokens"), int):
+        fields[quirks.max_tokens_field or dialect.max_tokens] = options["max_tokens"]
+    if quirks.sends_sampling:
+        names = {name: name for name in SAMPLING if name != "top_k" or dialect.takes_top_k} | {"seed": dialect.seed}
+        fields.update({name: options[ours] for ours, name in names.items() if options.get(ours) is not None})
+        taken |= set(names)
+    if options.get("stop"):
+        fields["stop"] = options["stop"]
+    if dialect.takes_user:
+        taken.add("user")
+        fields.update({"user": options["user"]} if options.get("user") else {})
+    fields.update({"metadata": options["metadata"]} if options.get("metadata") else {})
+    fields.update(_write_format(as_dict(options.get("response_format"))))
+    fields.update(_write_effort(as_dict(options.get("reasoning")), taken, losses))
+    if options.get("stream"):
+        fields["stream"] = True
+        if quirks.stream_usage and dialect.stream_options:
+            fields["stream_options"] = {"include_usage": True}
+    losses += find_unsaid(options, taken, dialect.wire)
+    if request.tools and quirks.effort_with_tools:
+        fields["reasoning_effort"] = _settle_effort(fields.get("reasoning_effort"), quirks.effort_with_tools, losses)
+    own = as_dict(options.get(dialect.wire))
+    return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
+
+
+def _write_effort(reasoning: JsonObject, taken: set[str], losses: list[Loss]) -> JsonObject:
+    taken.add("reasoning")
+    if reasoning.get("enabled") is False:
+        return {"reasoning_effort": "none"}
+    if isinstance(reasoning.get("effort"), str):
+        return {"reasoning_effort": reasoning["effort"]}
+    if reasoning:
+        losses.append(Loss("dropped", "options", "reasoning: this wire knows only an effort"))
+    return {}
+
+
+def _settle_effort(asked: Any, needed: str, losses: list[Loss]) -> str:
+    """The effort without which this model takes no tools on this wire."""
+    if asked not in (None, needed):
+        words = f"reasoning effort {asked!r} became {needed!r}: this model takes no tools with it on this wire"
+        losses.append(Loss("approximated", "options", words))
+    return needed
+
+
+def _write_format(wanted: JsonObject) -> JsonObject:
+    if wanted.get("type") == "json":
+        return {"response_format": {"type": "json_object"}}
+    if wanted.get("type") == "json_schema":
+        named = {"name": wanted.get("name") or "answer", "schema": as_dict(wanted.get("schema"))}
+        strict = {"strict": wanted["strict"]} if isinstance(wanted.get("strict"), bool) else {}
+        return {"response_format": {"type": "json_schema", "json_schema": {**named, **strict}}}
+    return {}

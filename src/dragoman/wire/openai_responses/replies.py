@@ -1,0 +1,301 @@
+"""Responses read: frames and whole bodies to events.
+
+A well-made stream says everything three times: in pieces, at the end of each part, and at the end of each item; and
+all of it once more in the final frame. Servers leave out any of these, so whatever comes first counts, and what comes
+again is passed over. Encrypted reasoning is only complete at the end of its item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.events import Event
+from dragoman.types import Failure, JsonObject
+from dragoman.wire.assembly import ReplyBuilder
+from dragoman.wire.codec import Prepared, Reader
+from dragoman.wire.openai_responses.failures import read_failure
+from dragoman.wire.openai_responses.intake import read_answer_part, read_image
+from dragoman.wire.openai_responses.items import arguments_of, keep_call, keep_reasoning, reasoning_texts
+from dragoman.wire.openai_responses.matching import Items, OutputItem
+from dragoman.wire.openai_responses.words import CUSTOM, FUNCTION, WIRE, read_stop, read_usage
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.sse import SseBroken
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
+
+_Place = tuple[str, int]
+
+
+class ResponsesReader(Reader):
+    """Reads one response."""
+
+    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
+        self._builder = ReplyBuilder(WIRE, sent, masks_length=quirks.masks_length)
+        self._final_frame = quirks.final_frame
+        self._items = Items()
+        self._speaking: tuple[OutputItem, _Place] | None = None  # the part of text or thinking that is open
+        self._refused = False
+        self._handlers: dict[str, Callable[[JsonObject], None]] = {
+            "response.created": self._start,
+            "response.in_progress": self._start,
+            "response.queued": self._start,
+            "response.output_item.added": self._open,
+            "response.output_item.done": self._close_item,
+            "response.output_text.delta": lambda frame: self._hear(frame, "message", "text"),
+            "response.output_text.done": lambda frame: self._hear(frame, "message", "text", "text"),
+            "response.refusal.delta": lambda frame: self._hear(frame, "message", "refusal"),
+            "response.refusal.done": lambda frame: self._hear(frame, "message", "refusal", "refusal"),
+            "response.content_part.done": self._end_part,
+            "response.reasoning_summary_text.delta": lambda frame: self._hear(frame, "reasoning", "summary"),
+            "response.reasoning_summary_text.done": lambda frame: self._hear(frame, "reasoning", "summary", "text"),
+            "response.reasoning_summary_part.done": self._end_summary,
+            "response.reasoning_text.delta": lambda frame: self._hear(frame, "reasoning", "content"),
+            "response.reasoning_text.done": lambda frame: self._hear(frame, "reasoning", "content", "text"),
+            "response.function_call_arguments.delta": lambda frame: self._argue(frame, FUNCTION),
+            "response.function_call_arguments.done": self._end_arguments,
+            "response.custom_tool_call_input.delta": lambda frame: self._argue(frame, CUSTOM),
+            "response.custom_tool_call_input.done": self._end_input,
+            "response.completed": lambda frame: self._end_response(frame, "completed"),
+            "response.done": lambda frame: self._end_response(frame, "completed"),
+            "response.incomplete": lambda frame: self._end_response(frame, "incomplete"),
+            "response.failed": lambda frame: self._end_response(frame, "failed"),
+            "response.cancelled": lambda frame: self._end_response(frame, "cancelled"),
+            "error": self._fail,
+        }
+
+    def read(self, frame: Any) -> list[Event]:
+        if self._builder.ended:
+            return []
+        if isinstance(frame, SseBroken):
+            self._fail({"message": "a frame of the stream was too large"})
+        elif frame.data.startswith("[DONE]"):
+            self._builder.terminate()
+            self._end()
+        else:
+            body = parse(frame.data)
+            if body is not BROKEN:
+                self._read_frame(as_dict(body), frame.event)
+            elif frame.complete:
+                self._fail({"message": f"a frame is not JSON: {frame.data[:200]}"})
+        return self._builder.take()
+
+    def read_whole(self, body: JsonObject) -> list[Event]:
+        if not any(name in body for name in ("output", "status", "error")):
+            self._fail({"message": "the body is not a response"})
+        elif body.get("error") and "output" not in body:
+            self._fail(body)
+        else:
+            status = body.get("status")
+            self._end_response({"response": body}, status if isinstance(status, str) else "completed")
+        return self._builder.take()
+
+    def close(self) -> list[Event]:
+        if not self._final_frame and self._items.all and all(item.done for item in self._items.all):
+            self._builder.terminate()
+        self._end()
+        return self._builder.take()
+
+    def _read_frame(self, frame: JsonObject, event: str | None) -> None:
+        kind = frame.get("type") or event or ("response.completed" if frame.get("object") == "response" else "")
+        handler = self._handlers.get(kind) if isinstance(kind, str) else None
+        if handler is not None:
+            handler(frame)
+        elif frame.get("error"):
+            self._fail(frame)
+
+    def _start(self, frame: JsonObject) -> None:
+        response = as_dict(frame.get("response"))
+        self._builder.start(response.get("model"), response.get("id"))
+
+    # ---- text and thinking ------------------------------------------------------------------------------------------
+
+    def _hear(self, frame: JsonObject, kind: str, part: str, whole: str = "") -> None:
+        """A piece of text or thinking, or all of it once more (under the key `whole`)."""
+        index = frame.get("summary_index" if part == "summary" else "content_index")
+        place = ("text" if kind == "message" else part, index if type(index) is int else 0)
+        item = self._items.find(frame, kind)
+        if part == "refusal":
+            item.refusals.add(place)
+            self._refused = True
+        self._say(item, place, frame.get(whole or "delta"), whole=bool(whole))
+
+    def _say(self, item: OutputItem, place: _Place, text: Any, *, whole: bool) -> None:
+        if not isinstance(text, str) or not text or (whole and place in item.heard):
+            return
+        if self._speaking is None or self._speaking[0] is not item or self._speaking[1] != place:
+            self._turn_to(item, place)
+        item.heard.add(place)
+        if item.kind == "reasoning":
+            self._builder.thinking(text)
+        else:
+            self._builder.text(text)
+
+    def _turn_to(self, item: OutputItem, place: _Place) -> None:
+        if item.kind == "reasoning" and self._speaking is not None and self._speaking[0] is item:
+            # The parts of one summary are paragraphs of one thought.
+            self._builder.thinking("\n\n")
+        else:
+            self._leave()
+        self._speaking = (item, place)
+
+    def _leave(self) -> None:
+        """Another part begins, although the end of this one was not announced."""
+        if self._speaking is not None:
+            item, place = self._speaking
+            self._speaking = None
+            item.ended.add(place)
+            if item.kind == "reasoning":
+                self._builder.end_part("thinking")
+            else:
+                text = read_answer_part(item.parts.get(place) or item.refusal_at(place), item.known)
+                self._builder.end_part("text", text.extra.get(WIRE) if text else None)
+
+    def _end_part(self, frame: JsonObject) -> None:
+        part = as_dict(frame.get("part"))
+        kind = part.get("type")
+        if kind == "reasoning_text":
+            self._hear({**frame, "text": part.get("text")}, "reasoning", "content", "text")
+        elif kind in ("output_text", "refusal"):
+            name = "text" if kind == "output_text" else "refusal"
+            self._hear({**frame, name: part.get(name)}, "message", name, name)
+            index = frame.get("content_index")
+            self._items.find(frame, "message").parts["text", index if type(index) is int else 0] = part
+
+    def _end_summary(self, frame: JsonObject) -> None:
+        self._hear({**frame, "text": as_dict(frame.get("part")).get("text")}, "reasoning", "summary", "text")
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def _open(self, frame: JsonObject) -> None:
+        fields = as_dict(frame.get("item"))
+        item = self._items.add(frame, fields)
+        if item.kind in (FUNCTION, CUSTOM):
+            self._begin_call(item, fields)
+
+    def _begin_call(self, item: OutputItem, fields: JsonObject, *, nameless: bool = False) -> None:
+        """Tell of a call as soon as its name is known."""
+        name = fields.get("name")
+        if not item.opened and (nameless or (isinstance(name, str) and name)):
+            self._leave()
+            item.opened = True
+            item.call_id = as_text(fields.get("call_id")) or item.call_id
+            self._builder.open_call(item.key, item.call_id or item.id, name, keep_call(fields))
+            if item.kind == FUNCTION and item.pieces:
+                self._builder.call_delta(item.key, arguments="".join(item.pieces))
+
+    def _argue(self, frame: JsonObject, kind: str) -> None:
+        item = self._items.find(frame, kind)
+        delta = frame.get("delta")
+        if item.opened and kind == FUNCTION:
+            self._builder.call_delta(item.key, arguments=delta)
+        elif isinstance(delta, str):
+            item.pieces.append(delta)
+
+    def _end_arguments(self, frame: JsonObject) -> None:
+        item = self._items.find(frame, FUNCTION)
+        self._begin_call(item, {**item.fields, "name": item.fields.get("name") or frame.get("name")})
+        if item.opened:
+            self._builder.set_arguments(item.key, frame.get("arguments"))
+        else:
+            item.whole = frame.get("arguments")
+
+    def _end_input(self, frame: JsonObject) -> None:
+        self._items.find(frame, CUSTOM).whole = frame.get("input")
+
+    def _end_call(self, item: OutputItem, fields: JsonObject) -> None:
+        """All that is known of a call is known now."""
+        self._begin_call(item, fields, nameless=True)
+        if item.kind == CUSTOM:
+            text = as_text(fields.get("input")) or as_text(item.whole) or "".join(item.pieces)
+            self._builder.set_arguments(item.key, write({"input": text}))
+        else:
+            arguments = arguments_of(fields)
+            self._builder.set_arguments(item.key, arguments if arguments not in (None, "") else item.whole)
+
+    # ---- the end of an item -----------------------------------------------------------------------------------------
+
+    def _close_item(self, frame: JsonObject) -> None:
+        fields = as_dict(frame.get("item"))
+        if fields:
+            self._finish(self._items.close(frame, fields), fields)
+
+    def _finish(self, item: OutputItem, fields: JsonObject) -> None:
+        if item.done:
+            return
+        item.done = True
+        if item.kind == "message":
+            self._finish_message(item, fields)
+        elif item.kind == "reasoning":
+            self._finish_reasoning(item, fields)
+        elif item.kind in (FUNCTION, CUSTOM):
+            self._end_call(item, fields)
+            self._builder.close_call(item.key, keep_call(fields))
+        elif item.kind == "image_generation_call" and as_text(fields.get("result")):
+            self._leave()
+            self._builder.part(read_image(fields))
+        else:
+            self._leave()
+            self._builder.end_part("thinking", {"item": fields})
+
+    def _finish_message(self, item: OutputItem, fields: JsonObject) -> None:
+        content = fields.get("content")
+        blocks = [content] if isinstance(content, str) else as_list(content)
+        known = {name: fields[name] for name in ("id", "phase") if fields.get(name) is not None}
+        for index, block in enumerate(blocks):
+            place = ("text", index)
+            text = read_answer_part(block, known)
+            if text is None or place in item.ended:
+                continue
+            own = as_dict(text.extra.get(WIRE))
+            self._refused = self._refused or own.get("refusal") is True
+            self._say(item, place, text.text, whole=True)
+            if self._speaking is None or self._speaking != (item, place):
+                self._leave()
+            self._speaking = None
+            item.ended.add(place)
+            if index == len(blocks) - 1 and "id" in known and fields.get("status") is not None:
+                own = {**own, "status": fields["status"]}
+            self._builder.end_part("text", own)
+
+    def _finish_reasoning(self, item: OutputItem, fields: JsonObject) -> None:
+        for place, text in reasoning_texts(fields):
+            self._say(item, place, text, whole=True)
+        if self._speaking is not None and self._speaking[0] is not item:
+            self._leave()
+        self._speaking = None
+        self._builder.end_part("thinking", keep_reasoning(fields))
+
+    # ---- the end of the response ------------------------------------------------------------------------------------
+
+    def _end_response(self, frame: JsonObject, status: str) -> None:
+        response = as_dict(frame.get("response")) or frame
+        self._builder.start(response.get("model"), response.get("id"))
+        for item, fields in self._items.match(list(dicts(response.get("output")))):
+            self._finish(item, fields)
+        usage = read_usage(response.get("usage"))
+        if usage is not None:
+            self._builder.usage(usage)
+        said = response.get("status")
+        if status == "completed" and isinstance(said, str):
+            status = said
+        if status == "failed":
+            self._builder.fail(read_failure(None, response.get("error") or {"message": "the response failed"}))
+        elif status == "cancelled":
+            self._builder.fail(Failure("server_error", "the response was cancelled", code=status))
+        reason, word = read_stop(response, status, refused=self._refused)
+        self._builder.stop(reason, {"reason": word})
+        self._builder.terminate()
+        self._end()
+
+    def _fail(self, frame: JsonObject) -> None:
+        self._builder.fail(read_failure(None, frame))
+        self._end()
+
+    def _end(self) -> None:
+        """Nothing more comes: what was begun is told as far as it is known."""
+        if not self._builder.ended:
+            for item in self._items.all:
+                if not item.done and item.kind in (FUNCTION, CUSTOM):
+                    self._end_call(item, item.fields)
+            self._leave()
+            self._builder.end()

@@ -1,0 +1,90 @@
+"""Events put into the order in which a server can write them.
+
+Translators may let all calls of a reply end together, behind text that came after them; and the pieces of arguments
+are a preview that a repair can overrule. A client of ours assembles what it is sent and runs it, so it is sent each
+call whole, once it is known to be right, in the place where it began.
+"""
+
+from __future__ import annotations
+
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    CallStarted,
+    Event,
+    MarkerDropped,
+    ReplyStarted,
+    TextDelta,
+)
+from dragoman.types import InvalidCall
+
+
+class InOrder:
+    """A Stage from events to events: no `CallStarted`, no `ArgumentsDelta`, every `CallEnded` in its place.
+
+    A call that is broken is never passed on as a call: a note in the text says that it was there.
+    """
+
+    def __init__(self) -> None:
+        self._queue: list[Event | int] = []  # an index stands for a call that has not ended
+        self._settled: dict[int, Event] = {}
+        self._open: set[int] = set()
+        self._started = False
+
+    def feed(self, event: Event, /) -> list[Event]:
+        if isinstance(event, CallStarted):
+            self._open.add(event.index)
+            self._queue.append(event.index)
+            return []
+        if isinstance(event, ArgumentsDelta | MarkerDropped | CallRefused):
+            return []
+        if isinstance(event, ReplyStarted):
+            if self._started:
+                return []
+            self._started = True
+        if isinstance(event, CallEnded | CallBroken):
+            return self._end(event)
+        if self._queue:
+            self._queue.append(event)
+            return []
+        return [event]
+
+    def close(self) -> list[Event]:
+        for index in self._open:
+            self._settled[index] = TextDelta(describe_broken(None, "it was cut off"))
+        self._open.clear()
+        return self._flush()
+
+    def _end(self, event: CallEnded | CallBroken) -> list[Event]:
+        settled = event if isinstance(event, CallEnded) else TextDelta(describe_broken(event.name, event.why))
+        if event.index is None or event.index not in self._open:
+            self._queue.append(settled)
+        else:
+            self._open.discard(event.index)
+            self._settled[event.index] = settled
+        return self._flush()
+
+    def _flush(self) -> list[Event]:
+        ready: list[Event] = []
+        for place, entry in enumerate(self._queue):
+            if isinstance(entry, int):
+                if entry not in self._settled:
+                    del self._queue[:place]
+                    return ready
+                ready.append(self._settled.pop(entry))
+            else:
+                ready.append(entry)
+        self._queue.clear()
+        return ready
+
+
+def describe_broken(name: str | None, why: str) -> str:
+    """The words for a client in place of a call that cannot be passed on."""
+    return f"[A call of {name or 'a tool'} could not be passed on: {why}]"
+
+
+def describe_invalid(part: InvalidCall) -> str:
+    """The same words for the part of a whole reply."""
+    return describe_broken(part.name, "; ".join(fault.why for fault in part.faults))

@@ -1,0 +1,146 @@
+"""One JSON Schema, compiled for one target, with an account of what it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import ConfigError, nearest
+from dragoman.types import JsonObject, Tool
+from dragoman.wire.report import Loss
+from dragoman.wire.schemas.limits import exceeded
+from dragoman.wire.schemas.losses import Losses
+from dragoman.wire.schemas.plainness import is_plain
+from dragoman.wire.schemas.pointers import Entangled
+from dragoman.wire.schemas.shaping import Shaper
+from dragoman.wire.schemas.targets import ROOT_ONLY_OBJECT, ROWS, TARGETS, Target
+from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
+from dragoman.wire.schemas.walk import Inexpressible, Place, TooLarge
+
+_LEVELS_OF_RECURSION = (4, 3, 2, 1)
+"""How deep a recursion is written out: the first of these that gives a schema of a bearable size."""
+
+_KEPT = 256
+_LONGEST_KEPT = 64_000
+
+
+class Compiled(Struct, frozen=True):
+    """A schema for one target. Take it as read-only: it may be the tool's own, or be given out again."""
+
+    schema: JsonObject | None
+    """None: the tool cannot be expressed for this target and has to be left out. `{}`: it has no parameters to send."""
+    losses: tuple[Loss, ...] = ()
+    undo: Undo = NOTHING_TO_UNDO
+
+
+_remembered: dict[tuple[bytes, str, str, bool], Compiled | None] = {}
+"""What was compiled before, by what it was made from; None for schemas that go out as they are."""
+
+
+def compile_schema(tool: Tool, target: str, *, inline: bool = False) -> Compiled:
+    """The parameters of a tool in the dialect of a target; `inline` writes out references that it would keep."""
+    row = ROWS.get(target)
+    if row is None:
+        guess = nearest(str(target), TARGETS)
+        hint = f"did you mean {guess!r}?" if guess else f"the targets are {', '.join(TARGETS)}"
+        raise ConfigError(f"there is no schema target named {target!r}", hint=hint)
+    parameters: Any = tool.parameters
+    if parameters is None or parameters is True or parameters == {}:
+        return Compiled(_empty(row))
+    # The same tools go out with every request. Their text, not their identity, says whether they are the same.
+    try:
+        key = (msgspec.json.encode(parameters), tool.name, target, inline)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return _compile(parameters, tool.name, row, inline) or Compiled(parameters)
+    if key in _remembered:
+        return _remembered[key] or Compiled(parameters)
+    found = _compile(parameters, tool.name, row, inline)
+    if len(key[0]) <= _LONGEST_KEPT:
+        if len(_remembered) >= _KEPT:
+            _remembered.clear()
+        _remembered[key] = found
+    return found or Compiled(parameters)
+
+
+def _empty(row: Target) -> JsonObject:
+    if row.omits_empty:
+        return {}
+    if row.closed:
+        empty: JsonObject = {"type": "object", "properties": {}, "additionalProperties": False}
+        return {**empty, "required": []} if row.all_required else empty
+    return {"type": "object", "properties": {}}
+
+
+def _compile(parameters: Any, name: str, row: Target, inline: bool) -> Compiled | None:
+    """The compiled schema; None for one that the target takes as it is."""
+    if isinstance(parameters, dict) and is_plain(parameters, row, inline=inline):
+        return None
+    if inline:
+        row = msgspec.structs.replace(row, references="inline", recursion="cut")
+    why = "its schema is too large once its references are written out"
+    for levels in _LEVELS_OF_RECURSION:
+        losses = Losses(name)
+        shaper = Shaper(row, parameters, losses, levels)
+        try:
+            return _run(shaper, parameters)
+        except TooLarge:
+            if shaper.recursive:
+                continue
+        except Inexpressible as problem:
+            why = str(problem)
+        except Entangled:
+            why = "its references are too entangled"
+        except RecursionError:
+            why = "its schema is nested too deeply"
+        break
+    losses.add("left_out", f"left out: {why}")
+    return Compiled(None, losses.finish())
+
+
+def _run(shaper: Shaper, parameters: Any) -> Compiled:
+    row = shaper.row
+    if not isinstance(parameters, dict):
+        raise Inexpressible("its parameters are no JSON Schema")
+    node = shaper.flatten_object(parameters, Place())
+    if node is None:
+        raise Inexpressible("its parameters cannot be an object")
+    for keyword in sorted(ROOT_ONLY_OBJECT & node.keys()):
+        shaper.losses.add("dropped", f"dropped {keyword} at $: the root is a plain object")
+        del node[keyword]
+    if row.kept is not None:
+        node.pop("nullable", None)  # Arguments are never null.
+    made = shaper.shape(node, Place(), root=True)
+    if made.schema is None:
+        raise Inexpressible("no arguments could fit its parameters")
+    schema: JsonObject = made.schema
+    if row.omits_empty and not schema.get("properties"):
+        for keyword in sorted(schema.keys() - {"type", "properties"}):
+            shaper.losses.add("dropped", f"dropped {keyword} at $: there are no parameters to declare")
+        return Compiled({}, shaper.losses.finish())
+    definitions, undoing = _compile_definitions(shaper)
+    if definitions:
+        schema = {**schema, "$defs": definitions}
+    if row.limits is not None:
+        why = exceeded(schema, row.limits)
+        if why:
+            raise Inexpressible(f"too large for this target: {why}")
+    undo = NOTHING_TO_UNDO
+    if shaper.undone:
+        undoing["#"] = made.undo
+        undo = msgspec.structs.replace(made.undo, definitions=undoing, root=schema)
+    return Compiled(schema, shaper.losses.finish(), undo)
+
+
+def _compile_definitions(shaper: Shaper) -> tuple[JsonObject, dict[str, Undo]]:
+    """The definitions that references were left to; compiling one may ask for more."""
+    while shaper.waiting:
+        reference = shaper.waiting.pop(0)
+        name = shaper.names[reference]
+        made = shaper.visit(shaper.references.target(reference), Place().below("$defs", name))
+        if made.schema is None:
+            raise Inexpressible(f"nothing could fit {reference}")
+        shaper.definitions[name] = made
+    definitions = {name: made.schema for name, made in shaper.definitions.items()}
+    return definitions, {name: made.undo for name, made in shaper.definitions.items()}

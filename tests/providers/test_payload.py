@@ -1,0 +1,144 @@
+"""What a provider wants to be given for a list of tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman import formats, providers
+from dragoman.errors import ConfigError
+from dragoman.providers import PromptGuided, ToolsPayload
+from dragoman.providers.payload import BY_WIRE
+from dragoman.toolset import Toolset
+from dragoman.wire.quirks import Quirks
+
+SHELL = {
+    "name": "shell",
+    "description": "Execute a shell command",
+    "parameters": {
+        "type": "object",
+        "properties": {"command": {"type": "string", "description": "The shell command to execute"}},
+        "required": ["command"],
+    },
+}
+
+
+class StandIn:
+    """A codec that says who it is instead of encoding."""
+
+    def __init__(self, name: str, quirks: Quirks) -> None:
+        self.name = name
+        self.quirks = quirks
+
+    def encode_definitions(self, tools: Toolset) -> list[dict[str, Any]]:
+        return [{"wire": self.name, "names": list(tools.names), "strict": self.quirks.strict_tools}]
+
+
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.wire.registry.get", StandIn)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "kind"),
+    [
+        ("openai", "gpt-5.6", "Responses"),
+        ("openai_chat", "gpt-4o", "OpenAI"),
+        ("openrouter", "openai/gpt-4o", "OpenAI"),
+        ("anthropic", "claude-opus-4-8", "Anthropic"),
+        ("gemini", "gemini-3-pro", "Gemini"),
+        ("ollama", "qwen3", "Ollama"),
+        ("bedrock", "amazon.nova-pro-v1:0", "Bedrock"),
+        ("mistral", "mistral-large-latest", "Mistral"),
+        ("cohere", "command-a-03-2025", "Cohere"),
+        ("ollama", "gemma3:4b", "PromptGuided"),
+        ("perplexity", "sonar-pro", "PromptGuided"),
+        ("custom", "gpt-4o", "PromptGuided"),
+    ],
+)
+@pytest.mark.usefixtures("stand_ins")
+def test_the_payload_has_the_shape_of_the_wire(provider: str, model: str, kind: str) -> None:
+    row = providers.get(provider)
+    payload = row.convert_tools([SHELL], model)
+    assert type(payload).__name__ == kind
+    if not isinstance(payload, PromptGuided):
+        wire = providers.resolve(provider, model).wire
+        assert payload.tools == [{"wire": wire, "names": ["shell"], "strict": False}]
+    assert isinstance(payload, PromptGuided) is not row.supports_native_tools(model)
+
+
+PARAMETERS = SHELL["parameters"]
+FUNCTION = {"type": "function", "function": SHELL}
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "tools"),
+    [
+        ("openrouter", "openai/gpt-4o", [FUNCTION]),
+        ("groq", "llama-3.3-70b-versatile", [FUNCTION]),
+        ("glm", "glm-4.6", [FUNCTION]),
+        ("ollama", "qwen3", [FUNCTION]),
+        ("mistral", "mistral-large-latest", [FUNCTION]),
+        (
+            "anthropic",
+            "claude-3-5-sonnet-20241022",
+            [{"name": "shell", "description": SHELL["description"], "input_schema": PARAMETERS}],
+        ),
+    ],
+)
+def test_seed_004_definitions_in_the_shape_of_each_provider(provider: str, model: str, tools: list[Any]) -> None:
+    payload = providers.get(provider).convert_tools([SHELL], model)
+    assert not isinstance(payload, PromptGuided)
+    assert payload.tools == tools
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_the_quirks_of_the_endpoint_reach_the_codec() -> None:
+    endpoint = providers.resolve("openai:gpt-4o", quirks={"strict_tools": True})
+    (definition,) = endpoint.convert_tools([SHELL]).tools  # type: ignore[union-attr]
+    assert definition["strict"] is True
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_the_caller_may_ask_for_the_other_way_or_the_other_wire() -> None:
+    row = providers.get("openai")
+    assert isinstance(row.convert_tools([SHELL], "gpt-4o", {"native_tool_calls": False}), PromptGuided)
+    assert isinstance(row.convert_tools([SHELL], "gpt-4o", wire="openai_chat"), providers.payload.OpenAI)
+    custom = providers.get("custom").convert_tools([SHELL], "m", {"native_tool_calls": True})
+    assert isinstance(custom, providers.payload.OpenAI)
+
+
+def test_instructions_are_those_of_the_rows_format() -> None:
+    payload = providers.get("custom").convert_tools([SHELL])
+    assert payload == PromptGuided(formats.instructions([SHELL], "hermes"), "hermes")
+    assert "## shell\nExecute a shell command\n" in payload.instructions
+    assert '<tool_call>\n{"name": "shell", "arguments": {"command": ' in payload.instructions
+
+
+def test_a_family_is_taught_what_it_was_trained_on() -> None:
+    payload = providers.get("custom").convert_tools([SHELL], "qwen3-coder-30b")
+    assert isinstance(payload, PromptGuided)
+    assert payload.format == "qwen3_coder"
+    assert "<function=shell>\n<parameter=command>" in payload.instructions
+
+
+@pytest.mark.parametrize("tools", [None, []])
+def test_no_tools_need_no_instructions(tools: Any) -> None:
+    assert providers.get("custom").convert_tools(tools) == PromptGuided("", "hermes")
+
+
+def test_an_endpoint_of_its_own_kind_is_told_when_native_calls_are_forced() -> None:
+    with pytest.raises(ConfigError, match="oci cannot be spoken to") as caught:
+        providers.get("oci").convert_tools([SHELL], "m", {"native_tool_calls": True})
+    assert caught.value.next_step.startswith("Not speakable: ")
+
+
+def test_a_payload_is_a_tagged_value() -> None:
+    for name, kind in BY_WIRE.items():
+        written = msgspec.json.encode(kind([SHELL]))
+        assert msgspec.json.decode(written)["type"] == name
+        assert msgspec.json.decode(written, type=ToolsPayload) == kind([SHELL])
+    guided = PromptGuided("Use tools.", "hermes")
+    assert msgspec.json.decode(msgspec.json.encode(guided), type=ToolsPayload) == guided
