@@ -1,0 +1,208 @@
+"""What translating costs: every wire, both halves, and LiteLLM's translation of the same conversations beside it.
+
+A conversation of 2 and one of 50 messages, with 20 tools; a reply with two calls; streams of 200 and 2,000 chunks.
+Figures are microseconds of CPU time, the best of several rounds. The yardstick of each wire is plain JSON work
+(msgspec reads and writes the same bytes) in the same run. LiteLLM runs in an environment of its own, which the first
+run makes in the user's cache; where that cannot be, its part is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.support import comparison, environment
+from benchmarks.support.environment import Unavailable, Worker
+from benchmarks.support.measuring import CHUNKS, MESSAGES, Figures, measure
+
+from dragoman import wire
+from dragoman.wire.codec import Codec
+
+FEW, MANY = MESSAGES
+SHORT, LONG = CHUNKS
+# What the project promises.
+MOST = {"request_growth": MANY / FEW, "reply_growth": 1.3, "chunk_growth": 1.3}
+LEAST_TIMES_FASTER = 10.0
+
+Row = dict[str, Any]
+
+
+def wire_row(name: str, best: Figures) -> Row:
+    """The figures of a wire as they are printed, and the promises that they break."""
+    row: Row = {"wire": name}
+    for half in ("encode", "decode"):
+        for length in MESSAGES:
+            row[f"{half}_{length}"] = best[f"{half}_{length}"]
+            row[f"{half}_{length}_times_plain"] = best[f"{half}_{length}"] / best[f"plain_request_{length}"]
+        row[f"{half}_growth"] = best[f"{half}_{MANY}"] / best[f"{half}_{FEW}"]
+    for half in ("encode_reply", "decode_reply"):
+        row[half] = best[f"{half}_{FEW}"]
+        row[f"{half}_times_plain"] = best[f"{half}_{FEW}"] / best[f"plain_reply_{FEW}"]
+        row[f"{half}_growth"] = best[f"{half}_{MANY}"] / best[f"{half}_{FEW}"]
+    for half in ("read", "written"):
+        for count in CHUNKS:
+            row[f"{half}_{count}"] = best[f"{half}_{count}"]
+        row[f"{half}_times_plain"] = best[f"{half}_{LONG}"] / best[f"plain_chunk_{LONG}"]
+        row[f"{half}_growth"] = best[f"{half}_{LONG}"] / best[f"{half}_{SHORT}"]
+    limits = {
+        "encode_growth": MOST["request_growth"],
+        "decode_growth": MOST["request_growth"],
+        "encode_reply_growth": MOST["reply_growth"],
+        "decode_reply_growth": MOST["reply_growth"],
+        "read_growth": MOST["chunk_growth"],
+        "written_growth": MOST["chunk_growth"],
+    }
+    row["misses"] = [kind for kind, most in limits.items() if row[kind] > most]
+    return row
+
+
+def comparison_rows(name: str, best: Figures, notes: Sequence[str]) -> list[Row]:
+    """One row per kind of work: ours, LiteLLM's classes alone, and what its user pays."""
+    works = [
+        *((f"request, {length} messages", f"request_{length}", f"request_{length}_classes") for length in MESSAGES),
+        ("reply", "reply", "reply_classes"),
+        *((f"both, {length} messages", f"both_{length}", "") for length in MESSAGES),
+        ("chunk, to events", "chunk", "chunk_iterator"),
+        ("chunk, to OpenAI chat", "chunk_to_chat", "chunk_iterator"),
+    ]
+    rows: list[Row] = []
+    for work, kind, classes in works:
+        row: Row = {"wire": name, "work": work, "ours": best[f"{kind}_ours"]}
+        for whose, key in (("classes", classes), ("user", f"{kind.removesuffix('_to_chat')}_user")):
+            row[whose] = best.get(key)
+            row[f"times_{whose}"] = best[key] / row["ours"] if key in best else None
+        if row["classes"] is None and row["user"] is None:
+            continue
+        row["misses"] = [
+            whose for whose in ("classes", "user") if (row[f"times_{whose}"] or LEAST_TIMES_FASTER) < LEAST_TIMES_FASTER
+        ]
+        rows.append(row)
+    if rows:
+        rows[-1]["notes"] = list(notes)
+    return rows
+
+
+def keep_best(known: Figures, figures: Figures) -> Figures:
+    return {kind: min(cost, known.get(kind, cost)) for kind, cost in (known | figures).items()}
+
+
+def measure_all(
+    codecs: Sequence[Codec], worker: Worker | None, passes: int, rounds: int
+) -> tuple[list[Row], list[Row]]:
+    """Several passes over all wires: the best of each figure is taken over the whole time of the run."""
+    own: dict[str, Figures] = {}
+    beside: dict[str, Figures] = {}
+    notes: dict[str, list[str]] = {}
+    for turn in range(passes):
+        for codec in codecs:
+            print(f"\rpass {turn + 1}/{passes}, {codec.name:<24}", end="", file=sys.stderr, flush=True)
+            own[codec.name] = keep_best(own.get(codec.name, {}), measure(codec, rounds))
+            if worker and codec.name in comparison.WIRES:
+                figures, found = comparison.compare(codec, worker, rounds, wrapped=turn == 0)
+                beside[codec.name] = keep_best(beside.get(codec.name, {}), figures)
+                notes.setdefault(codec.name, found)
+    print("\r" + " " * 60 + "\r", end="", file=sys.stderr, flush=True)
+    compared = [row for name, best in beside.items() for row in comparison_rows(name, best, notes[name])]
+    return [wire_row(name, best) for name, best in own.items()], compared
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+TABLES = {
+    f"requests with 20 tools: growth = {MANY} messages against {FEW}": [
+        *(f"encode_{end}" for end in (FEW, f"{FEW}_times_plain", MANY, f"{MANY}_times_plain", "growth")),
+        *(f"decode_{end}" for end in (FEW, f"{FEW}_times_plain", MANY, f"{MANY}_times_plain", "growth")),
+    ],
+    f"replies: growth = in a conversation of {MANY} messages against one of {FEW}": [
+        *(f"encode_reply{end}" for end in ("", "_times_plain", "_growth")),
+        *(f"decode_reply{end}" for end in ("", "_times_plain", "_growth")),
+    ],
+    f"streams, per chunk read and per event written: growth = of {LONG} against one of {SHORT}": [
+        *(f"read_{end}" for end in (SHORT, LONG, "times_plain", "growth")),
+        *(f"written_{end}" for end in (SHORT, LONG, "times_plain", "growth")),
+    ],
+}
+
+
+def heading(column: str) -> str:
+    if column.endswith("times_plain"):
+        return "x"
+    return "growth" if column.endswith("growth") else column.replace("_", " ")
+
+
+def print_wires(rows: Sequence[Row]) -> None:
+    print("microseconds; x = times msgspec reading and writing the same JSON")
+    for title, columns in TABLES.items():
+        widths = [max(8, len(heading(column)) + 2) for column in columns]
+        print(f"\n{title}\n{'wire':<18}" + "".join(f"{heading(c):>{w}}" for c, w in zip(columns, widths, strict=True)))
+        for row in rows:
+            cells = "".join(f"{row[column]:>{width}.2f}" for column, width in zip(columns, widths, strict=True))
+            misses = " ".join(miss for miss in row["misses"] if miss in columns)
+            print(f"{row['wire']:<18}{cells}  {misses}".rstrip())
+    print(f"\n{len(rows)} wires measured, {sum(bool(row['misses']) for row in rows)} of them break a promise")
+
+
+def print_comparison(rows: Sequence[Row], versions: dict[str, Any]) -> None:
+    print(f"\nLiteLLM {versions['litellm']} beside us")
+    print("classes = those of its classes that translate, without what calls them")
+    print("user = what its user pays: parameter handling (request), `completion()` (both), stream wrapper (chunk)")
+    print(f"{'wire':<18}{'work':<24}{'ours':>9}{'classes':>10}{'times':>8}{'user':>10}{'times':>8}")
+    for row in rows:
+        theirs = "".join(
+            f"{row[whose]:>10.1f}{row[f'times_{whose}']:>8.1f}" if row[whose] else f"{'-':>10}{'-':>8}"
+            for whose in ("classes", "user")
+        )
+        misses = f"  less than {LEAST_TIMES_FASTER:.0f} times: {' '.join(row['misses'])}" if row["misses"] else ""
+        print(f"{row['wire']:<18}{row['work']:<24}{row['ours']:>9.1f}{theirs}{misses}")
+        for note in row.get("notes", ()):
+            print(f"{'':<18}LiteLLM, {note}")
+    for whose in ("classes", "user"):
+        compared = [row for row in rows if row[whose]]
+        missed = sum(whose in row["misses"] for row in compared)
+        print(f"{whose}: {len(compared)} comparisons, {missed} below the promise of {LEAST_TIMES_FASTER:.0f} times")
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", action="append", default=[], metavar="WIRE", help="measure it; may be repeated")
+    options.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
+    options.add_argument("--passes", type=int, default=3, help="how often all wires are gone through (default: 3)")
+    options.add_argument("--rounds", type=int, default=8, help="how often each figure is taken in a pass (default: 8)")
+    options.add_argument("--without-litellm", action="store_true", help="leave the comparison out")
+    given = options.parse_args()
+    chosen = [wire.get(name) for name in wire.names() if not given.only or name in given.only]
+    if not chosen:
+        print(f"error: no wire named {', '.join(given.only)}", file=sys.stderr)
+        return 2
+    gc.disable()
+    worker, why = None, "it was not asked for"
+    if not given.without_litellm:
+        try:
+            worker = Worker(environment.interpreter())
+        except Unavailable as reason:
+            why = str(reason)
+    try:
+        rows, compared = measure_all(chosen, worker, given.passes, given.rounds)
+    finally:
+        if worker:
+            worker.close()
+    print_wires(rows)
+    if worker:
+        print_comparison(compared, worker.versions)
+    else:
+        print(f"\nno comparison with LiteLLM: {why}")
+    if given.json:
+        figures = {"promises": {**MOST, "times_litellm": LEAST_TIMES_FASTER}, "wires": rows, "litellm": compared}
+        given.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
