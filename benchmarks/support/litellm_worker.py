@@ -127,8 +127,9 @@ class Translator:
         given = {key: value for key, value in body.items() if key != "model"}
         if self.wire == "bedrock":
             given |= {"aws_access_key_id": "a", "aws_secret_access_key": "b", "aws_region_name": "us-east-1"}
-        # The longer form of the name says that it is the API of conversations.
-        model = f"{self.provider}/{'converse/' if self.wire == 'bedrock' else ''}{self.model}"
+        # The longer form of a name says which of the APIs of a provider is meant.
+        api = {"bedrock": "converse/", "openai_responses": "responses/"}.get(self.wire, "")
+        model = f"{self.provider}/{api}{self.model}"
         return self.litellm.completion(model, client=client, api_key="x", drop_params=True, **given)
 
     # ---- streams --------------------------------------------------------------------------------------------------
@@ -206,7 +207,7 @@ def drain(chunks: Iterator[Any]) -> None:
 
 def measure_request(job: Job) -> Job:
     translator = Translator(job["wire"])
-    body = job["body"]
+    body, rounds = job["body"], job["rounds"]
 
     # It changes what it is given, so that each run needs a copy of its own.
     def copies() -> list[Any]:
@@ -216,10 +217,15 @@ def measure_request(job: Job) -> Job:
     made = translator.request(warm, translator.map(warm))
     warm = copy.deepcopy(body)
     translator.request(warm, translator.map_as_called(warm))
+
+    def write(translated: Job) -> str:
+        # As its HTTP handler writes what is sent.
+        return json.dumps(translated, default=str)
+
     return {
-        "classes": best(job["rounds"], copies, lambda own: translator.request(own, translator.map(own))),
-        "user": best(job["rounds"], copies, lambda own: translator.request(own, translator.map_as_called(own))),
-        "bytes": len(json.dumps(made, default=str)),
+        "classes": best(rounds, copies, lambda own: write(translator.request(own, translator.map(own)))),
+        "user": best(rounds, copies, lambda own: write(translator.request(own, translator.map_as_called(own)))),
+        "bytes": len(write(made)),
     }
 
 
@@ -241,20 +247,17 @@ def measure_completion(job: Job) -> Job:
     handler: Any = import_module("litellm.llms.custom_httpx.http_handler").HTTPHandler
     content, sent = base64.b64decode(job["reply"]), httpx.Request("POST", "http://localhost")
 
-    class Client(handler):  # type: ignore[misc]
-        """Answers without sending anything."""
-
-        def post(self, *_: object, **__: object) -> Any:
-            return httpx.Response(200, content=content, request=sent)
-
-    client = Client()
+    # For some providers it takes a client of its own, whatever it is given: so none of them sends anything.
+    handler.post = lambda *_, **__: httpx.Response(200, content=content, request=sent)
+    client = handler()
 
     def copies() -> list[Any]:
         return [copy.deepcopy(job["body"]) for _ in range(COPIES)]
 
-    translator.complete(copies()[0], client)
+    calls = translator.complete(copies()[0], client).choices[0].message.tool_calls
     # What it does in other threads is not counted.
-    return {"user": best(job["rounds"], copies, lambda own: translator.complete(own, client), clock=thread_time)}
+    cost = best(job["rounds"], copies, lambda own: translator.complete(own, client), clock=thread_time)
+    return {"user": cost, "calls": len(calls or ())}
 
 
 def measure_stream(job: Job) -> Job:

@@ -12,60 +12,113 @@ from importlib import import_module
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from dragoman import args, errors, events, formats, providers, stage, types, wire
+    from dragoman import (
+        args,
+        errors,
+        events,
+        extraction,
+        formats,
+        providers,
+        stage,
+        textmode,
+        tools,
+        trust,
+        types,
+        wire,
+    )
     from dragoman.errors import DragomanError
+    from dragoman.extraction import Extraction, extract, extractor
+    from dragoman.formats import augment_system_prompt
     from dragoman.replies import fold, unfold
+    from dragoman.tools import Error, Halt, Ok, ToolContext, tool
     from dragoman.toolset import Toolset
     from dragoman.types import File, Image, Message, Reply, Request, Text, Thinking, Tool, ToolCall, ToolResult
     from dragoman.verbs import decode_tool_calls, encode_definitions, encode_result
 
 __version__ = "0.1.0"
 
-_MODULES = frozenset({"args", "errors", "events", "formats", "providers", "stage", "types", "wire"})
+_MODULES = frozenset(
+    {
+        "args",
+        "errors",
+        "events",
+        "extraction",
+        "formats",
+        "providers",
+        "stage",
+        "textmode",
+        "tools",
+        "trust",
+        "types",
+        "wire",
+    }
+)
 _HOMES = {
     "DragomanError": "dragoman.errors",
+    "Error": "dragoman.tools",
+    "Extraction": "dragoman.extraction",
     "File": "dragoman.types",
+    "Halt": "dragoman.tools",
     "Image": "dragoman.types",
     "Message": "dragoman.types",
+    "Ok": "dragoman.tools",
     "Reply": "dragoman.types",
     "Request": "dragoman.types",
     "Text": "dragoman.types",
     "Thinking": "dragoman.types",
     "Tool": "dragoman.types",
     "ToolCall": "dragoman.types",
+    "ToolContext": "dragoman.tools",
     "ToolResult": "dragoman.types",
     "Toolset": "dragoman.toolset",
+    "augment_system_prompt": "dragoman.formats",
     "decode_tool_calls": "dragoman.verbs",
     "encode_definitions": "dragoman.verbs",
     "encode_result": "dragoman.verbs",
+    "extract": "dragoman.extraction",
+    "extractor": "dragoman.extraction",
     "fold": "dragoman.replies",
+    "tool": "dragoman.tools",
     "unfold": "dragoman.replies",
 }
 
 __all__ = [
     "DragomanError",
+    "Error",
+    "Extraction",
     "File",
+    "Halt",
     "Image",
     "Message",
+    "Ok",
     "Reply",
     "Request",
     "Text",
     "Thinking",
     "Tool",
     "ToolCall",
+    "ToolContext",
     "ToolResult",
     "Toolset",
     "__version__",
     "args",
+    "augment_system_prompt",
     "decode_tool_calls",
     "encode_definitions",
     "encode_result",
     "errors",
     "events",
+    "extract",
+    "extraction",
+    "extractor",
     "fold",
     "formats",
     "providers",
     "stage",
+    "textmode",
+    "tool",
+    "tools",
+    "trust",
     "types",
     "unfold",
     "wire",

@@ -72,6 +72,8 @@ class Folding:
         self._failure: Failure | None = None
 
     def add(self, event: Event) -> None:
+        if isinstance(event, ArgumentsDelta):
+            return  # a preview of what `CallEnded` brings
         if isinstance(event, TextDelta):
             self._grow("text", event.text)
         elif isinstance(event, ThinkingDelta):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from dragoman.errors import InvalidTool
 from dragoman.types import JsonObject, Tool
@@ -30,7 +30,7 @@ def as_tool(value: object) -> Tool:
     """A Tool from whatever describes one: a Tool, an OpenAI, Anthropic, MCP or plain dict, or an object with a name."""
     if isinstance(value, Tool):
         return value
-    if isinstance(value, Mapping):
+    if _is_mapping(value):
         return _from_mapping(value)
     made = getattr(value, "__dragoman_tool__", None)
     if isinstance(made, Tool):
@@ -38,16 +38,21 @@ def as_tool(value: object) -> Tool:
     return _from_object(value)
 
 
+def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    # Nearly always a dict, and the general question takes ten times as long.
+    return type(value) is dict or isinstance(value, Mapping)
+
+
 def _from_mapping(value: Mapping[str, Any]) -> Tool:
     inner = value.get("function")
-    body: Mapping[str, Any] = inner if isinstance(inner, Mapping) else value
+    body: Mapping[str, Any] = inner if _is_mapping(inner) else value
     name = body.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidTool(f"a tool without a name: {_shorten(value)}")
     schema: JsonObject = {}
     for key in _SCHEMA_KEYS:
         found = body.get(key)
-        if isinstance(found, Mapping):
+        if _is_mapping(found):
             schema = found if isinstance(found, dict) else dict(found)
             break
     description = body.get("description")
@@ -58,7 +63,7 @@ def _from_mapping(value: Mapping[str, Any]) -> Tool:
         schema,
         parallel_safe=body.get("parallel_safe") is True,
         read_only=body.get("read_only") is True,
-        metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
+        metadata=dict(metadata) if _is_mapping(metadata) else {},
     )
 
 
@@ -98,7 +103,10 @@ class Toolset:
     __slots__ = ("_by_fold", "_by_name", "_prefixes", "tools")
 
     def __init__(self, tools: Iterable[object]) -> None:
-        self.tools = tuple(as_tool(tool) for given in tools for tool in _unpack(given))
+        given: tuple[Any, ...] = tuple(tools)
+        if set(map(type, given)) != {Tool}:
+            given = tuple(as_tool(tool) for each in given for tool in _unpack(each))
+        self.tools: tuple[Tool, ...] = given
         self._by_name = {tool.name: tool for tool in self.tools}
         self._by_fold: dict[str, Tool | None] | None = None
         self._prefixes: frozenset[str] | None = None

@@ -16,6 +16,7 @@ JsonObject = dict[str, Any]
 """A decoded JSON object. `Any` is honest here: what stands in it is the model's choice."""
 
 Role = Literal["system", "user", "assistant", "tool"]
+InvalidKind = Literal["malformed", "truncated", "unknown_tool", "bad_arguments"]
 StopReason = Literal["end", "tool_calls", "length", "stop_sequence", "refusal", "pause", "error", "unknown"]
 
 
@@ -84,6 +85,7 @@ class InvalidCall(Struct, frozen=True, tag="invalid_call"):
     provenance: Provenance | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     wire_id: str | None = None
+    kind: InvalidKind = "malformed"
 
 
 class Text(Struct, frozen=True, tag="text"):
@@ -183,6 +185,15 @@ class Tool(Struct, frozen=True):
     parallel_safe: bool = False
     read_only: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
+    repeatable: bool = False
+    """Whether running it again with the same arguments does no harm."""
+    timeout: float | None = None
+    """Seconds that one call may take; None leaves it to whoever runs it."""
+    max_output: int | None = None
+    """Characters of a result that the model is shown; None leaves it to whoever runs it."""
+    requires_approval: bool = False
+    context_parameter: str | None = None
+    """The parameter of the function that is hidden from the model and takes the context of the call."""
 
 
 class Request(Struct, frozen=True):

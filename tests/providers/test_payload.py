@@ -112,7 +112,7 @@ def test_the_caller_may_ask_for_the_other_way_or_the_other_wire() -> None:
 
 def test_instructions_are_those_of_the_rows_format() -> None:
     payload = providers.get("custom").convert_tools([SHELL])
-    assert payload == PromptGuided(formats.instructions([SHELL], "hermes"), "hermes")
+    assert payload == PromptGuided(formats.instructions([SHELL], "hermes", layout="list"), "hermes")
     assert "## shell\nExecute a shell command\n" in payload.instructions
     assert '<tool_call>\n{"name": "shell", "arguments": {"command": ' in payload.instructions
 

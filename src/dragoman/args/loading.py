@@ -42,7 +42,8 @@ def load(raw: str | Mapping[str, Any] | None, tool: object = None, *, drop_extra
     """
     schema = _schema_of(tool)
     value, repairs, fault = _understand(raw)
-    if fault is None:
+    if fault is None and (repairs or not isinstance(raw, str)):
+        # Text that needed no repair came through our own decoder, which lets nothing unsound through.
         fault = find_unsound(value)
     if fault is not None:
         return Loaded(None, repairs, (), (fault,))
@@ -80,8 +81,10 @@ def _understand(raw: object) -> tuple[Any, tuple[str, ...], Fault | None]:
             return None, repairs, fault
     if value is None:
         return {}, (*repairs, "null_arguments"), None
+    if type(value) is dict:
+        return value, repairs, None
     if isinstance(value, Mapping):
-        return value if type(value) is dict else dict(value), repairs, None
+        return dict(value), repairs, None
     return None, repairs, Fault("$", f"arguments must be an object, got {show(value)}")
 
 

@@ -2,7 +2,8 @@
 
 Only structure is kept (types, enums, properties, items, unions, references); patterns and ranges are left to
 validation. A schema is prepared on first use and remembered by identity, so a schema is taken as fixed once it has
-been used; changing the dict in place afterwards has no effect here.
+been used; changing the dict in place afterwards has no effect here. A server sees the same schemas again and again as
+new objects: what was prepared for an equal schema is used for them too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from types import NoneType
 from typing import Any
 from urllib.parse import unquote
 
+import msgspec
+
 from dragoman.toolset import fold
 
 MAX_SCHEMA_DEPTH = 60
@@ -18,6 +21,7 @@ MAX_SCHEMA_DEPTH = 60
 
 _KEPT_ROOTS = 256
 _KEPT_SHAPES = 4096
+_LONGEST_KEPT = 64_000
 
 # Real tool lists are written by hand, for several languages: these spellings all occur.
 _KIND_NAMES = {
@@ -278,23 +282,48 @@ def resolve(reference: object, root: object) -> object:
     return node
 
 
-_roots: dict[int, _Root] = {}
+_write = msgspec.json.Encoder().encode
+
+_roots: dict[int, tuple[object, _Root]] = {}
+"""By the identity of a root schema: itself, so that the identity stays its own, and what was prepared for it."""
+_equals: dict[bytes, _Root] = {}
+"""The same by the text of a schema."""
 
 
 def shape_of(schema: object, root: object = None) -> Shape:
     """The prepared form of a schema; `root` is where its references point, the schema itself when absent."""
     base = schema if root is None else root
-    known = _roots.get(id(base))
-    if known is None:
+    entry = _roots.get(id(base))
+    if entry is None or len(entry[1].shapes) > _KEPT_SHAPES:
         if not isinstance(base, dict):
             return NOTHING if schema is False else ANYTHING
         if len(_roots) >= _KEPT_ROOTS:
             _roots.clear()
-        known = _roots[id(base)] = _Root(base)
-    elif len(known.shapes) > _KEPT_SHAPES:
-        known = _roots[id(base)] = _Root(base)
+        entry = _roots[id(base)] = (base, _root_of(base) if entry is None else _Root(base))
+    known = entry[1]
+    if schema is base:
+        # The root may be that of an equal schema.
+        schema = known.root
     shape = known.shapes.get(id(schema))
     return shape if shape is not None else known.shape(schema)
+
+
+def _root_of(base: dict[str, Any]) -> _Root:
+    """What was prepared for an equal schema, or something new."""
+    try:
+        text = _write(base)
+        known = _equals.get(text)
+        # The text cannot tell a list from a tuple, and the other schema may have been changed since: so both count.
+        if known is not None and known.root == base:
+            return known
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return _Root(base)
+    made = _Root(base)
+    if len(text) <= _LONGEST_KEPT:
+        if len(_equals) >= _KEPT_ROOTS:
+            _equals.clear()
+        _equals[text] = made
+    return made
 
 
 def vocabulary(shape: Shape) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dragoman.formats.engine import Attempt as Explanation
 from dragoman.formats.engine import Parser
+from dragoman.formats.nonce import NONCE, STALE_NONCE, nonce_format
 from dragoman.formats.parsed import Parsed, fold
 from dragoman.formats.registry import get, names, plan_for, register, unregister
 from dragoman.formats.row import Format
@@ -15,22 +16,28 @@ from dragoman.types import ToolCall
 
 if TYPE_CHECKING:
     from dragoman.formats.looseness import LooseParser
+    from dragoman.formats.prompt import Layout
     from dragoman.formats.rendering import Call
 
 Tools = Toolset | Iterable[object] | None
 """Whatever describes tools: a prepared Toolset, or a list of tools, dicts or functions. None: nothing is gated."""
 
 __all__ = [
+    "NONCE",
+    "STALE_NONCE",
     "Explanation",
     "Format",
     "Parsed",
     "Parser",
+    "augment_system_prompt",
     "explain",
     "fold",
     "from_response_template",
     "get",
     "instructions",
     "names",
+    "needs_compact",
+    "nonce_format",
     "parse",
     "parser",
     "register",
@@ -40,9 +47,10 @@ __all__ = [
 
 
 def parser(
-    format: str = "auto",
+    format: str | Format = "auto",
     tools: Tools = None,
     *,
+    extra: Iterable[Format] = (),
     loose: bool = False,
     calls_in_thinking: Literal["report", "ignore"] = "report",
     starts_in_thinking: bool = False,
@@ -50,12 +58,13 @@ def parser(
 ) -> Parser | LooseParser:
     """A parser to feed piece by piece: `.feed(piece)` and `.close()` return events.
 
-    `loose` also finds calls that no format announces. Calls inside thinking are reported as refused, or ignored and
-    left as thinking; they never count. `starts_in_thinking`: the opening think tag stood in the prompt.
-    `more_thinking` takes common words such as <reasoning> and <thinking> for think tags as well.
+    `format` is a name, or a row, which need not be registered; `extra` rows are looked for as well. `loose` also finds
+    calls that no format announces. Calls inside thinking are reported as refused, or ignored and left as thinking;
+    they never count. `starts_in_thinking`: the opening think tag stood in the prompt. `more_thinking` takes
+    common words such as <reasoning> and <thinking> for think tags as well.
     """
     engine = Parser(
-        plan_for(format, loose=loose, more_thinking=more_thinking),
+        plan_for(format, loose=loose, more_thinking=more_thinking, extra=extra),
         Toolset.of(tools),
         calls_in_thinking=calls_in_thinking,
         starts_in_thinking=starts_in_thinking,
@@ -69,9 +78,10 @@ def parser(
 
 def parse(
     text: str,
-    format: str = "auto",
+    format: str | Format = "auto",
     tools: Tools = None,
     *,
+    extra: Iterable[Format] = (),
     loose: bool = False,
     calls_in_thinking: Literal["report", "ignore"] = "report",
     starts_in_thinking: bool = False,
@@ -81,6 +91,7 @@ def parse(
     stage = parser(
         format,
         tools,
+        extra=extra,
         loose=loose,
         calls_in_thinking=calls_in_thinking,
         starts_in_thinking=starts_in_thinking,
@@ -89,21 +100,53 @@ def parse(
     return fold(stage.close(text))
 
 
-def render(calls: Iterable[Call] | ToolCall, format: str) -> str:
+def render(calls: Iterable[Call] | ToolCall, format: str | Format) -> str:
     """Write calls the way a model of this format does. Raises CannotExpress for what the format cannot carry."""
     from dragoman.formats.rendering import as_calls
     from dragoman.formats.rendering import render as write
 
-    row = get(format)
-    return write(as_calls(calls), row, plan_for(row.name))
+    row = format if isinstance(format, Format) else get(format)
+    return write(as_calls(calls), row, plan_for(format))
 
 
-def instructions(tools: Tools, format: str = "fenced", compact: bool = False) -> str:
-    """The text for a system prompt that teaches a model these tools and this format."""
-    from dragoman.formats.prompt import sample_call, write_instructions
+def instructions(
+    tools: Tools,
+    format: str | Format = "fenced",
+    compact: bool = False,
+    *,
+    layout: Layout = "schema",
+    nonce: str | None = None,
+) -> str:
+    """The text for a system prompt that teaches a model these tools and this format.
 
-    offered = Toolset.of(tools) or Toolset(())
-    return write_instructions(offered, render([sample_call(offered)], format), compact=compact)
+    Tools are described by their JSON Schemas, or in `layout="list"` by a heading and a line for each parameter;
+    `compact` spends one line on a tool. With a `nonce` the wrapper of this turn is taught, whatever the format.
+    """
+    from dragoman.formats.augmenting import instruct
+
+    return instruct(Toolset.of(tools) or Toolset(()), format, compact=compact, layout=layout, nonce=nonce)
+
+
+def augment_system_prompt(
+    existing: str | None,
+    tools: Tools,
+    *,
+    compact: bool = False,
+    format: str | Format = "fenced",
+    layout: Layout = "schema",
+    nonce: str | None = None,
+) -> str:
+    """A system prompt with the instructions behind it: yours comes first, unchanged, then one blank line."""
+    from dragoman.formats.augmenting import augment
+
+    return augment(existing, instructions(tools, format, compact, layout=layout, nonce=nonce))
+
+
+def needs_compact(prompt: str, *, native: bool, weak: bool) -> str | None:
+    """Why a model should be given the compact instructions instead of this full prompt; None if it may stay."""
+    from dragoman.formats.augmenting import needs_compact as judge
+
+    return judge(prompt, native=native, weak=weak)
 
 
 def from_response_template(name: str, declaration: Mapping[str, Any]) -> Format:

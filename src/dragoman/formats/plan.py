@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 from dragoman.formats.compiler import compile_entries
 from dragoman.formats.cursor import Cursor, Reader, Spoilt
@@ -73,20 +74,53 @@ class Plan:
         self._lanes: dict[tuple[str, bool], Lane] = {}
         self._choices: dict[tuple[str, str], tuple[Entry, ...]] = {}
         compiled = [(row, compile_entries(row, named=named)) for row in rows]
-        for row, entries in compiled:
-            self._add(row, entries)
-        for row, entries in compiled:
-            self._add_section(row, entries)
+        for row, row_entries in compiled:
+            self._add(row, row_entries)
+        for row, row_entries in compiled:
+            self._add_section(row, row_entries)
         for entry in entries:
             for opener in entry.openers:
                 self.openers.setdefault(opener, []).append(entry)
         self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
+        self._watch_text()
+
+    def _watch_text(self) -> None:
+        """Make the lane of plain text from everything that may interrupt it."""
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         words = sorted(filter(is_word, markers))
         places = {entry.place for entries in self.openers.values() for entry in entries}
         self.lines = Lines(self.line_entries, words, watched="line" in places)
         symbols = markers - set(words) or {_NO_MARKER}
         self.text = Lane(symbols, lines=self.lines)
+
+    def extend(self, rows: Iterable[Format]) -> Plan:
+        """This plan with more rows, tried after its own.
+
+        Where they bring no new marker, the search itself is shared: that makes a row for a single reply cheap.
+        """
+        plan = copy(self)
+        plan.openers = {opener: list(entries) for opener, entries in self.openers.items()}
+        plan.section_ends, plan.drops, plan.thinking = set(self.section_ends), set(self.drops), dict(self.thinking)
+        plan.line_entries, plan.message_entries = list(self.line_entries), list(self.message_entries)
+        plan._choices = {}
+        compiled = [(row, compile_entries(row, named=True)) for row in rows]
+        for row, entries in compiled:
+            plan._add(row, entries)
+        for row, entries in compiled:
+            plan._add_section(row, entries)
+        if not plan._looks_like(self):
+            plan._lanes = {}
+            plan.thinking_ends = frozenset(plan.thinking.values()) - plan.openers.keys() - plan.drops
+            plan._watch_text()
+        return plan
+
+    def _looks_like(self, other: Plan) -> bool:
+        """Whether the same things are looked for, whoever reads on from there."""
+        return (
+            self.openers.keys() == other.openers.keys()
+            and (self.section_ends, self.drops, self.thinking) == (other.section_ends, other.drops, other.thinking)
+            and self.line_entries == other.line_entries
+        )
 
     def _add(self, row: Format, row_entries: tuple[Entry, ...]) -> None:
         seen = {

@@ -4,28 +4,71 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
 
 from dragoman.types import JsonObject, Tool
 
-_first_sentence = re.compile(r"[^\n]*?[.!?](?=\s|$)").match
+Layout = Literal["schema", "list"]
+"""How tools are described: by the JSON Schema of each, or by a heading and a line for each parameter."""
+
 SENTENCE_LIMIT = 80
+_ENUM_LIMIT = 60
+_SAMPLE_LIMIT = 200
+_first_sentence = re.compile(r"[^\n]*?[.!?](?=\s|$)").match
+_SAMPLES: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+_WORDS = {
+    "command": "date",
+    "path": "notes.txt",
+    "file_path": "notes.txt",
+    "url": "https://example.com",
+    "query": "weather in Oslo",
+    "city": "Oslo",
+}
+"""A sample for a text whose parameter bears a common name. All of them do no harm when they are copied."""
 
 
-def write_instructions(tools: Iterable[Tool], example: str, *, compact: bool) -> str:
-    """Instructions for a system prompt. `compact` spends one line on a tool instead of its whole schema."""
-    described = [_describe_in_a_line(tool) if compact else _describe(tool) for tool in tools]
-    listing = ("\n" if compact else "\n\n").join(described)
+def write_instructions(
+    tools: Iterable[Tool], example: str, *, compact: bool = False, layout: Layout = "schema", note: str = ""
+) -> str:
+    """Instructions for a system prompt. `compact` spends one line on a tool; `note` is said behind the example."""
+    offered = list(tools)
+    if compact:
+        return _write_compact(offered, example, note)
+    if layout == "list":
+        return _write_list(offered, example, note)
     parts = [
-        "You can use tools." + (" These are available:" if described else " None are available right now."),
-        listing,
+        "You can use tools." + (" These are available:" if offered else " None are available right now."),
+        "\n\n".join(map(_describe, offered)),
         "To call a tool, write exactly this, with the tool's name and your arguments:",
         example,
+        note,
         "Write one such block for each call; several calls may follow one another. After your calls, stop: the results "
         "are given to you before you go on. When you need no tool, answer in plain text and write no such block.",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _write_compact(tools: list[Tool], example: str, note: str) -> str:
+    parts = [
+        "Tools (? is optional):" if tools else "No tools right now.",
+        "\n".join(map(_describe_in_a_line, tools)),
+        "To call one, write:",
+        example,
+        note,
+        "After your calls, stop and wait for the results. To answer, write plain text.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _write_list(tools: list[Tool], example: str, note: str) -> str:
+    lines = ["You have access to the following tools:"]
+    for tool in tools:
+        lines += [f"## {tool.name}", *filter(None, [tool.description.strip()]), *_describe_parameters(tool.parameters)]
+    return "\n".join([*lines, "To use a tool, respond with:", example, *filter(None, [note])])
+
+
+# ---- one tool --------------------------------------------------------------------------------------------------------
 
 
 def _describe(tool: Tool) -> str:
@@ -37,53 +80,101 @@ def _describe(tool: Tool) -> str:
 def _describe_in_a_line(tool: Tool) -> str:
     sentence = tool.description.strip()
     match = _first_sentence(sentence)
-    sentence = (match.group() if match else sentence.split("\n", 1)[0])[:SENTENCE_LIMIT]
+    sentence = (match.group() if match else sentence.split("\n", 1)[0])[:SENTENCE_LIMIT].rstrip()
     return f"- {tool.name}({_signature(tool.parameters)})" + (f" — {sentence}" if sentence else "")
+
+
+def _describe_parameters(schema: JsonObject) -> list[str]:
+    lines = []
+    for name, rule, required in _parameters(schema):
+        described = rule.get("description") if isinstance(rule, dict) else None
+        words = f": {' '.join(described.split())}" if isinstance(described, str) and described.strip() else ""
+        lines.append(f"- {name} ({_type(rule)}, {'required' if required else 'optional'}){words}")
+    return ["Parameters:", *lines] if lines else ["Parameters: none"]
 
 
 def _signature(schema: JsonObject) -> str:
     """Parameters as a signature: required ones first, then the others by name, marked with a question mark."""
+    written = [f"{name}: {_type(rule)}" for name, rule, required in _parameters(schema) if required]
+    optional = sorted((name, _type(rule)) for name, rule, required in _parameters(schema) if not required)
+    return ", ".join([*written, *(f"{name}?: {kind}" for name, kind in optional)])
+
+
+def _parameters(schema: JsonObject) -> Iterator[tuple[str, Any, bool]]:
+    """Name, rule and whether it is required: first what is required, in the order in which the schema says so."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
-        return ""
+        return
     listed = schema.get("required")
-    required = [name for name in listed if name in properties] if isinstance(listed, list) else []
-    optional = sorted(name for name in properties if name not in required)
-    written = [f"{name}: {_type(properties[name])}" for name in required]
-    written += [f"{name}?: {_type(properties[name])}" for name in optional]
-    return ", ".join(written)
+    required = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    first = [name for name in dict.fromkeys(required) if name in properties]
+    yield from ((name, properties[name], True) for name in first)
+    yield from ((name, rule, False) for name, rule in properties.items() if name not in first)
 
 
-def _type(schema: Any) -> str:
+def _type(schema: Any, depth: int = 0) -> str:
     if not isinstance(schema, dict):
         return "any"
     if isinstance(schema.get("enum"), list):
-        return "|".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+        return _choices(schema["enum"])
     kind = schema.get("type", "any")
     if isinstance(kind, list):
         return "|".join(map(str, kind))
     if kind == "array":
-        return f"{_type(schema.get('items'))}[]" if isinstance(schema.get("items"), dict) else "array"
+        items = schema.get("items")
+        return f"{_type(items, depth + 1)}[]" if isinstance(items, dict) and depth < 4 else "array"
     return str(kind)
 
 
-def sample_call(tools: Iterable[Tool]) -> tuple[str, JsonObject]:
-    """A call to show as an example: the first tool with its required arguments."""
+def _choices(values: list[Any]) -> str:
+    """The values of an enumeration, as far as they fit; the model may guess the rest, and is told when it is wrong."""
+    shown: list[str] = []
+    room = _ENUM_LIMIT
+    for value in values:
+        written = json.dumps(value, ensure_ascii=False, default=str)
+        room -= len(written) + 1
+        if shown and room < 0:
+            return "|".join([*shown, "..."])
+        shown.append(written)
+    return "|".join(shown)
+
+
+# ---- the example -----------------------------------------------------------------------------------------------------
+
+
+def sample_calls(tools: Iterable[Tool]) -> Iterator[tuple[str, JsonObject]]:
+    """Calls to show as an example, the best first: a tool with its required arguments; last, one that names no tool.
+
+    A format may be unable to write one of them; then the next one is tried.
+    """
     for tool in tools:
-        properties = tool.parameters.get("properties")
-        if not isinstance(properties, dict):
-            return tool.name, {}
-        required = tool.parameters.get("required")
-        names = required if isinstance(required, list) and required else list(properties)[:2]
-        return tool.name, {name: _sample(properties.get(name)) for name in names if isinstance(name, str)}
-    return "tool_name", {"argument": "value"}
+        yield tool.name, _sample_arguments(tool.parameters)
+    yield "tool_name", {"argument": "value"}
 
 
-def _sample(schema: Any) -> Any:
+def _sample_arguments(schema: JsonObject) -> JsonObject:
+    parameters = [*_parameters(schema)]
+    chosen = [found for found in parameters if found[2]] or parameters[:2]
+    return {name: _sample(name, rule) for name, rule, _ in chosen}
+
+
+def _sample(name: str, schema: Any) -> Any:
+    """A value for the example: one that the schema itself gives, else one that fits its type."""
     if not isinstance(schema, dict):
         return "value"
-    if isinstance(schema.get("enum"), list) and schema["enum"]:
-        return schema["enum"][0]
-    samples: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+    lists = [schema.get(key) for key in ("examples", "enum")]
+    listed = [values[0] for values in lists if isinstance(values, list) and values]
+    for value in (schema.get("const"), *listed, schema.get("example"), schema.get("default")):
+        if value is not None and _is_short(value):
+            return value
     kind = schema.get("type")
-    return samples.get(kind, "value") if isinstance(kind, str) else "value"
+    if kind in ("string", None):
+        return _WORDS.get(name.lower(), "value")
+    return _SAMPLES.get(kind, "value") if isinstance(kind, str) else "value"
+
+
+def _is_short(value: Any) -> bool:
+    try:
+        return len(json.dumps(value, ensure_ascii=False, allow_nan=False)) <= _SAMPLE_LIMIT
+    except (TypeError, ValueError, RecursionError):
+        return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dragoman.errors import ConfigError, UnknownFormat
 from dragoman.formats.catalogue import ROWS
@@ -64,11 +64,23 @@ def _forget(name: str) -> None:
         del _plans[key]
 
 
-def plan_for(name: str, *, loose: bool = False, more_thinking: bool = False) -> Plan:
+def plan_for(
+    name: str | Format, *, loose: bool = False, more_thinking: bool = False, extra: Iterable[Format] = ()
+) -> Plan:
     """What a parser of this format, or of all of them, looks for. Compiled on first use.
 
     In loose `auto`, calls without a marker are left to the loose scanner, which sees more and judges better.
+    A row that is given itself, or as `extra`, need not be registered, and nothing of it is kept.
     """
+    if isinstance(name, Format):
+        plan = Plan([name], named=True, thinking=pairs(named=True) if more_thinking else ())
+    else:
+        plan = _kept_plan(name, loose=loose, more_thinking=more_thinking)
+    rows = tuple(extra)
+    return plan.extend(rows) if rows else plan
+
+
+def _kept_plan(name: str, *, loose: bool, more_thinking: bool) -> Plan:
     row = None if name == "auto" else get(name)
     key = (row.name if row else "auto", loose and row is None, more_thinking)
     plan = _plans.get(key)

@@ -45,9 +45,14 @@ def render(calls: Sequence[ToolCall], row: Format, plan: Plan) -> str:
     """The text that a model of this format would have written for these calls."""
     if not calls:
         return ""
-    text = row.writer(calls) if row.writer is not None else _Writer(row).write(calls)
+    text = row.writer(calls) if row.writer is not None else write_template(calls, row)
     _check(calls, text, plan)
     return text
+
+
+def write_template(calls: Sequence[ToolCall], row: Format) -> str:
+    """The calls as the row's template says, not yet read back."""
+    return _Writer(row).write(calls)
 
 
 # ---- the template, backwards -----------------------------------------------------------------------------------------

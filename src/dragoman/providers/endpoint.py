@@ -74,7 +74,7 @@ class Endpoint(Struct, frozen=True):
             from dragoman import formats
 
             # Instructions for no tools would teach the model to call what is not there.
-            taught = formats.instructions(offered, self.prompt_format) if len(offered) else ""
+            taught = formats.instructions(offered, self.prompt_format, layout="list") if len(offered) else ""
             return PromptGuided(taught, self.prompt_format)
         if self.wire not in BY_WIRE:
             raise ConfigError(f"{self.provider.name} cannot be spoken to", hint=self.provider.notes)

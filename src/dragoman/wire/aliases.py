@@ -77,6 +77,14 @@ class Namer:
         for name in wanted:
             self.name(name)
 
+    def fork(self) -> Namer:
+        """Another one that has given the same names so far."""
+        twin = Namer.__new__(Namer)
+        twin.__dict__.update(self.__dict__)
+        twin._given = self._given.copy()
+        twin._taken = self._taken.copy()
+        return twin
+
     def _is_fit(self, name: str) -> bool:
         return len(name) <= self._limit and self._fits(name) is not None
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.args.coerce import coerce
+from dragoman.args.decode import Undecodable, decode
 from dragoman.args.loading import load
+from dragoman.args.soundness import find_unsound
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -26,11 +29,12 @@ from dragoman.events import (
     UsageReported,
 )
 from dragoman.jsonscan import JsonScanner
-from dragoman.types import Change, Failure, File, Image, Provenance, StopReason, Tool, ToolCall, Usage
+from dragoman.types import Failure, File, Image, Provenance, StopReason, Tool, ToolCall, Usage
 from dragoman.wire.codec import Prepared
 from dragoman.wire.schemas import restore
 from dragoman.wire.values import write
 
+_KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
 
 
@@ -38,6 +42,7 @@ class _Call:
     """A call in the making."""
 
     __slots__ = (
+        "_complete",
         "closed",
         "extra",
         "id",
@@ -45,6 +50,7 @@ class _Call:
         "name",
         "pieces",
         "repairs",
+        "scanned",
         "scanner",
         "shown",
         "started",
@@ -62,7 +68,9 @@ class _Call:
         self.whole: Any = None
         self.extra: dict[str, Any] = {}
         self.repairs: tuple[str, ...] = ()
-        self.scanner = JsonScanner()
+        self.scanner: JsonScanner | None = None
+        self.scanned = 0
+        self._complete = False
         self.started = False
         self.closed = False
 
@@ -73,13 +81,25 @@ class _Call:
     @property
     def is_settled(self) -> bool:
         """Nothing more can come: it was closed, or its arguments are a complete value."""
-        return self.closed or self.whole is not None or self.scanner.done
+        return self.closed or self.whole is not None or self.is_complete
 
-    def add(self, text: str) -> None:
-        if text:
-            self.pieces.append(text)
-            if not self.scanner.done and self.scanner.failed is None:
-                self.scanner.scan(text, 0)
+    @property
+    def is_complete(self) -> bool:
+        """Whether the pieces are one whole value; once they are, further pieces change nothing about that."""
+        if not self._complete and self.pieces:
+            # Asked for the first time, mostly at the end: plain JSON tells it quicker than the scanner does.
+            self._complete = (self.scanner is None and _is_object(self.pieces)) or self.scan().done
+        return self._complete
+
+    def scan(self) -> JsonScanner:
+        """How far the pieces have come. Each is looked at once, and none before someone asks."""
+        scanner = self.scanner
+        if scanner is None:
+            scanner = self.scanner = JsonScanner()
+        while self.scanned < len(self.pieces) and not scanner.done and scanner.failed is None:
+            scanner.scan(self.pieces[self.scanned], 0)
+            self.scanned += 1
+        return scanner
 
 
 class ReplyBuilder:
@@ -95,7 +115,8 @@ class ReplyBuilder:
         self._head = 0
         self._made = 0
         self._ids: set[str] = set(self._sent.aliases.ids.values())
-        self._started = False
+        self.started = False
+        """Whether the beginning of the reply was told."""
         self._usage: Usage | None = None
         self._stop: StopReason | None = None
         self._extra: dict[str, Any] = {}
@@ -111,8 +132,8 @@ class ReplyBuilder:
 
     def start(self, model: Any = "", id: Any = "") -> None:
         """The reply began; later announcements of the same count for nothing."""
-        if not self._started:
-            self._started = True
+        if not self.started:
+            self.started = True
             self._events.append(
                 ReplyStarted(model if isinstance(model, str) else "", id if isinstance(id, str) else "")
             )
@@ -159,6 +180,13 @@ class ReplyBuilder:
     def call_delta(self, key: Any, id: Any = None, name: Any = None, arguments: Any = None, extra: Any = None) -> None:
         """A piece of a call, as chat streams send them: `key` is the server's index, None where it gave none."""
         if self.ended:
+            return
+        known = self._keys.get(key) if type(key) in _KEY_TYPES else None
+        if known is not None and not extra and self._goes_on(known, id, name, arguments):
+            # By far the most: the next piece of the arguments of the call that is being shown.
+            known.pieces.append(arguments)
+            known.shown += 1
+            self._events.append(ArgumentsDelta(known.index, arguments))
             return
         key = _as_key(key)
         identity = id if isinstance(id, str) and id else None
@@ -266,9 +294,21 @@ class ReplyBuilder:
 
     def _argue(self, call: _Call, arguments: Any) -> None:
         if isinstance(arguments, str):
-            call.add(arguments)
+            if arguments:
+                call.pieces.append(arguments)
         elif arguments is not None:
             call.whole = arguments
+
+    def _goes_on(self, call: _Call, id: Any, name: Any, arguments: Any) -> bool:
+        """Whether a piece has only arguments for the last call, of which all that came before was told.
+
+        It may name its call once more, in the words in which it began.
+        """
+        if type(arguments) is not str or not arguments or call is not self._calls[-1]:
+            return False
+        if not call.started or call.whole is not None or call.shown < len(call.pieces):
+            return False
+        return (not id or id == call.wire_id) and (not name or (bool(id) and name == call.name))
 
     # ---- events in order --------------------------------------------------------------------------------------------
 
@@ -277,7 +317,7 @@ class ReplyBuilder:
         while self._head < len(self._calls):
             call = self._calls[self._head]
             self._show(call)
-            if not call.is_settled or self._head + 1 == len(self._calls):
+            if self._head + 1 == len(self._calls) or not call.is_settled:
                 return
             self._head += 1
 
@@ -371,7 +411,7 @@ class ReplyBuilder:
             return "the call names no tool"
         if stop in _CUTS and call is self._calls[-1]:
             return f"the reply stopped ({stop}) before the call was known to be complete"
-        if call.whole is None and call.pieces and not call.scanner.done and not _is_closable(call):
+        if call.whole is None and call.pieces and not call.is_complete and not _is_closable(call):
             return "the arguments were cut off"
         return None
 
@@ -388,8 +428,10 @@ class ReplyBuilder:
         if undo is not None:
             value, undone = restore(value, undo)
             changes = (*changes, *undone)
-        if tool is not None and tool.parameters:
-            value, changes = _fit(value, changes, tool)
+        if tool is not None and tool.parameters and (undo is None or find_unsound(value) is None):
+            # Whether they break the schema is for whoever runs the tool; here they are only brought closer to it.
+            fitted = coerce(value, tool.parameters)
+            value, changes = fitted.value, (*changes, *fitted.changes)
         known = None if self._sent.tools is None else tool is not None
         provenance = Provenance("native", self.wire)
         extra = {self.wire: call.extra} if call.extra else {}
@@ -412,9 +454,11 @@ def _as_key(key: Any) -> Any:
     return None if isinstance(key, bool | float | list | dict) else key
 
 
-def _fit(value: dict[str, Any], changes: tuple[Change, ...], tool: Tool) -> tuple[dict[str, Any], tuple[Change, ...]]:
-    fitted = load(value, tool)
-    return (fitted.value, (*changes, *fitted.changes)) if fitted.value is not None else (value, changes)
+def _is_object(pieces: list[str]) -> bool:
+    try:
+        return isinstance(decode("".join(pieces)), dict)
+    except Undecodable:
+        return False
 
 
 def _is_closable(call: _Call) -> bool:
@@ -423,8 +467,9 @@ def _is_closable(call: _Call) -> bool:
     A number or a text at the end may be half of what the model meant; behind a closing quote or bracket only
     brackets, or further arguments, can be missing. Text that is no JSON at all is left to the repairs.
     """
-    if call.scanner.failed is not None:
+    scanner = call.scan()
+    if scanner.failed is not None:
         return True
     last = next((piece.rstrip() for piece in reversed(call.pieces) if piece and not piece.isspace()), "")
     # Blanks alone are no arguments, and complete as such.
-    return not last or (last[-1] in {'"', "}", "]"} and not call.scanner.in_string)
+    return not last or (last[-1] in {'"', "}", "]"} and not scanner.in_string)

@@ -60,8 +60,11 @@ class ReplyStream:
         self._reader = reader
 
     def feed(self, piece: bytes, /) -> list[Event]:
+        frames = self._framing.feed(piece)
+        if len(frames) == 1:
+            return self._reader.read(frames[0])
         events: list[Event] = []
-        for frame in self._framing.feed(piece):
+        for frame in frames:
             events += self._reader.read(frame)
         return events
 

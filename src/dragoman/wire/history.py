@@ -7,7 +7,6 @@ into that shape, whoever held it so far. Encoders then only have to write down w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,34 +22,14 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
 )
-from dragoman.wire.aliases import FREE_IDS, PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
+from dragoman.wire.aliases import Identifier, Namer
+from dragoman.wire.orderly import Orderly
 from dragoman.wire.pairing import Turn, pair
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 
-
-class HistoryRules(Struct, frozen=True):
-    """What one wire demands of a conversation."""
-
-    wire: str
-    names: NameRule = PLAIN_NAMES
-    ids: IdRule = FREE_IDS
-    system: Literal["anywhere", "first", "front"] = "anywhere"
-    """`first`: later ones become labelled user text. `front`: the first ones too are apart, in `History.system`."""
-    result_images: bool = False
-    result_files: bool = False
-    text_after_calls: bool = False
-    """Whether text may stand behind a call in one assistant message."""
-    keeps_empty_text: bool = False
-    first_user: bool = False
-    """The conversation must begin with the user."""
-    merges: bool = False
-    """Neighbouring user messages, and neighbouring assistant messages, become one."""
-    bridges_results: bool = False
-    thinking: bool = True
-    """Whether the wire can carry reasoning at all."""
-    error_flags: bool = True
-    """Whether a result can say that it is an error; where it cannot, the text says it."""
+__all__ = ["History", "HistoryRules", "arrange"]
 
 
 class History(Struct, frozen=True):
@@ -67,12 +46,16 @@ class History(Struct, frozen=True):
 
 def arrange(messages: Iterable[Message], rules: HistoryRules, namer: Namer, quirks: Quirks = DEFAULTS) -> History:
     """Bring a conversation into the shape that these rules and quirks describe."""
-    losses: list[Loss] = []
+    given = list(messages)
     identifier = Identifier(rules.ids, quirks.id_pattern)
-    system, turns = _split_system(list(messages), rules, quirks, losses)
-    paired = pair(turns, losses)
-    arranger = _Arranger(rules, quirks, namer, identifier, losses)
-    arranged = arranger.arrange(paired)
+    quick = Orderly(rules, namer, identifier, system_first=quirks.system_first)
+    if quick.take(given):
+        system, arranged, losses = quick.system, quick.messages, quick.losses
+    else:
+        losses = []
+        identifier = Identifier(rules.ids, quirks.id_pattern)
+        system, turns = _split_system(given, rules, quirks, losses)
+        arranged = _Arranger(rules, quirks, namer, identifier, losses).arrange(pair(turns, losses))
     if rules.merges or quirks.alternates:
         arranged = _merge(arranged)
     if rules.bridges_results or quirks.bridges_results:

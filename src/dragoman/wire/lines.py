@@ -24,6 +24,11 @@ class LineSplitter:
         self._at_start = True
         self._after_return = False
 
+    @property
+    def is_between_lines(self) -> bool:
+        """Whether the next piece begins with a new line, and nothing that came before changes how it is read."""
+        return not (self.pending or self._after_return or self._at_start)
+
     def feed(self, piece: bytes, /) -> list[bytes]:
         """The lines that this piece completes, without their ends."""
         if self._at_start:

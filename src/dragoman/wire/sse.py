@@ -26,6 +26,7 @@ LIMIT = 16 * 1024 * 1024
 
 # More digits than any sensible delay has, and far fewer than int() refuses.
 _MOST_DIGITS = 15
+_LINE_FEED, _CARRIAGE_RETURN = b"\n\r"
 
 
 class SseEvent(Struct, frozen=True, gc=False):
@@ -49,7 +50,7 @@ class SseBroken(Struct, frozen=True, gc=False):
 class SseDecoder:
     """A Stage from bytes to events."""
 
-    __slots__ = ("_data", "_event", "_id", "_limit", "_retry", "_size", "_skipping", "_splitter", "last_id")
+    __slots__ = ("_between", "_data", "_event", "_id", "_limit", "_retry", "_size", "_skipping", "_splitter", "last_id")
 
     def __init__(self, limit: int = LIMIT) -> None:
         self.last_id = ""
@@ -63,8 +64,13 @@ class SseDecoder:
         self._retry: int | None = None
         # The bytes of this event so far; 0 exactly when none of its lines has come.
         self._size = 0
+        self._between = False  # nothing that came so far has a part in what comes next
 
     def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
+        if self._between:
+            whole = _read_one(piece)
+            if whole is not None and len(piece) <= self._limit:
+                return [whole]
         out: list[SseEvent | SseBroken] = []
         lines = self._splitter.feed(piece)
         if lines:
@@ -76,6 +82,7 @@ class SseDecoder:
             if self._skipping:
                 # One byte is enough to know that the line is not the blank one.
                 del pending[1:]
+        self._between = not self._size and not self._skipping and self._splitter.is_between_lines
         return out
 
     def close(self) -> list[SseEvent | SseBroken]:
@@ -138,6 +145,23 @@ class SseDecoder:
         self._forget()
         self._skipping = True
         return SseBroken(raw)
+
+
+def _read_one(piece: bytes) -> SseEvent | None:
+    """The event of a piece that is one whole event of the usual form, as most pieces are; None for any other piece."""
+    head, _, rest = piece.partition(b"data: ")
+    data = rest[:-2]
+    if not rest.endswith(b"\n\n") or _LINE_FEED in data or _CARRIAGE_RETURN in piece:
+        return None
+    name = None
+    try:
+        if head:
+            if not head.startswith(b"event: ") or head.find(b"\n") != len(head) - 1:
+                return None
+            name = head[7:-1].decode() or None
+        return SseEvent(name, data.decode())
+    except UnicodeDecodeError:
+        return None
 
 
 def encode(event: str | None, data: str | bytes) -> bytes:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.types import File, Image, Part, Text, Thinking, ToolResult
+from dragoman.types import File, Image, InvalidCall, Part, Text, Thinking, ToolCall, ToolResult
+
+_CALLS = (ToolCall, InvalidCall)
 
 
 def join_texts(parts: Iterable[Part]) -> str:
@@ -12,9 +14,18 @@ def join_texts(parts: Iterable[Part]) -> str:
     joined = ""
     for part in parts:
         if isinstance(part, Text) and part.text:
-            apart = joined and not joined[-1].isspace() and not part.text[0].isspace()
+            if not joined:
+                joined = part.text
+                continue
+            apart = not joined[-1].isspace() and not part.text[0].isspace()
             joined += ("\n" if apart else "") + part.text
     return joined
+
+
+def find_calls(parts: Iterable[Part]) -> list[ToolCall | InvalidCall]:
+    """The calls among the parts of a message."""
+    # Texts are put aside first: they are the most, and the other question takes longer.
+    return [part for part in parts if type(part) is not Text and isinstance(part, _CALLS)]
 
 
 def join_thinking(parts: Iterable[Part]) -> str:
@@ -23,7 +34,8 @@ def join_thinking(parts: Iterable[Part]) -> str:
 
 def read_result(result: ToolResult) -> str:
     """The words of a result, its error told in words too: for wires that have no flag for errors."""
-    return mark_error(result, plain_result(result))
+    text = plain_result(result)
+    return mark_error(result, text) if result.is_error else text
 
 
 def plain_result(result: ToolResult) -> str:

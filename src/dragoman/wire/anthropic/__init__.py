@@ -64,7 +64,9 @@ class Anthropic(Codec):
         body: JsonObject = {"model": request.model, **settings.fields}
         if system:
             body["system"] = shorten(system)
-        body["messages"] = [{"role": entry["role"], "content": shorten(entry["content"])} for entry in messages]
+        for entry in messages:
+            entry["content"] = shorten(entry["content"])
+        body["messages"] = messages
         if tooling.tools:
             body["tools"] = tooling.tools
         if tooling.choice:

@@ -23,6 +23,8 @@ from dragoman.wire.anthropic.words import WIRE, own, without, wrap
 from dragoman.wire.report import Loss
 from dragoman.wire.values import as_list, as_text, dicts
 
+_CALLS = (ToolCall, InvalidCall)
+
 # ---- ours to the wire's ----------------------------------------------------------------------------------------------
 
 
@@ -30,16 +32,18 @@ def write_block(part: Part, losses: list[Loss]) -> JsonObject | None:
     """One part as a block; None for a part of which nothing is left to write."""
     if isinstance(part, Text):
         return write_text(part)
-    if isinstance(part, Thinking):
-        return write_thinking(part)
-    if isinstance(part, ToolCall | InvalidCall):
+    if isinstance(part, _CALLS):
         return write_call(part)
     if isinstance(part, ToolResult):
         return write_result(part, losses)
+    if isinstance(part, Thinking):
+        return write_thinking(part)
     return write_media(part, losses)
 
 
 def write_text(part: Text) -> JsonObject | None:
+    if not part.extra:
+        return {"type": "text", "text": part.text} if part.text else None
     extra = own(part.extra)
     block = extra.get("block")
     if isinstance(block, dict):
@@ -61,7 +65,8 @@ def write_thinking(part: Thinking) -> JsonObject | None:
 def write_call(call: ToolCall | InvalidCall) -> JsonObject:
     """A call that could not be read goes out without arguments; it never ran."""
     arguments = call.arguments if isinstance(call, ToolCall) else {}
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments, **own(call.extra)}
+    block: JsonObject = {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+    return {**block, **own(call.extra)} if call.extra else block
 
 
 def write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
@@ -72,7 +77,7 @@ def write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
         block["content"] = _write_contents(result.content, losses) or ""
     if result.is_error:
         block["is_error"] = True
-    return {**block, **own(result.extra)}
+    return {**block, **own(result.extra)} if result.extra else block
 
 
 def _write_contents(content: list[Text | Image | File], losses: list[Loss]) -> list[JsonObject]:

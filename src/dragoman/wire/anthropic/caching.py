@@ -22,7 +22,9 @@ def mark(
 
     Marks that came with the parts of a conversation are replaced then. Otherwise they stay, as far as there is room.
     """
-    marked = [place for place in _places(tools, system, messages) if _KEY in place[0][place[1]]]
+    marked = []
+    if _may_be_marked(tools, system, messages):
+        marked = [place for place in _places(tools, system, messages) if _KEY in place[0][place[1]]]
     if not asked:
         return _thin_out(marked, room)
     for blocks, index in marked:
@@ -33,6 +35,15 @@ def mark(
     for blocks, index in [*heads, *users]:
         blocks[index] = {**blocks[index], _KEY: sign}
     return [Loss("moved", "options", "the request's own cache marks gave way to those of `cache`")] if marked else []
+
+
+def _may_be_marked(tools: list[JsonObject], system: list[JsonObject], messages: list[JsonObject]) -> bool:
+    """A quick look, for most requests have no marks: True where one was seen, or where blocks lie inside of others."""
+    for blocks in (tools, system, *[message["content"] for message in messages]):
+        for block in blocks:
+            if _KEY in block or type(block.get("content")) is list:
+                return True
+    return False
 
 
 def _thin_out(marked: list[Place], room: int) -> list[Loss]:

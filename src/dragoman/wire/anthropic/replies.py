@@ -155,6 +155,8 @@ class MessageReader(Reader):
 
     def _extend(self, block: _Block | None, delta: JsonObject) -> None:
         for name, value in delta.items():
+            if name == "type":
+                continue
             if name == "text":
                 self._builder.text(value)
             elif name == "thinking":
@@ -167,7 +169,7 @@ class MessageReader(Reader):
                 block.signature += value
             elif block is not None and name == "citation":
                 block.citations.append(value)
-            elif block is not None and block.kind not in _READ and name != "type":
+            elif block is not None and block.kind not in _READ:
                 block.fields[name] = value
 
     def _add_json(self, block: _Block | None, piece: Any) -> None:

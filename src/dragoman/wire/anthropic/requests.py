@@ -22,7 +22,18 @@ _MOST_STRICT = 20
 
 def clean(messages: Iterable[Message], quirks: Quirks, losses: list[Loss]) -> list[Message]:
     """The conversation without what this wire refuses: blank text, unsigned thinking, and thinking behind a call."""
-    return [_clean(message, f"message {place}", quirks, losses) for place, message in enumerate(messages)]
+    return [
+        message if _is_clean(message) else _clean(message, f"message {place}", quirks, losses)
+        for place, message in enumerate(messages)
+    ]
+
+
+def _is_clean(message: Message) -> bool:
+    """Whether there is nothing to look at closer: no thinking and no blank text."""
+    for part in message.parts:
+        if part.text.isspace() if isinstance(part, Text) else isinstance(part, Thinking):
+            return False
+    return True
 
 
 def _clean(message: Message, where: str, quirks: Quirks, losses: list[Loss]) -> Message:
@@ -56,21 +67,22 @@ def write_messages(messages: Iterable[Message], losses: list[Loss]) -> list[Json
     written: list[JsonObject] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        blocks: list[JsonObject] = []
-        for part in message.parts:
-            if role == "assistant" and isinstance(part, Image | File):
-                kind = "image" if isinstance(part, Image) else "file"
-                losses.append(Loss("dropped", "history", f"the assistant cannot show a {kind} on this wire"))
-                part = Text(f"[{kind}: it could not be sent]")
-            block = write_block(part, losses)
-            if block is not None:
-                blocks.append(block)
+        parts = message.parts if role == "user" else [_without_media(part, losses) for part in message.parts]
+        blocks = [block for part in parts if (block := write_block(part, losses)) is not None]
         if written and written[-1]["role"] == role:
             written[-1]["content"] += blocks
         elif blocks:
             written.append({"role": role, "content": blocks})
     _strip_end(written, losses)
     return written
+
+
+def _without_media(part: Part, losses: list[Loss]) -> Part:
+    if isinstance(part, Text) or not isinstance(part, Image | File):
+        return part
+    kind = "image" if isinstance(part, Image) else "file"
+    losses.append(Loss("dropped", "history", f"the assistant cannot show a {kind} on this wire"))
+    return Text(f"[{kind}: it could not be sent]")
 
 
 def _strip_end(messages: list[JsonObject], losses: list[Loss]) -> None:
@@ -105,7 +117,8 @@ def write_definitions(offered: Offer, quirks: Quirks, losses: list[Loss]) -> lis
             "description": entry.tool.description,
             "input_schema": entry.schema,
         }
-        definition.update(own(entry.tool.metadata))
+        if entry.tool.metadata:
+            definition.update(own(entry.tool.metadata))
         if quirks.strict_tools and len(definitions) < _MOST_STRICT:
             definition["strict"] = True
         elif quirks.strict_tools:
@@ -127,16 +140,16 @@ class ToolWriter:
 
     def write(self, messages: list[JsonObject]) -> None:
         """Decide what is sent along with these messages."""
-        used = _names_used(messages)
         choice = read_choice(self._request.options)
         if not self.tools:
             if choice is not None and choice.mode == "required":
                 self._losses.append(Loss("dropped", "options", "tool_choice: no tool is offered"))
+            used = _names_used(messages)
             if used:
                 self._stand_in(used)
             return
         if choice is not None:
-            self._choose(choice, bool(used))
+            self._choose(choice, messages)
         if self.tools and self._request.options.get("parallel_tool_calls") is False:
             self._forbid_parallel()
 
@@ -161,11 +174,11 @@ class ToolWriter:
     def _approximate(self, detail: str) -> None:
         self._losses.append(Loss("approximated", "options", f"tool_choice: {detail}"))
 
-    def _choose(self, choice: Choice, is_used: bool) -> None:
+    def _choose(self, choice: Choice, messages: list[JsonObject]) -> None:
         if choice.names:
             self._choose_among(choice)
         elif choice.mode == "none" and not self._set("none"):
-            if is_used:
+            if _names_used(messages):
                 self._approximate("none is not honoured here, and the history needs its tools; it became auto")
             else:
                 self.tools = []

@@ -16,6 +16,8 @@ from dragoman.wire.bedrock.words import WIRE, own
 from dragoman.wire.report import Loss
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 
+_CALLS = (ToolCall, InvalidCall)
+
 # ---- writing ---------------------------------------------------------------------------------------------------------
 
 
@@ -31,21 +33,23 @@ class BlockWriter:
         block = self._write(part, where, documents)
         if block is None:
             return []
+        if not part.extra:
+            return [block]
         point = own(part.extra).get("cachePoint")
         return [block, {"cachePoint": point}] if isinstance(point, dict) else [block]
 
     def _write(self, part: Part, where: str, documents: bool) -> JsonObject | None:
-        kept = own(part.extra).get("block")
+        kept = own(part.extra).get("block") if part.extra else None
         if isinstance(kept, dict) and kept:
             return kept
         if isinstance(part, Text):
             return write_text(part)
-        if isinstance(part, Thinking):
-            return write_thinking(part)
-        if isinstance(part, ToolCall | InvalidCall):
+        if isinstance(part, _CALLS):
             return write_call(part)
         if isinstance(part, Result):
             return self.write_result(part, where)
+        if isinstance(part, Thinking):
+            return write_thinking(part)
         if isinstance(part, Image):
             return write_image(part) or self._put_in_words(part, where, "image")
         written = write_document(part, self._documents) if documents else None
@@ -64,19 +68,21 @@ class BlockWriter:
             self._losses.append(Loss("renamed", where, f"the document {file.name!r} is called {name!r} on this wire"))
 
     def write_result(self, result: Result, where: str = "result") -> JsonObject:
-        parts = [Text(result.content)] if isinstance(result.content, str) else result.content
-        content = [block for part in parts if (block := self._write_answer(part, where)) is not None]
-        status = {"status": "error"} if result.is_error else {}
-        return {"toolResult": {"toolUseId": result.call_id, "content": content, **status}}
+        answers = [Text(result.content)] if isinstance(result.content, str) else result.content
+        content = [block for part in answers if (block := self._write_answer(part, where)) is not None]
+        written: JsonObject = {"toolUseId": result.call_id, "content": content}
+        if result.is_error:
+            written["status"] = "error"
+        return {"toolResult": written}
 
     def _write_answer(self, part: Text | Image | File, where: str) -> JsonObject | None:
         if not isinstance(part, Text):
             return self._write(part, where, documents=True)
-        if "json" in own(part.extra):
+        if part.extra and "json" in own(part.extra):
             return {"json": own(part.extra)["json"]}
         if part.text and part.text.isspace():
             self._losses.append(Loss("dropped", where, "a text of blanks alone"))
-        return self._write(part, where, documents=True)
+        return self._write(part, where, documents=True) if part.extra else write_text(part)
 
 
 def describe(part: Image | File) -> str:
@@ -90,7 +96,7 @@ def describe(part: Image | File) -> str:
 def write_text(part: Text) -> JsonObject | None:
     if not part.text or part.text.isspace():
         return None
-    citations = own(part.extra).get("citations")
+    citations = own(part.extra).get("citations") if part.extra else None
     if isinstance(citations, list):
         return {"citationsContent": {"content": [{"text": part.text}], "citations": citations}}
     return {"text": part.text}

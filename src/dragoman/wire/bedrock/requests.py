@@ -29,8 +29,8 @@ def drop_blanks(messages: Iterable[Message], losses: list[Loss]) -> list[Message
     """The conversation without texts of blanks alone, for which Bedrock refuses the whole request."""
     kept: list[Message] = []
     for place, message in enumerate(messages):
-        parts = [part for part in message.parts if not _is_blank(part)]
-        if len(parts) < len(message.parts):
+        if any([_is_blank(part) for part in message.parts if isinstance(part, Text)]):
+            parts = [part for part in message.parts if not _is_blank(part)]
             if any(isinstance(part, Text) and part.text and _is_blank(part) for part in message.parts):
                 losses.append(Loss("dropped", f"message {place}", "a text of blanks alone"))
             # Its own words may have been all that a message had: then it is as if it had not been said.
@@ -40,7 +40,9 @@ def drop_blanks(messages: Iterable[Message], losses: list[Loss]) -> list[Message
 
 
 def _is_blank(part: Part) -> bool:
-    return isinstance(part, Text) and (not part.text or part.text.isspace()) and "block" not in own(part.extra)
+    if not isinstance(part, Text) or (part.text and not part.text.isspace()):
+        return False
+    return "block" not in own(part.extra)
 
 
 def sort_thinking(messages: Iterable[Message], model: str, quirks: Quirks, losses: list[Loss]) -> list[Message]:
@@ -53,6 +55,8 @@ def sort_thinking(messages: Iterable[Message], model: str, quirks: Quirks, losse
 
 
 def _sort_message(message: Message, place: int, signed_only: bool, losses: list[Loss]) -> Message:
+    if not any([isinstance(part, Thinking) for part in message.parts]):
+        return message
     parts: list[Part] = []
     first_call = -1
     for part in message.parts:
@@ -83,7 +87,9 @@ def write_messages(history: History, writer: BlockWriter, losses: list[Loss]) ->
     for place, message in enumerate(history.messages):
         role = "assistant" if message.role == "assistant" else "user"
         where = f"message {place}"
-        blocks = [block for part in message.parts for block in writer.write(part, where, documents=role == "user")]
+        blocks: list[JsonObject] = []
+        for part in message.parts:
+            blocks += writer.write(part, where, documents=role == "user")
         if not blocks:
             continue
         if written and written[-1]["role"] == role:

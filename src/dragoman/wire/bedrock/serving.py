@@ -67,10 +67,10 @@ def write_parts(parts: list[Part]) -> list[JsonObject]:
             continue
         if isinstance(part, Text):
             blocks += _write_text(note + part.text, own(part.extra))
-        else:
-            blocks += [{"text": note}] if note else []
-            blocks += _write_part(part, identifier)
-        note = ""
+            note = ""
+        elif written := _write_part(part, identifier):
+            blocks += [{"text": note}, *written] if note else written
+            note = ""
     return blocks + ([{"text": note}] if note else [])
 
 

@@ -29,8 +29,9 @@ def write_definitions(offered: Offer, strict: bool) -> list[JsonObject]:
             "name": entry.name,
             "description": entry.tool.description if entry.tool.description.strip() else entry.name,
             "inputSchema": {"json": entry.schema},
-            **as_dict(entry.tool.metadata.get(WIRE)),
         }
+        if entry.tool.metadata:
+            spec.update(as_dict(entry.tool.metadata.get(WIRE)))
         definitions.append({"toolSpec": {**spec, "strict": True} if strict else spec})
     return definitions
 
@@ -41,14 +42,13 @@ def write_tools(
     """What a request says of tools. `free`: the model thinks within a budget, and no call can be demanded."""
     own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
     definitions = write_definitions(offered, quirks.strict_tools)
-    called = _names_called(messages)
     choice = read_choice(request.options)
     if choice is not None and choice.mode == "none":
-        if not called:
+        if not _names_called(messages):
             return Tooling({}, {})
         losses.append(Loss("approximated", "options", "tool_choice none: the history needs its tools; it became auto"))
         choice = None
-    if not definitions and called:
+    if not definitions and (called := _names_called(messages)):
         losses.append(
             Loss("inserted", "tools", "bare definitions of the tools that the history calls: they must be sent")
         )

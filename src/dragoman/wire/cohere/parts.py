@@ -10,6 +10,8 @@ from dragoman.wire.openai_chat.parts import read_block, write_block
 from dragoman.wire.texts import mark_error
 from dragoman.wire.values import as_dict, as_list, as_text, write
 
+_WORDS = (Text, Thinking)
+
 # ---- what users and systems say ------------------------------------------------------------------------------------
 
 
@@ -66,7 +68,7 @@ def is_plan(part: Part) -> bool:
 
 def write_answer(parts: list[Part]) -> str | list[JsonObject]:
     """The content of an assistant message: a text where it is nothing but one, else blocks; the plan is left out."""
-    said = [part for part in parts if not is_plan(part) and not _is_blank(part)]
+    said = [part for part in parts if not (part.extra and is_plan(part)) and not _is_blank(part)]
     if len(said) == 1 and isinstance(said[0], Text) and WIRE not in said[0].extra:
         return said[0].text
     blocks: list[JsonObject] = []
@@ -78,7 +80,9 @@ def write_answer(parts: list[Part]) -> str | list[JsonObject]:
 
 
 def _is_blank(part: Part) -> bool:
-    return isinstance(part, Thinking | Text) and not part.text and "block" not in as_dict(part.extra.get(WIRE))
+    if not isinstance(part, _WORDS) or part.text:
+        return False
+    return "block" not in as_dict(part.extra.get(WIRE))
 
 
 # ---- what tools say ------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class CohereReader(Reader):
 
     def read(self, frame: Any) -> list[Event]:
         builder = self._builder
-        if isinstance(frame, SseBroken):
+        if type(frame) is SseBroken:
             self._fail({"message": "a frame of the stream was too large"})
         elif frame.data.startswith("[DONE]"):
             builder.terminate()
@@ -207,7 +207,7 @@ def _message(frame: JsonObject) -> JsonObject:
 def _calls(frame: JsonObject) -> list[JsonObject]:
     """The calls of a frame: an object on this wire, and a list on servers that know others better."""
     given = _message(frame).get("tool_calls")
-    return list(dicts([given] if isinstance(given, dict) else given))
+    return [given] if isinstance(given, dict) else list(dicts(given))
 
 
 def _index(frame: JsonObject) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.types import File, Image, InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, ToolResult
 from dragoman.wire.cohere.parts import is_plan, write_answer, write_result_content
 from dragoman.wire.cohere.words import PLAN, WIRE
 from dragoman.wire.offering import Offer
@@ -11,7 +11,7 @@ from dragoman.wire.openai_chat.requests import write_definitions
 from dragoman.wire.options import Choice, read_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.report import Loss
-from dragoman.wire.texts import join_thinking
+from dragoman.wire.texts import find_calls, join_thinking
 from dragoman.wire.values import as_dict, as_list
 
 _NOTHING = {"type": "text", "text": ""}
@@ -31,19 +31,23 @@ def write_messages(messages: list[Message], quirks: Quirks, losses: list[Loss]) 
 
 
 def _is_empty(entry: JsonObject) -> bool:
+    if entry["role"] == "tool" or entry.get("tool_calls"):
+        return False
     content = entry.get("content")
-    silent = not content or (isinstance(content, list) and all(block == _NOTHING for block in content))
-    return silent and entry["role"] != "tool" and not entry.get("tool_calls")
+    return not content or (isinstance(content, list) and all(block == _NOTHING for block in content))
 
 
 def _write_message(message: Message, quirks: Quirks, losses: list[Loss]) -> list[JsonObject]:
     if message.role == "tool":
         return [write_result(part, quirks) for part in message.parts if isinstance(part, ToolResult)]
-    parts = [_without_media(part, message.role, losses) for part in message.parts]
-    own = as_dict(message.extra.get(WIRE))
+    parts = message.parts
+    if any([type(part) is not Text and isinstance(part, Image | File) for part in parts]):
+        parts = [_without_media(part, message.role, losses) for part in parts]
     if message.role == "assistant":
-        return [{**_write_assistant(parts, quirks, losses), **own}]
-    return [{"role": message.role, "content": write_content(parts, WIRE) or "", **own}]
+        entry = _write_assistant(parts, quirks, losses)
+    else:
+        entry = {"role": message.role, "content": write_content(parts, WIRE) or ""}
+    return [{**entry, **as_dict(message.extra.get(WIRE))} if message.extra else entry]
 
 
 def _without_media(part: Part, role: str, losses: list[Loss]) -> Part:
@@ -59,9 +63,10 @@ def _without_media(part: Part, role: str, losses: list[Loss]) -> Part:
 
 
 def _write_assistant(parts: list[Part], quirks: Quirks, losses: list[Loss]) -> JsonObject:
-    calls = [write_call(part, WIRE) for part in parts if isinstance(part, ToolCall | InvalidCall)]
+    calls = [write_call(part, WIRE) for part in find_calls(parts)]
     body: JsonObject = {"role": "assistant"}
-    plan = join_thinking(part for part in parts if is_plan(part))
+    plans = [part for part in parts if part.extra and is_plan(part)]
+    plan = join_thinking(plans) if plans else ""
     if plan and calls:
         body[PLAN] = plan
     elif plan:
@@ -128,4 +133,4 @@ def _write_choice(
 
 
 def _has_calls(request: Request) -> bool:
-    return any(isinstance(part, ToolCall | InvalidCall) for message in request.messages for part in message.parts)
+    return any(find_calls(message.parts) for message in request.messages)

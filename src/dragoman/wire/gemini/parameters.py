@@ -15,6 +15,8 @@ _DEEPEST = 64
 _NESTED = ("items", "additionalProperties")
 _COUNTS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
 _RENAMED = {"defs": "$defs", "ref": "$ref"}
+_READ = frozenset({"type", "properties", "defs", "anyOf", "ref", *_NESTED, *_COUNTS})
+"""Members that mean something else here than in the standard, or may hold such; any other is passed on as it is."""
 
 
 def read_parameters(declaration: JsonObject) -> JsonObject:
@@ -33,7 +35,7 @@ def read_schema(given: JsonObject, depth: int = 0) -> JsonObject:
     schema: JsonObject = {}
     for name, value in camel(given).items():
         if value is not None and name != "nullable":
-            schema[_RENAMED.get(name, name)] = _read_member(name, value, depth)
+            schema[_RENAMED.get(name, name)] = _read_member(name, value, depth) if name in _READ else value
     if schema.get("type") == "type_unspecified":
         del schema["type"]
     return _allow_null(schema) if given.get("nullable") is True else schema

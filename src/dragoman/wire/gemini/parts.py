@@ -28,6 +28,8 @@ _IMAGES: Mapping[str, str] = {
 _FILES: Mapping[str, str] = {"pdf": "application/pdf", "txt": "text/plain", "csv": "text/csv", "html": "text/html"}
 # How the base64 text of an image begins.
 _STARTS = (("iVBOR", "image/png"), ("/9j/", "image/jpeg"), ("UklGR", "image/webp"), ("R0lGOD", "image/gif"))
+_CALLS = (ToolCall, InvalidCall)
+_CONTENTS = frozenset(_KINDS)
 _BESIDE = frozenset({"thought", "thoughtSignature", *_KINDS})
 
 
@@ -54,6 +56,8 @@ def tell(value: Any) -> str:
 def read_own(part: JsonObject) -> JsonObject:
     """The fields beside the content of a part: its signature, and whatever else stands there."""
     own: JsonObject = {}
+    if _CONTENTS.issuperset(part):
+        return own
     if part.get("thought") is True:
         own["thought"] = True
     signature = part.get("thoughtSignature")
@@ -149,18 +153,18 @@ def read_call(given: JsonObject) -> ToolCall | InvalidCall:
 
 def write_part(part: Part) -> JsonObject | None:
     """A part as it stands in a content; None for what cannot stand there."""
+    if isinstance(part, Text) and not part.extra:
+        return {"text": part.text}
     own = own_of(part)
     if "part" in own:
         return as_dict(own["part"])
     if isinstance(part, Text):
         return {"text": part.text, **write_own(own)}
+    if isinstance(part, _CALLS):
+        return write_call(part)
     if isinstance(part, Thinking):
         return {"text": part.text, **write_own({"thought": True, **own})}
-    if isinstance(part, Image | File):
-        return write_media(part)
-    if isinstance(part, ToolCall | InvalidCall):
-        return write_call(part)
-    return None
+    return write_media(part) if isinstance(part, Image | File) else None
 
 
 def write_media(part: Image | File) -> JsonObject | None:
@@ -184,7 +188,8 @@ def write_call(call: ToolCall | InvalidCall) -> JsonObject:
     """A call. One that could not be read goes out without arguments; it never ran."""
     identity = {} if is_anonymous(call) else {"id": call.id}
     arguments = call.arguments if isinstance(call, ToolCall) else {}
-    return {"functionCall": {**identity, "name": call.name, "args": arguments}, **write_own(own_of(call))}
+    written: JsonObject = {"functionCall": {**identity, "name": call.name, "args": arguments}}
+    return {**written, **write_own(own_of(call))} if call.extra else written
 
 
 def is_anonymous(call: ToolCall | InvalidCall) -> bool:

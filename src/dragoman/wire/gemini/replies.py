@@ -13,8 +13,10 @@ from dragoman.wire.gemini.partial import PartialCall
 from dragoman.wire.gemini.parts import WIRE, kind_of, read_media, read_own, tell
 from dragoman.wire.gemini.words import STOPS, camel, read_usage
 from dragoman.wire.sse import SseBroken
-from dragoman.wire.values import BROKEN, as_dict, as_text, dicts, parse
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, parse
 
+_WORDS = {"text"}
+_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId"})
 _READ = frozenset({"content", "finishReason", "finishMessage", "index", "tokenCount"})
 
 
@@ -28,6 +30,7 @@ class GeminiReader(Reader):
         self._finished = False
         self._over = False
         self._own: JsonObject = {}  # what the candidate says beside its content
+        self._usage: JsonObject = {}
         self._pending: PartialCall | None = None
         self._named: JsonObject = {}  # id, name and signature of the pending call
 
@@ -35,7 +38,7 @@ class GeminiReader(Reader):
         builder = self._builder
         if builder.ended:
             return []
-        if isinstance(frame, SseBroken):
+        if type(frame) is SseBroken:
             builder.fail(read_failure(None, {"message": "a frame of the stream was too large"}))
             self._end()
         elif not frame.data.startswith("[DONE]"):
@@ -64,22 +67,26 @@ class GeminiReader(Reader):
     def _read_chunk(self, given: Any) -> None:
         builder = self._builder
         # An error may come wrapped in a list.
-        chunk = camel(as_dict(given[0] if isinstance(given, list) and given else given))
+        chunk = as_dict(given[0] if isinstance(given, list) and given else given)
+        if not _CHUNK.issuperset(chunk):
+            chunk = camel(chunk)
         if builder.ended:
             return
         if chunk.get("error"):
             builder.fail(read_failure(None, chunk))
             self._end()
             return
-        builder.start(chunk.get("modelVersion"), chunk.get("responseId"))
+        if not builder.started:
+            builder.start(chunk.get("modelVersion"), chunk.get("responseId"))
         if "promptFeedback" in chunk:
             self._read_feedback(camel(as_dict(chunk["promptFeedback"])))
-        for candidate in dicts(chunk.get("candidates")):
-            if candidate.get("index") in (0, None):
-                self._read_candidate(camel(candidate))
-        usage = read_usage(chunk.get("usageMetadata"))
-        if usage is not None:
-            builder.usage(usage)
+        for candidate in as_list(chunk.get("candidates")):
+            if isinstance(candidate, dict) and candidate.get("index") in (0, None):
+                self._read_candidate(candidate if _READ.issuperset(candidate) else camel(candidate))
+        usage = chunk.get("usageMetadata")
+        if isinstance(usage, dict) and usage:
+            # It comes with every chunk, and only the last one counts: it is read at the end.
+            self._usage = usage
 
     def _read_feedback(self, feedback: JsonObject) -> None:
         reason = feedback.get("blockReason")
@@ -96,9 +103,15 @@ class GeminiReader(Reader):
             self._over = True
         if self._over:
             return
-        for part in dicts(parts):
-            self._read_part(part, camel(part))
-        if not candidate.keys() <= _READ:
+        for part in as_list(parts):
+            if not isinstance(part, dict):
+                continue
+            if part.keys() == _WORDS and self._kind == "text" and isinstance(part["text"], str):
+                # By far the most: the next words of the open text.
+                self._builder.text(part["text"])
+            else:
+                self._read_part(part, camel(part))
+        if not _READ.issuperset(candidate):
             self._own.update({name: value for name, value in candidate.items() if name not in _READ})
         if reason:
             message = as_text(candidate.get("finishMessage"))
@@ -108,10 +121,6 @@ class GeminiReader(Reader):
             self._finished = True
 
     def _read_part(self, given: JsonObject, part: JsonObject) -> None:
-        if len(part) == 1 and self._kind == "text" and isinstance(part.get("text"), str):
-            # By far the most: the next words of the open text.
-            self._builder.text(part["text"])
-            return
         kind = kind_of(part)
         own = read_own(part)
         if kind == "functionCall":
@@ -186,4 +195,7 @@ class GeminiReader(Reader):
         self._finish_pending(over=True)
         if self._own:
             self._builder.stop(self._stop, {"candidate": self._own})
+        usage = read_usage(self._usage)
+        if usage is not None:
+            self._builder.usage(usage)
         self._builder.end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.types import File, Image, InvalidCall, JsonObject, Message, ToolCall, ToolResult
+from dragoman.types import File, Image, InvalidCall, JsonObject, Message, Text, ToolCall, ToolResult
 from dragoman.wire.gemini.parts import is_anonymous, own_of, write_part
 from dragoman.wire.gemini.results import ResultWriter
 from dragoman.wire.gemini.words import PLACEHOLDER
@@ -54,6 +54,9 @@ class ContentWriter:
             written = write_part(part)
             if written is None:
                 self._losses.append(Loss("dropped", "history", "a part that has neither data nor an address"))
+                continue
+            if isinstance(part, Text):
+                parts.append(written)
                 continue
             if isinstance(part, ToolCall | InvalidCall):
                 if is_anonymous(part):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.types import File, Image, InvalidCall, JsonObject, Message, Part, Request, ToolCall, ToolResult
+from dragoman.types import File, Image, InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman.wire.offering import Offer
 from dragoman.wire.ollama.words import OPTIONS
 from dragoman.wire.options import find_unsaid, read_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.report import Loss
-from dragoman.wire.texts import join_texts, join_thinking, read_result
+from dragoman.wire.texts import find_calls, join_texts, join_thinking, read_result
 from dragoman.wire.values import as_dict, as_list, as_text
 
 WIRE = "ollama"
@@ -30,13 +30,15 @@ def write_messages(messages: list[Message], losses: list[Loss]) -> list[JsonObje
 
 def _write_message(message: Message, losses: list[Loss]) -> JsonObject:
     body: JsonObject = {"role": message.role, "content": join_texts(message.parts)}
+    if all([type(part) is Text for part in message.parts]):
+        return body
     thinking = join_thinking(message.parts)
     if thinking:
         body["thinking"] = thinking
     images = write_images(message.parts, losses)
     if images:
         body["images"] = images
-    calls = [write_call(part) for part in message.parts if isinstance(part, ToolCall | InvalidCall)]
+    calls = [write_call(part) for part in find_calls(message.parts)]
     if calls:
         body["tool_calls"] = calls
     return body
@@ -77,8 +79,10 @@ def write_images(parts: Sequence[Part], losses: list[Loss]) -> list[str]:
 def write_definitions(offered: Offer) -> list[JsonObject]:
     definitions = []
     for entry in offered.tools:
-        described = {"description": entry.tool.description} if entry.tool.description else {}
-        function = {"name": entry.name, **described, "parameters": entry.schema}
+        function: JsonObject = {"name": entry.name}
+        if entry.tool.description:
+            function["description"] = entry.tool.description
+        function["parameters"] = entry.schema
         definitions.append({"type": "function", "function": function})
     return definitions
 

@@ -9,6 +9,8 @@ from dragoman.types import Fault, File, Image, InvalidCall, JsonObject, Part, Pr
 from dragoman.wire.texts import data_url, split_data_url
 from dragoman.wire.values import as_dict, as_list, as_text, write
 
+_ODD_FIELDS = frozenset({"custom", "extra_content"})
+
 # ---- content -------------------------------------------------------------------------------------------------------
 
 
@@ -20,6 +22,8 @@ def write_content(parts: list[Part], wire: str) -> str | list[JsonObject]:
 
 
 def write_block(part: Part, wire: str) -> JsonObject | None:
+    if isinstance(part, Text) and not part.extra:
+        return {"type": "text", "text": part.text}
     own = as_dict(getattr(part, "extra", {}).get(wire))
     if "block" in own:
         return as_dict(own["block"])
@@ -84,7 +88,7 @@ def _read_image(block: JsonObject, wire: str) -> Image:
 
 def write_call(call: ToolCall | InvalidCall, wire: str) -> JsonObject:
     """A call of an assistant message. A call that could not be read goes out without arguments; it never ran."""
-    own = as_dict(call.extra.get(wire))
+    own = as_dict(call.extra.get(wire)) if call.extra else {}
     arguments = call.arguments if isinstance(call, ToolCall) else {}
     if own.get("type") == "custom":
         return {
@@ -92,20 +96,24 @@ def write_call(call: ToolCall | InvalidCall, wire: str) -> JsonObject:
             "type": "custom",
             "custom": {"name": call.name, "input": as_text(arguments.get("input"))},
         }
-    function = {"name": call.name, "arguments": write(arguments)}
-    rest = {name: value for name, value in own.items() if name != "type"}
-    return {"id": call.id, "type": "function", "function": function, **rest}
+    written: JsonObject = {"id": call.id, "type": "function"}
+    written["function"] = {"name": call.name, "arguments": write(arguments)}
+    return {**written, **{name: value for name, value in own.items() if name != "type"}} if own else written
 
 
 def name_and_arguments(entry: JsonObject) -> tuple[Any, Any, JsonObject]:
     """The name, the arguments and this wire's own fields of a call, in the shapes that servers give it."""
-    custom = entry.get("custom")
-    if isinstance(custom, dict):
-        return custom.get("name"), {"input": as_text(custom.get("input"))}, {"type": "custom"}
-    own = {"extra_content": entry["extra_content"]} if isinstance(entry.get("extra_content"), dict) else {}
+    own: JsonObject = {}
+    if not _ODD_FIELDS.isdisjoint(entry):
+        custom = entry.get("custom")
+        if isinstance(custom, dict):
+            return custom.get("name"), {"input": as_text(custom.get("input"))}, {"type": "custom"}
+        if isinstance(entry.get("extra_content"), dict):
+            own["extra_content"] = entry["extra_content"]
     function = entry.get("function")
     body = function if isinstance(function, dict) else entry
-    return body.get("name"), body.get("arguments", body.get("parameters")), own
+    arguments = body["arguments"] if "arguments" in body else body.get("parameters")
+    return body.get("name"), arguments, own
 
 
 def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | InvalidCall:

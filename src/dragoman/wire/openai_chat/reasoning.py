@@ -10,11 +10,14 @@ from dragoman.wire.texts import join_thinking
 from dragoman.wire.values import as_dict, as_list, as_text, dicts
 
 _FIELDS = ("reasoning_content", "reasoning")
+_ALL_FIELDS = frozenset({*_FIELDS, "reasoning_details"})
 _GROWING = ("text", "summary", "data", "signature")
 
 
 def find_reasoning(message: JsonObject) -> tuple[str, str]:
     """The readable reasoning in a message or delta, and the field that it stood in."""
+    if _ALL_FIELDS.isdisjoint(message):
+        return "", ""
     for name in _FIELDS:
         value = message.get(name)
         if isinstance(value, str) and value:
@@ -51,8 +54,9 @@ def _continues(last: JsonObject, piece: JsonObject) -> bool:
 
 def write_reasoning(body: JsonObject, message: Message, wire: str, quirks: Quirks, *, has_calls: bool) -> None:
     """Put reasoning back into an assistant message, if this endpoint wants it there."""
-    wanted = quirks.replay_reasoning == "always" or (quirks.replay_reasoning == "calls" and has_calls)
-    if not wanted or not quirks.reasoning_field:
+    if not quirks.reasoning_field:
+        return
+    if quirks.replay_reasoning != "always" and not (quirks.replay_reasoning == "calls" and has_calls):
         return
     thinking = [part for part in message.parts if isinstance(part, Thinking)]
     if quirks.reasoning_field == "reasoning_details":

@@ -14,7 +14,10 @@ from dragoman.wire.openai_chat.reasoning import Details, find_reasoning, read_th
 from dragoman.wire.openai_chat.words import STOPS, read_usage
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.sse import SseBroken
-from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, parse
+
+_WORDS = {"content"}
+_CALL_FIELDS = frozenset({"tool_calls", "function_call"})
 
 
 class ChatReader(Reader):
@@ -31,7 +34,7 @@ class ChatReader(Reader):
 
     def read(self, frame: Any) -> list[Event]:
         builder = self._builder
-        if isinstance(frame, SseBroken):
+        if type(frame) is SseBroken:
             builder.fail(read_failure(None, {"message": "a frame of the stream was too large"}))
             self._end()
         elif frame.data.startswith("[DONE]"):
@@ -58,34 +61,45 @@ class ChatReader(Reader):
 
     def _read_chunk(self, chunk: JsonObject, event: str | None) -> None:
         builder = self._builder
-        if chunk.get("error") or event == "error" or chunk.get("object") == "error":
+        if event == "error" or chunk.get("error") or chunk.get("object") == "error":
             builder.fail(read_failure(None, chunk))
             self._end()
             return
-        builder.start(chunk.get("model"), chunk.get("id"))
-        for choice in dicts(chunk.get("choices")):
-            if choice.get("index") in (0, None):
+        if not builder.started:
+            builder.start(chunk.get("model"), chunk.get("id"))
+        for choice in as_list(chunk.get("choices")):
+            if isinstance(choice, dict) and choice.get("index") in (0, None):
                 self._read_choice(choice)
-        usage = read_usage(chunk.get("usage"))
+        usage = read_usage(chunk["usage"]) if "usage" in chunk else None
         if usage is not None:
             builder.usage(usage)
 
     def _read_choice(self, choice: JsonObject) -> None:
         delta = choice.get("delta")
         message = delta if isinstance(delta, dict) and delta else as_dict(choice.get("message"))
+        if message.keys() == _WORDS:
+            # By far the most: the next words of the answer.
+            self._read_content(message["content"])
+        else:
+            self._read_message(message)
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
+            self._builder.stop(STOPS.get(reason, "unknown"), {"reason": reason})
+            if not self._quirks.final_frame:
+                self._builder.terminate()
+
+    def _read_message(self, message: JsonObject) -> None:
         self._read_reasoning(message)
-        self._read_content(message.get("content"))
+        content = message.get("content")
+        if content:
+            self._read_content(content)
         refusal = message.get("refusal")
         if isinstance(refusal, str) and refusal:
             self._end_reasoning()
             self._refusing = True
             self._builder.text(refusal)
-        self._read_calls(message)
-        reason = choice.get("finish_reason")
-        if isinstance(reason, str) and reason:
-            self._builder.stop(STOPS.get(reason, "unknown"), {"reason": reason})
-            if not self._quirks.final_frame:
-                self._builder.terminate()
+        if not _CALL_FIELDS.isdisjoint(message):
+            self._read_calls(message)
 
     def _read_content(self, content: Any) -> None:
         if isinstance(content, str):
@@ -127,7 +141,9 @@ class ChatReader(Reader):
             self._field = ""
 
     def _read_calls(self, message: JsonObject) -> None:
-        for entry in dicts(message.get("tool_calls")):
+        for entry in as_list(message.get("tool_calls")):
+            if not isinstance(entry, dict):
+                continue
             self._end_reasoning()
             name, arguments, own = name_and_arguments(entry)
             self._builder.call_delta(entry.get("index"), entry.get("id") or entry.get("call_id"), name, arguments, own)

@@ -6,15 +6,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.types import InvalidCall as Invalid
-from dragoman.types import JsonObject, Message, Request, Text, ToolCall, ToolResult
+from dragoman.types import JsonObject, Message, Request, Text, ToolResult
 from dragoman.wire.offering import Offer
 from dragoman.wire.openai_chat.parts import write_block, write_call, write_content
 from dragoman.wire.openai_chat.reasoning import write_reasoning, write_thinking_blocks
 from dragoman.wire.options import SAMPLING, Choice, find_unsaid, read_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.report import Loss
-from dragoman.wire.texts import join_texts, mark_error, read_result
+from dragoman.wire.texts import find_calls, join_texts, mark_error, read_result
 from dragoman.wire.values import as_dict, as_list
 
 
@@ -41,13 +40,13 @@ class Dialect(Struct, frozen=True):
 
 def write_message(message: Message, dialect: Dialect, quirks: Quirks) -> list[JsonObject]:
     """One message of ours as messages of the wire: one for each result, else one."""
-    own = as_dict(message.extra.get(dialect.wire))
     if message.role == "tool":
         return [write_result(part, dialect, quirks) for part in message.parts if isinstance(part, ToolResult)]
     if message.role == "assistant":
         return [write_assistant(message, dialect, quirks)]
     role = "developer" if message.role == "system" and quirks.developer_role else message.role
-    return [{"role": role, "content": write_content(message.parts, dialect.wire) or "", **own}]
+    entry: JsonObject = {"role": role, "content": write_content(message.parts, dialect.wire) or ""}
+    return [{**entry, **as_dict(message.extra.get(dialect.wire))} if message.extra else entry]
 
 
 def write_result(result: ToolResult, dialect: Dialect, quirks: Quirks) -> JsonObject:
@@ -57,14 +56,19 @@ def write_result(result: ToolResult, dialect: Dialect, quirks: Quirks) -> JsonOb
         content = [block for block in blocks if block is not None]
         if result.is_error:
             content = [{"type": "text", "text": mark_error(result, "")}, *content]
-    named = {"name": result.name} if dialect.names_results and result.name else {}
-    return {"role": "tool", "tool_call_id": result.call_id, **named, "content": content}
+    entry: JsonObject = {"role": "tool", "tool_call_id": result.call_id}
+    if dialect.names_results and result.name:
+        entry["name"] = result.name
+    entry["content"] = content
+    return entry
 
 
 def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonObject:
-    calls = [write_call(part, dialect.wire) for part in message.parts if isinstance(part, ToolCall | Invalid)]
+    calls = [write_call(part, dialect.wire) for part in find_calls(message.parts)]
     content: Any = join_texts(message.parts)
-    refusals = [part for part in message.parts if isinstance(part, Text) and "refusal" in _own(part, dialect)]
+    refusals = [
+        part for part in message.parts if part.extra and isinstance(part, Text) and "refusal" in _own(part, dialect)
+    ]
     body: JsonObject = {"role": "assistant", "content": content}
     if refusals and content == join_texts(refusals):
         body = {"role": "assistant", "content": None, "refusal": content}
@@ -80,7 +84,7 @@ def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonO
         write_reasoning(body, message, dialect.wire, quirks, has_calls=bool(calls))
     if calls:
         body["tool_calls"] = calls
-    return {**body, **as_dict(message.extra.get(dialect.wire))}
+    return {**body, **as_dict(message.extra.get(dialect.wire))} if message.extra else body
 
 
 def _own(part: Text, dialect: Dialect) -> JsonObject:
@@ -93,9 +97,13 @@ def _own(part: Text, dialect: Dialect) -> JsonObject:
 def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -> list[JsonObject]:
     definitions = []
     for entry in offered.tools:
-        described = {"description": entry.tool.description} if entry.tool.description else {}
-        own = as_dict(entry.tool.metadata.get(wire))
-        function: JsonObject = {"name": entry.name, **described, "parameters": entry.schema, **own}
+        tool = entry.tool
+        function: JsonObject = {"name": entry.name}
+        if tool.description:
+            function["description"] = tool.description
+        function["parameters"] = entry.schema
+        if tool.metadata:
+            function.update(as_dict(tool.metadata.get(wire)))
         if strict:
             function["strict"] = True
         definitions.append({"type": "function", "function": function})

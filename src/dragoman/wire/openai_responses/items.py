@@ -59,7 +59,7 @@ def read_call(item: JsonObject, id: str) -> ToolCall | InvalidCall:
 
 def write_call(call: ToolCall | InvalidCall, own: JsonObject) -> JsonObject:
     """A call item. An invalid call is written without arguments: its result says what it was."""
-    kept = {name: own[name] for name in _CALL_FIELDS if name in own}
+    kept = {name: own[name] for name in _CALL_FIELDS if name in own} if own else {}
     identity = {"id": kept.pop("id")} if "id" in kept else {}
     arguments = call.arguments if isinstance(call, ToolCall) else {}
     if own.get("type") != CUSTOM:
@@ -91,7 +91,7 @@ def write_result(result: ToolResult, call: JsonObject, losses: list[Loss]) -> Js
     """A result item; `call` is what this wire said of the call, whose kind and caller the result repeats."""
     own = own_of(result)
     custom = call.get("type") == CUSTOM or own.get("type") == OUTPUTS[CUSTOM]
-    kept = {name: own[name] for name in _RESULT_FIELDS if name in own}
+    kept = {name: own[name] for name in _RESULT_FIELDS if name in own} if own else {}
     if "caller" in call:
         kept["caller"] = call["caller"]
     output: Any = result.content

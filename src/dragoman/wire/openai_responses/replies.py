@@ -35,38 +35,11 @@ class ResponsesReader(Reader):
         self._items = Items()
         self._speaking: tuple[OutputItem, _Place] | None = None  # the part of text or thinking that is open
         self._refused = False
-        self._handlers: dict[str, Callable[[JsonObject], None]] = {
-            "response.created": self._start,
-            "response.in_progress": self._start,
-            "response.queued": self._start,
-            "response.output_item.added": self._open,
-            "response.output_item.done": self._close_item,
-            "response.output_text.delta": lambda frame: self._hear(frame, "message", "text"),
-            "response.output_text.done": lambda frame: self._hear(frame, "message", "text", "text"),
-            "response.refusal.delta": lambda frame: self._hear(frame, "message", "refusal"),
-            "response.refusal.done": lambda frame: self._hear(frame, "message", "refusal", "refusal"),
-            "response.content_part.done": self._end_part,
-            "response.reasoning_summary_text.delta": lambda frame: self._hear(frame, "reasoning", "summary"),
-            "response.reasoning_summary_text.done": lambda frame: self._hear(frame, "reasoning", "summary", "text"),
-            "response.reasoning_summary_part.done": self._end_summary,
-            "response.reasoning_text.delta": lambda frame: self._hear(frame, "reasoning", "content"),
-            "response.reasoning_text.done": lambda frame: self._hear(frame, "reasoning", "content", "text"),
-            "response.function_call_arguments.delta": lambda frame: self._argue(frame, FUNCTION),
-            "response.function_call_arguments.done": self._end_arguments,
-            "response.custom_tool_call_input.delta": lambda frame: self._argue(frame, CUSTOM),
-            "response.custom_tool_call_input.done": self._end_input,
-            "response.completed": lambda frame: self._end_response(frame, "completed"),
-            "response.done": lambda frame: self._end_response(frame, "completed"),
-            "response.incomplete": lambda frame: self._end_response(frame, "incomplete"),
-            "response.failed": lambda frame: self._end_response(frame, "failed"),
-            "response.cancelled": lambda frame: self._end_response(frame, "cancelled"),
-            "error": self._fail,
-        }
 
     def read(self, frame: Any) -> list[Event]:
         if self._builder.ended:
             return []
-        if isinstance(frame, SseBroken):
+        if type(frame) is SseBroken:
             self._fail({"message": "a frame of the stream was too large"})
         elif frame.data.startswith("[DONE]"):
             self._builder.terminate()
@@ -97,9 +70,9 @@ class ResponsesReader(Reader):
 
     def _read_frame(self, frame: JsonObject, event: str | None) -> None:
         kind = frame.get("type") or event or ("response.completed" if frame.get("object") == "response" else "")
-        handler = self._handlers.get(kind) if isinstance(kind, str) else None
+        handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
         if handler is not None:
-            handler(frame)
+            handler(self, frame)
         elif frame.get("error"):
             self._fail(frame)
 
@@ -299,3 +272,32 @@ class ResponsesReader(Reader):
                     self._end_call(item, item.fields)
             self._leave()
             self._builder.end()
+
+
+_HANDLERS: dict[str, Callable[[ResponsesReader, JsonObject], None]] = {
+    "response.created": ResponsesReader._start,
+    "response.in_progress": ResponsesReader._start,
+    "response.queued": ResponsesReader._start,
+    "response.output_item.added": ResponsesReader._open,
+    "response.output_item.done": ResponsesReader._close_item,
+    "response.output_text.delta": lambda self, frame: self._hear(frame, "message", "text"),
+    "response.output_text.done": lambda self, frame: self._hear(frame, "message", "text", "text"),
+    "response.refusal.delta": lambda self, frame: self._hear(frame, "message", "refusal"),
+    "response.refusal.done": lambda self, frame: self._hear(frame, "message", "refusal", "refusal"),
+    "response.content_part.done": ResponsesReader._end_part,
+    "response.reasoning_summary_text.delta": lambda self, frame: self._hear(frame, "reasoning", "summary"),
+    "response.reasoning_summary_text.done": lambda self, frame: self._hear(frame, "reasoning", "summary", "text"),
+    "response.reasoning_summary_part.done": ResponsesReader._end_summary,
+    "response.reasoning_text.delta": lambda self, frame: self._hear(frame, "reasoning", "content"),
+    "response.reasoning_text.done": lambda self, frame: self._hear(frame, "reasoning", "content", "text"),
+    "response.function_call_arguments.delta": lambda self, frame: self._argue(frame, FUNCTION),
+    "response.function_call_arguments.done": ResponsesReader._end_arguments,
+    "response.custom_tool_call_input.delta": lambda self, frame: self._argue(frame, CUSTOM),
+    "response.custom_tool_call_input.done": ResponsesReader._end_input,
+    "response.completed": lambda self, frame: self._end_response(frame, "completed"),
+    "response.done": lambda self, frame: self._end_response(frame, "completed"),
+    "response.incomplete": lambda self, frame: self._end_response(frame, "incomplete"),
+    "response.failed": lambda self, frame: self._end_response(frame, "failed"),
+    "response.cancelled": lambda self, frame: self._end_response(frame, "cancelled"),
+    "error": ResponsesReader._fail,
+}

@@ -25,6 +25,7 @@ from dragoman.wire.values import as_text
 
 _ITEM_IDS = {"message": "msg_", "function_call": "fc_", CUSTOM: "ctc_"}
 _LONGEST_ID = 64
+_CALLS = (ToolCall, InvalidCall)
 
 
 class InputWriter:
@@ -67,18 +68,21 @@ class InputWriter:
             self._items.append(own["item"])
         elif isinstance(part, Text):
             self._add_text(part, own)
-        elif isinstance(part, Thinking):
-            self._add_reasoning(own)
-        elif isinstance(part, ToolCall | InvalidCall):
+        elif isinstance(part, _CALLS):
             self._calls[part.id] = own
             kind = CUSTOM if own.get("type") == CUSTOM else "function_call"
             self._items.append(write_call(part, self._with_fit_id(own, kind)))
+        elif isinstance(part, Thinking):
+            self._add_reasoning(own)
         elif isinstance(part, Image | File):
             kind = "image" if isinstance(part, Image) else "file"
             self._losses.append(Loss("dropped", kind, f"the {kind} that the model made cannot be sent back"))
             self._items.append({"type": "message", "role": "assistant", "content": f"[{kind}]"})
 
     def _add_text(self, part: Text, own: JsonObject) -> None:
+        if not own:
+            self._items.append({"type": "message", "role": "assistant", "content": part.text})
+            return
         content: JsonObject = {"type": "output_text", "text": part.text, "annotations": own.get("annotations", [])}
         if own.get("refusal") is True:
             content = {"type": "refusal", "refusal": part.text}

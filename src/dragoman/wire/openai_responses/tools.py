@@ -28,18 +28,16 @@ _MODES = frozenset({"auto", "none", "required"})
 def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
     """One function; both `parameters` and `strict` are always said, for silence about `strict` means "try it"."""
     tool = offered.tool
-    own = as_dict(tool.metadata.get(WIRE))
-    kept = {name: own[name] for name in _OWN_FIELDS if name in own}
-    described = {"description": tool.description} if tool.description else {}
-    asked = strict or kept.pop("strict", False) is True
-    return {
-        "type": "function",
-        "name": offered.name,
-        **described,
-        "parameters": offered.schema,
-        "strict": asked,
-        **kept,
-    }
+    written: JsonObject = {"type": "function", "name": offered.name}
+    if tool.description:
+        written["description"] = tool.description
+    written["parameters"] = offered.schema
+    written["strict"] = strict
+    own = as_dict(tool.metadata.get(WIRE)) if tool.metadata else {}
+    if own:
+        written.update({name: own[name] for name in _OWN_FIELDS if name in own})
+        written["strict"] = strict or own.get("strict") is True
+    return written
 
 
 def write_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *, strict: bool) -> list[Any]:
@@ -57,6 +55,8 @@ def write_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *,
 
 def _namespace_of(tool: Tool) -> str | None:
     """The place of a function: a namespace, `""` for an item of the input, None for the list of tools itself."""
+    if not tool.metadata:
+        return None
     if as_dict(tool.metadata.get(WIRE)).get("added") is True:
         return ""
     return as_text(tool.metadata.get("namespace")) or None

@@ -1,0 +1,108 @@
+"""The right calls out of a reply, and only those.
+
+`extract` takes whatever a provider, a loop or a person has in hand, looks for calls where they may stand, and says of
+each how far it can be trusted. It never raises for what a model wrote, and never returns None for "no calls".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dragoman.extraction.conversations import Background
+from dragoman.extraction.judging import Settings, settle
+from dragoman.extraction.mistakes import RepairBudget, as_result, explain_invalid
+from dragoman.extraction.naming import NameBook
+from dragoman.extraction.responses import receive
+from dragoman.extraction.result import Extraction
+from dragoman.extraction.streaming import Extractor
+from dragoman.trust.echo import EchoIndex
+from dragoman.trust.profiles import Profile, get_profile
+from dragoman.types import Message
+
+__all__ = ["Extraction", "Extractor", "RepairBudget", "as_result", "explain_invalid", "extract", "extractor"]
+
+Conversation = Iterable[Message | Mapping[str, Any]] | EchoIndex | None
+
+
+def extract(
+    response: Any,
+    capabilities: Any = None,
+    *,
+    tools: Any = None,
+    trust: str | Profile = "default",
+    conversation: Conversation = None,
+    nonce: str | None = None,
+    family: Iterable[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    format: str = "auto",
+    include_user: bool = False,
+    starts_in_thinking: bool = False,
+) -> Extraction:
+    """The calls in a response: a body of any wire, a Reply, a mapping of `text` and `tool_calls`, or text.
+
+    `capabilities` (a mapping, or the Capabilities of a provider) says whether the endpoint has native calls.
+    `conversation` is what came before: a call that is copied from a result in it is refused. `family` names the formats
+    that the model writes, `nonce` the word of this turn's wrapper, `aliases` other names for the tools.
+    """
+    settings = _settle(
+        capabilities, tools, trust, conversation, nonce, family, aliases, format, include_user, starts_in_thinking
+    )
+    received = receive(response, settings.book.tools, settings.background.ids)
+    return settle(received, None, settings)
+
+
+def extractor(
+    capabilities: Any = None,
+    *,
+    tools: Any = None,
+    trust: str | Profile = "default",
+    conversation: Conversation = None,
+    nonce: str | None = None,
+    family: Iterable[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    format: str = "auto",
+    include_user: bool = False,
+    starts_in_thinking: bool = False,
+) -> Extractor:
+    """The same for a streamed reply: a Stage that takes text or the events of a wire, with `.extraction` at the end."""
+    return Extractor(
+        _settle(
+            capabilities, tools, trust, conversation, nonce, family, aliases, format, include_user, starts_in_thinking
+        )
+    )
+
+
+def _settle(
+    capabilities: Any,
+    tools: Any,
+    trust: str | Profile,
+    conversation: Conversation,
+    nonce: str | None,
+    family: Iterable[str] | None,
+    aliases: Mapping[str, str] | None,
+    format: str,
+    include_user: bool,
+    starts_in_thinking: bool,
+) -> Settings:
+    book = NameBook(tools, aliases)
+    return Settings(
+        get_profile(trust),
+        book,
+        Background(conversation, book.offered, include_user=include_user),
+        _ask(capabilities, "native_tool_calls", "native_tool_calling") is not False,
+        _ask(capabilities, "self_contained", "self_contained_tools") is True,
+        nonce,
+        None if family is None else tuple(family),
+        format,
+        starts_in_thinking,
+    )
+
+
+def _ask(capabilities: Any, *names: str) -> Any:
+    """One capability, under any of its names; None where nothing is said."""
+    for name in names:
+        value = capabilities.get(name) if isinstance(capabilities, Mapping) else getattr(capabilities, name, None)
+        if value is not None:
+            return value
+    return None

@@ -1,0 +1,113 @@
+"""Annotations as the interpreter keeps them, made into types: strings evaluated, type variables filled in."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dragoman.errors import InvalidTool
+
+Names = Mapping[str, Any]
+"""Names that annotations may use, beside those of their module."""
+
+
+class _Carrier:
+    """Something with annotations, as `typing.get_type_hints` wants it."""
+
+    def __init__(self, annotations: dict[str, Any]) -> None:
+        self.__annotations__ = annotations
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature, with annotations as they stand; InvalidTool for a function that has none."""
+    try:
+        if sys.version_info >= (3, 14):  # There an annotation is evaluated when it is looked at.
+            import annotationlib
+
+            return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+        return inspect.signature(function)
+    except (ValueError, TypeError) as problem:
+        raise InvalidTool(
+            f"{function!r} has no signature that can be read: {problem}",
+            hint="write a function around it, or describe it with tool_from_schema(name, schema, function)",
+        ) from problem
+
+
+def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names of the module that a function, or a callable object, was written in."""
+    inner: Any = inspect.unwrap(function)
+    while hasattr(inner, "func"):  # A partial.
+        inner = inspect.unwrap(inner.func)
+    inner = getattr(inner, "__func__", inner)
+    if not hasattr(inner, "__globals__"):
+        inner = inspect.unwrap(type(inner).__call__)
+    return getattr(inner, "__globals__", {})
+
+
+def closure_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names that a function took along from the function around it."""
+    inner = inspect.unwrap(function)
+    code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None) or ()
+    found = {}
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # Not filled yet.
+            continue
+    return found
+
+
+def resolve(annotation: Any, module: dict[str, Any], names: Names, place: str) -> Any:
+    """The type that an annotation means; strings and forward references are looked up."""
+    if annotation is inspect.Parameter.empty:
+        return Any
+    carrier = _Carrier({"it": annotation})
+    try:
+        return typing.get_type_hints(carrier, module, dict(names), include_extras=True)["it"]
+    except Exception as problem:  # An annotation may be any expression, and so may its failure.
+        raise InvalidTool(
+            f"{place}: its annotation {annotation!r} cannot be resolved ({problem})",
+            hint="define the name above the tool, in its module, and import it outside of TYPE_CHECKING",
+        ) from problem
+
+
+def hints_of(record: Any, names: Names, place: str) -> dict[str, Any]:
+    """The annotations of a class's members."""
+    try:
+        return typing.get_type_hints(record, localns=dict(names), include_extras=True)
+    except Exception as problem:
+        raise InvalidTool(
+            f"{place}: the annotations of {record.__qualname__} cannot be resolved ({problem})",
+            hint="define the names that they use above the tool, in the module of the class",
+        ) from problem
+
+
+def substitute(annotation: Any, variables: Mapping[Any, Any]) -> Any:
+    """The annotation with its type variables replaced."""
+    if isinstance(annotation, typing.TypeVar):
+        return variables.get(annotation, annotation)
+    parameters = getattr(annotation, "__parameters__", ())
+    if not parameters or isinstance(annotation, type) or not any(each in variables for each in parameters):
+        return annotation
+    return annotation[tuple(variables.get(each, each) for each in parameters)]
+
+
+def variables_of(origin: Any, arguments: tuple[Any, ...], place: str) -> dict[Any, Any]:
+    """What the type variables of a generic class stand for, those of its bases included."""
+    own = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
+    found = dict(own)
+    for base in getattr(origin, "__orig_bases__", ()):
+        generic = typing.get_origin(base)
+        if generic is None or generic in (typing.Generic, typing.Protocol):
+            continue
+        given = tuple(substitute(each, own) for each in typing.get_args(base))
+        for variable, meaning in variables_of(generic, given, place).items():
+            if found.setdefault(variable, meaning) != meaning:
+                raise InvalidTool(
+                    f"{place}: {origin.__qualname__} and its base use {variable} for different types",
+                    hint="give the type variable of the base another name",
+                )
+    return found

@@ -1,0 +1,223 @@
+"""Tools that are no functions: classes and objects, JSON Schemas, MCP definitions, and whatever else is given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Unpack
+
+import msgspec
+
+from dragoman.errors import InvalidTool
+from dragoman.tools.functions import (
+    FunctionRunner,
+    KeywordRunner,
+    MappingRunner,
+    Options,
+    Runner,
+    Traits,
+    tool_from_function,
+    with_options,
+)
+from dragoman.tools.hints import signature_of
+from dragoman.tools.signatures import read_signature
+from dragoman.toolset import as_tool
+from dragoman.types import JsonObject, Tool
+
+_SCHEMAS = ("parameters", "schema", "input_schema", "inputSchema")
+_VERBS = ("execute", "run", "__call__")
+_OPTIONS = ("parallel_safe", "read_only", "repeatable", "timeout", "max_output", "requires_approval", "metadata")
+
+
+def tool_from_schema(
+    name: str,
+    schema: JsonObject,
+    function: Callable[..., Any],
+    *,
+    unpack: bool = True,
+    **options: Unpack[Traits],
+) -> Tool:
+    """A tool from a JSON Schema and what to run: `function(**arguments)`, or `function(arguments)` if not `unpack`.
+
+    The arguments are passed as JSON holds them. With `unpack=False` a second parameter takes the context.
+    """
+    if not isinstance(schema, dict):
+        raise InvalidTool(f"the schema of tool {name!r} is no dict", hint='for example {"type": "object"}')
+    if not name:
+        raise InvalidTool("a tool without a name", hint="the name is what the model calls")
+    context = options.get("context")
+    runner: Runner = KeywordRunner(function, context) if unpack else MappingRunner(function)
+    description = options.get("description") or ""
+    return with_options(Tool(name, description, schema, run=runner, context_parameter=context), options)
+
+
+def tool_from_mcp(definition: Any, function: Callable[..., Any], **options: Unpack[Options]) -> Tool:
+    """A tool of an MCP server: its definition (a dict or an object), and what calls it: `function(arguments)`.
+
+    A server's hints are kept in `metadata["annotations"]`. What is not marked as reading only counts as acting on the
+    system (class `exec`), because nothing is known of it.
+    """
+    name = _get(definition, "name")
+    if not isinstance(name, str) or not name:
+        raise InvalidTool(f"an MCP tool without a name: {definition!r}"[:200])
+    schema = _get(definition, "inputSchema", "input_schema")
+    hints = _hints_of(_get(definition, "annotations"))
+    read_only = hints.get("readOnlyHint") is True
+    metadata: dict[str, Any] = {"source": "mcp", **({"annotations": hints} if hints else {})}
+    if not read_only:
+        metadata["class"] = "exec"
+    made = Tool(
+        str(options.get("name") or name),
+        str(options.get("description") or _get(definition, "description") or ""),
+        schema if isinstance(schema, dict) else {"type": "object"},
+        run=MappingRunner(function),
+        read_only=read_only,
+        metadata=metadata,
+    )
+    return with_options(made, options)
+
+
+def _hints_of(annotations: Any) -> dict[str, Any]:
+    names = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+    found = {}
+    for name in names:
+        snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+        value = _get(annotations, name, snake)
+        if isinstance(value, bool | str):
+            found[name] = value
+    return found
+
+
+def _get(source: Any, *names: str) -> Any:
+    for name in names:
+        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+        if value is not None:
+            return value
+    return None
+
+
+# ---- classes and objects -------------------------------------------------------------------------------------------
+
+
+def tool_from_object(thing: Any) -> Tool:
+    """A tool from an object, or a class of which one is made: `name`, `description`, `schema`, `execute`.
+
+    Each of them may be a value or a method. `execute(arguments, context)` takes the arguments as one dict; `run` or
+    `__call__` may also take them by name, and without a schema theirs is read from the annotations.
+    """
+    if isinstance(thing, type):
+        thing = _instance_of(thing)
+    name = _said(thing, "name")
+    if not isinstance(name, str) or not name:
+        raise InvalidTool(
+            f"not a tool: {thing!r} has no name"[:200], hint="a tool has a name, a description, a schema and execute()"
+        )
+    verb, method = _verb_of(thing, name)
+    schema = next((found for key in _SCHEMAS if isinstance(found := _said(thing, key), Mapping)), None)
+    context: str | None = None
+    runner: Runner
+    if schema is None:
+        signature = read_signature(method, name)
+        schema, context = signature.schema, signature.context_parameter
+        runner = FunctionRunner(method, signature)
+    elif verb != "execute" and _takes_by_name(method, schema):
+        runner = KeywordRunner(method)
+    else:
+        runner = MappingRunner(method)
+    schema = schema if isinstance(schema, dict) else dict(schema)
+    description = str(_said(thing, "description") or "")
+    made = Tool(name, description, schema, run=runner, context_parameter=context)
+    return with_options(made, _options_of(thing))
+
+
+def _instance_of(kind: type) -> Any:
+    try:
+        return kind()
+    except Exception as problem:  # Any constructor, any reason.
+        raise InvalidTool(
+            f"no object can be made of {kind.__qualname__}: {problem}", hint="give an object instead of the class"
+        ) from problem
+
+
+def _said(thing: Any, key: str) -> Any:
+    """What an object says of itself, as a value or by a method."""
+    value = getattr(thing, key, None)
+    if not callable(value) or isinstance(value, type):
+        return value
+    try:
+        return value()
+    except Exception as problem:
+        raise InvalidTool(
+            f"{key}() of {type(thing).__qualname__} failed: {problem}", hint="make it a value"
+        ) from problem
+
+
+def _verb_of(thing: Any, name: str) -> tuple[str, Callable[..., Any]]:
+    for verb in _VERBS:
+        method = getattr(thing, verb, None)
+        if callable(method):
+            return verb, method
+    raise InvalidTool(f"tool {name!r} has nothing to run", hint="give it execute(arguments, context)")
+
+
+def _takes_by_name(method: Callable[..., Any], schema: Mapping[str, Any]) -> bool:
+    parameters = signature_of(method).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return True
+    properties = schema.get("properties")
+    return isinstance(properties, Mapping) and bool(properties) and all(name in parameters for name in properties)
+
+
+def _options_of(thing: Any) -> Traits:
+    found: dict[str, Any] = {}
+    for key in _OPTIONS:
+        value = _said(thing, key)
+        if value is not None:
+            found[key] = value
+    return found  # type: ignore[return-value]
+
+
+# ---- whatever is given ---------------------------------------------------------------------------------------------
+
+
+def tool_from(value: Any) -> Tool:
+    """A Tool from whatever is one: a decorated or a plain function, a tool class or object, a Tool, a dict.
+
+    A dict may bring its function along as `run` or `execute`; without one, the tool is offered and cannot be run.
+    """
+    if isinstance(value, Tool):
+        return value
+    if isinstance(value, Mapping):
+        return _from_mapping(value)
+    made = getattr(value, "__dragoman_tool__", None)
+    if isinstance(made, Tool):
+        return made
+    if inspect.isroutine(value) or not hasattr(value, "name"):
+        if callable(value) and not isinstance(value, type):
+            return tool_from_function(value)
+        raise InvalidTool(f"not a tool: {value!r}"[:200], hint="a function, a tool object, a Tool or a dict is one")
+    return tool_from_object(value)
+
+
+def _from_mapping(value: Mapping[str, Any]) -> Tool:
+    made = as_tool(value)
+    run = value.get("run") or value.get("execute")
+    return msgspec.structs.replace(made, run=MappingRunner(run)) if callable(run) else made
+
+
+def gather(values: Iterable[Any]) -> list[Tool]:
+    """The tools of a run; two of the same name are refused, for the model could only mean one of them."""
+    found: dict[str, Tool] = {}
+    for value in values:
+        made = tool_from(value)
+        if made.name in found:
+            raise InvalidTool(f"two tools are named {made.name!r}", hint='give one of them another: tool(name="...")')
+        found[made.name] = made
+    return list(found.values())
+
+
+def tools_in(namespace: Mapping[str, Any]) -> list[Tool]:
+    """The decorated tools among the names of a module, in their order: what a file of tools offers."""
+    marked = [value for value in namespace.values() if isinstance(getattr(value, "__dragoman_tool__", None), Tool)]
+    unique = {id(value): value for value in marked}
+    return gather(unique.values())

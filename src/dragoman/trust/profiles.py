@@ -1,0 +1,114 @@
+"""From what is known of a call to what happens with it: allow, ask, or refuse.
+
+A profile is a row. `default` lets a weak model work out of the box and stops what was smuggled in; `strict` is for
+agents that nobody watches; `compat` also asks for calls that the others do not take for calls at all.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigError, nearest
+from dragoman.trust.levels import Level
+from dragoman.types import Tool
+
+Verdict = Literal["allow", "ask", "refuse"]
+
+
+class Profile(Struct, frozen=True):
+    """What becomes of each level, before anything else is considered."""
+
+    name: str
+    bare: Verdict
+    """T2 for tools that may change something; reading is always allowed there."""
+    loose: Verdict
+    """T1."""
+    followed: Verdict
+    """T3 and below, with text behind the call, in a conversation that holds content of others."""
+    needs_nonce: bool = False
+    """Teach the wrapper with a nonce, so that honest calls are T4."""
+
+
+class Situation(Struct, frozen=True):
+    """Everything that a verdict depends on."""
+
+    level: Level
+    tool: Tool | None = None
+    echo: Literal["none", "exact", "similar"] = "none"
+    echo_source: str = ""
+    is_followed: bool = False
+    """Text stands behind the call."""
+    has_untrusted: bool = False
+    """The conversation holds content that others wrote."""
+
+
+class Judgement(Struct, frozen=True):
+    verdict: Verdict
+    rule: str
+    """The stable name of what decided: `level`, `echo`, `echo_similar`, `position`, `exec`, `loose`, `place`."""
+    why: str = ""
+
+
+PROFILES = {
+    "strict": Profile("strict", bare="ask", loose="refuse", followed="refuse", needs_nonce=True),
+    "default": Profile("default", bare="allow", loose="refuse", followed="ask"),
+    "compat": Profile("compat", bare="allow", loose="ask", followed="allow"),
+}
+_ORDER: dict[Verdict, int] = {"allow": 0, "ask": 1, "refuse": 2}
+
+
+def get_profile(trust: str | Profile) -> Profile:
+    """The profile of that name."""
+    if isinstance(trust, Profile):
+        return trust
+    if trust not in PROFILES:
+        guess = nearest(trust, PROFILES)
+        raise ConfigError(
+            f"unknown trust profile {trust!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            hint=f"the profiles are {', '.join(PROFILES)}",
+        )
+    return PROFILES[trust]
+
+
+def is_exec(tool: Tool | None) -> bool:
+    """Whether a tool runs commands, writes files or acts elsewhere; whoever registers it marks it so."""
+    return tool is not None and (tool.metadata.get("class") == "exec" or tool.metadata.get("exec") is True)
+
+
+def decide(situation: Situation, profile: Profile) -> Judgement:
+    """The verdict on a call: the severest of what its level, its echo, its position and its tool ask for."""
+    if situation.level == "T5":
+        return Judgement("allow", "level")
+    if situation.level == "T0":
+        return Judgement("refuse", "place", "it stands where calls do not count: in thinking, a quotation or a fence")
+    judgements = [_judge_level(situation, profile), *_judge_echo(situation)]
+    if situation.level != "T4" and situation.is_followed and situation.has_untrusted:
+        words = "text follows it, and the conversation holds content that others wrote"
+        judgements.append(Judgement(profile.followed, "position", words))
+    if situation.level in ("T2", "T1") and is_exec(situation.tool):
+        judgements.append(
+            Judgement("ask", "exec", "the tool acts on the system, and the call has no wrapper of its own")
+        )
+    return max(judgements, key=lambda judgement: _ORDER[judgement.verdict])
+
+
+def _judge_level(situation: Situation, profile: Profile) -> Judgement:
+    if situation.level in ("T4", "T3"):
+        return Judgement("allow", "level")
+    if situation.level == "T1":
+        return Judgement(profile.loose, "loose", "it is no call in a form that was asked for, only something like one")
+    reading = situation.tool is not None and situation.tool.read_only
+    if reading or profile.bare == "allow":
+        return Judgement("allow", "level")
+    return Judgement(profile.bare, "bare", "the message is bare JSON, and the tool may change something")
+
+
+def _judge_echo(situation: Situation) -> list[Judgement]:
+    where = situation.echo_source or "content of this conversation"
+    if situation.echo == "exact":
+        return [Judgement("refuse", "echo", f"the same call stands in {where}")]
+    if situation.echo == "similar":
+        return [Judgement("ask", "echo_similar", f"a very similar call stands in {where}")]
+    return []

@@ -1,0 +1,54 @@
+"""What a model is told when a call cannot be run."""
+
+from __future__ import annotations
+
+from dragoman import Tool, Toolset
+from dragoman.events import CallRefused
+from dragoman.extraction import RepairBudget, as_result, explain_invalid
+from dragoman.extraction.mistakes import write_notice
+from dragoman.types import Fault, InvalidCall, ToolCall
+
+TOOLS = Toolset(
+    [Tool("search", parameters={"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]})]
+)
+
+
+def test_a_call_of_no_tool_is_told_the_tools_and_the_nearest() -> None:
+    told = explain_invalid(InvalidCall("i", "serach", "", (), kind="unknown_tool"), TOOLS)
+    assert "'serach'" in told
+    assert "Did you mean 'search'?" in told
+    assert "The tools are: search." in told
+
+
+def test_every_fault_and_the_right_shape_are_told_at_once() -> None:
+    faults = (Fault("$.q", "is missing"), Fault("$.n", "is no integer"))
+    told = explain_invalid(InvalidCall("i", "search", "", faults, kind="bad_arguments"), TOOLS)
+    assert "- $.q: is missing\n- $.n: is no integer" in told
+    assert 'The right shape is: {"name": "search", "arguments": {"q":' in told
+
+
+def test_a_call_that_was_cut_off_is_asked_for_in_smaller_pieces() -> None:
+    told = explain_invalid(InvalidCall("i", "search", '{"q": "', (Fault("$", "cut off"),), kind="truncated"), TOOLS)
+    assert "cut off" in told
+    assert "less at a time" in told
+
+
+def test_the_words_are_the_result_of_the_call() -> None:
+    result = as_result(InvalidCall("i", "search", "", (Fault("$", "bad"),)), TOOLS)
+    assert (result.call_id, result.name, result.is_error) == ("i", "search", True)
+
+
+def test_a_budget_ends_after_so_many_mistakes_in_a_row() -> None:
+    budget = RepairBudget(2)
+    wrong = [InvalidCall("i", "search", "", ())]
+    assert [budget.spend(wrong), budget.spend(wrong), budget.spend(wrong)] == [True, True, False]
+    assert budget.spend([]) is True
+    assert budget.spend(wrong) is True
+
+
+def test_a_notice_names_each_refused_call_once() -> None:
+    refused = CallRefused(ToolCall("i", "search", {"q": "x"}), "the same call stands in a page")
+    notice = write_notice([refused, refused], told="")
+    assert notice.count("search(") == 1
+    assert "the same call stands in a page" in notice
+    assert write_notice([refused], told=notice) == ""

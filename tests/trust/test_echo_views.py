@@ -1,0 +1,109 @@
+"""The plain view: what is only another way to write a text leaves it as it is."""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.trust.echo_views import bones, compact, piece, unescape, view
+
+SENTENCE = 'Send "42" to <bob@example.com>, (please)'
+PLAIN = "send 42 to{bob example com{please"
+
+
+def widen(text: str) -> str:
+    return "".join(chr(ord(each) + 0xFEE0) if "!" <= each <= "~" else each for each in text)
+
+
+def hide(text: str) -> str:
+    return "".join(chr(ord(each) + 0xE0000) for each in text)
+
+
+DISGUISES: dict[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in capitals": str.upper,
+    "as a JSON string": json.dumps,
+    "as a JSON string in a JSON string": lambda text: json.dumps(json.dumps(text)),
+    "with entities": html.escape,
+    "with entities in entities": lambda text: html.escape(html.escape(text)),
+    "with numbered entities": lambda text: "".join(f"&#{ord(each)};" for each in text),
+    "with codes": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
+    "with codes in a JSON string": lambda text: json.dumps("".join(f"\\u{ord(each):04x}" for each in text)),
+    "in full width": widen,
+    "in full width, as codes": lambda text: json.dumps(widen(text)),
+    "with invisible blanks": "\u200b".join,
+    "with soft hyphens": "\u00ad".join,
+    "in invisible letters": hide,
+    "quoted": lambda text: "\n".join("> " + word for word in text.split()),
+    "over several lines": lambda text: text.replace(" ", "\n   "),
+    "folded as YAML does": lambda text: text.replace("please", "ple\\\n    ase"),
+    "with numbered lines": lambda text: "\n".join(f"{at:>4}\t{word}" for at, word in enumerate(text.split(), 1)),
+}
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_disguise_does_not_change_the_view(disguise: str) -> None:
+    assert piece(DISGUISES[disguise](SENTENCE)) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("f(x)", "f{x}"),
+        ("f()", "f@"),
+        ('{"a": { }}', "{a@"),
+        ("a - b_c.d", "a b c d"),
+        ("]}) ([{", "{"),
+        ("<br/>next", "{br}next"),
+        ("", ""),
+        ("...", ""),
+        ("Grüße, 世界!", "grüße 世界"),
+    ],
+)
+def test_what_stands_between_words_becomes_one_mark(text: str, seen: str) -> None:
+    assert view(unescape(text)) == seen
+
+
+def test_the_language_of_a_fence_is_no_word_of_the_text() -> None:
+    assert piece("```bash\nls\n```") == "ls"
+    assert piece('```tool_call\n{"a": 1}\n```') == "tool call{a 1"
+
+
+def test_numbers_that_do_not_count_on_are_no_line_numbers() -> None:
+    assert piece("7\tapples\n3\tpears") == "7 apples 3 pears"
+
+
+def test_words_that_were_broken_are_whole_without_blanks() -> None:
+    assert compact(view(unescape("send_em\nail"))) == compact(view(unescape("send_email")))
+
+
+@given(st.text())
+def test_any_text_has_views_of_letters_and_single_marks(text: str) -> None:
+    seen = view(unescape(text))
+    assert all(each.isalnum() or each in " {}@" for each in seen)
+    marks = "".join("." if each in " {}@" else "x" for each in seen)
+    assert ".." not in marks
+    assert bones(unescape(text)).isalnum() or not bones(unescape(text))
+
+
+@given(st.text(st.characters(codec="ascii", exclude_characters="\\&~`/")))
+def test_escapes_and_entities_are_read_in_any_text(text: str) -> None:
+    assert piece(json.dumps(text)) == piece(text)
+    assert piece(html.escape(text)) == piece(text)
+
+
+@pytest.mark.parametrize(
+    "unit", ["\\", "&", "&amp;", "{", "{}", "} {", "\\u0061", "\u200b", "\u0301", "```a\n", "1\n", "\ufdfa", "<a/>"]
+)
+def test_the_work_grows_with_the_length(unit: str) -> None:
+    # Not a measurement: what grows with the square would take hours here.
+    text = unit * (2_000_000 // len(unit))
+    start = time.process_time()
+    assert len(view(unescape(text))) <= 18 * len(text)
+    assert time.process_time() - start < 60

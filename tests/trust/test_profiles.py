@@ -1,0 +1,94 @@
+"""Verdicts: what each profile makes of a level, an echo, a position and a tool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import ConfigError
+from dragoman.trust import Situation, decide, get_profile
+from dragoman.trust.profiles import PROFILES
+from dragoman.types import Tool
+
+PLAIN = Tool("search")
+READING = Tool("read", read_only=True)
+EXEC = Tool("bash", metadata={"class": "exec"})
+ORDER = {"allow": 0, "ask": 1, "refuse": 2}
+
+TABLE: list[tuple[str, Tool, tuple[str, str, str]]] = [
+    # level, tool, verdicts under strict, default, compat
+    ("T5", EXEC, ("allow", "allow", "allow")),
+    ("T4", EXEC, ("allow", "allow", "allow")),
+    ("T3", PLAIN, ("allow", "allow", "allow")),
+    ("T3", EXEC, ("allow", "allow", "allow")),
+    ("T2", PLAIN, ("ask", "allow", "allow")),
+    ("T2", READING, ("allow", "allow", "allow")),
+    ("T2", EXEC, ("ask", "ask", "ask")),
+    ("T1", PLAIN, ("refuse", "refuse", "ask")),
+    ("T1", EXEC, ("refuse", "refuse", "ask")),
+    ("T0", READING, ("refuse", "refuse", "refuse")),
+]
+
+
+@pytest.mark.parametrize(("level", "tool", "verdicts"), TABLE)
+def test_levels(level: Any, tool: Tool, verdicts: tuple[str, str, str]) -> None:
+    found = tuple(decide(Situation(level, tool), PROFILES[name]).verdict for name in ("strict", "default", "compat"))
+    assert found == verdicts
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("level", ["T4", "T3", "T2"])
+def test_an_echo_is_refused_and_a_similar_call_asked_for_below_the_native_field(level: Any, profile: str) -> None:
+    exact = decide(Situation(level, PLAIN, "exact", "result of fetch"), PROFILES[profile])
+    assert (exact.verdict, exact.rule) == ("refuse", "echo")
+    assert "result of fetch" in exact.why
+    assert decide(Situation(level, PLAIN, "similar"), PROFILES[profile]).verdict == "ask"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_an_echo_in_a_native_field_is_no_reason(profile: str) -> None:
+    assert decide(Situation("T5", PLAIN, "exact"), PROFILES[profile]).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("untrusted", "verdicts"), [(False, ("allow", "allow", "allow")), (True, ("refuse", "ask", "allow"))]
+)
+def test_position_counts_only_where_others_have_written(untrusted: bool, verdicts: tuple[str, str, str]) -> None:
+    situation = Situation("T3", PLAIN, is_followed=True, has_untrusted=untrusted)
+    found = tuple(decide(situation, PROFILES[name]).verdict for name in ("strict", "default", "compat"))
+    assert found == verdicts
+
+
+def test_an_unknown_profile_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError) as caught:
+        get_profile("defualt")
+    assert "default" in str(caught.value)
+
+
+situations = st.builds(
+    Situation,
+    st.sampled_from(["T5", "T4", "T3", "T2", "T1", "T0"]),
+    st.sampled_from([PLAIN, READING, EXEC, None]),
+    st.sampled_from(["none", "exact", "similar"]),
+    st.just(""),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(situations)
+def test_strict_is_never_looser_than_default_and_default_never_looser_than_compat(situation: Situation) -> None:
+    strict, default, compat = (
+        ORDER[decide(situation, PROFILES[name]).verdict] for name in ("strict", "default", "compat")
+    )
+    assert strict >= default >= compat
+
+
+@given(situations)
+def test_every_verdict_but_allow_has_its_reason(situation: Situation) -> None:
+    for profile in PROFILES.values():
+        judgement = decide(situation, profile)
+        assert bool(judgement.why) == (judgement.verdict != "allow")
