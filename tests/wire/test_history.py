@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.errors import ConfigError
 from dragoman.types import Fault, File, Image, InvalidCall, Message, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.aliases import PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
 from dragoman.wire.history import History, HistoryRules, arrange
@@ -217,6 +218,13 @@ def test_opaque_data_of_another_wire_is_reported() -> None:
     call = ToolCall("a", "t", {}, extra={"gemini": {"thought_signature": "s"}})
     history = run([user("go"), Message("assistant", [call]), results("a")])
     assert said(history) == ["message 1: data that only gemini understands was left out"]
+
+
+def test_a_message_of_another_kind_is_refused_with_the_way_to_read_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        run([{"role": "user", "content": "hi"}])  # type: ignore[list-item]
+    assert "message 0" in str(caught.value)
+    assert "decode_request" in caught.value.next_step
 
 
 # ---- names and ids ---------------------------------------------------------------------------------------------------

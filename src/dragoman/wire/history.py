@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.errors import ConfigError
 from dragoman.types import (
     File,
     Image,
@@ -47,6 +48,12 @@ class History(Struct, frozen=True):
 def arrange(messages: Iterable[Message], rules: HistoryRules, namer: Namer, quirks: Quirks = DEFAULTS) -> History:
     """Bring a conversation into the shape that these rules and quirks describe."""
     given = list(messages)
+    for place, message in enumerate(given):
+        if type(message) is not Message:
+            raise ConfigError(
+                f"message {place} of the request is a {type(message).__name__}, not a Message",
+                hint='wire.get("openai_chat").decode_request({"messages": [...]}) reads messages that are dicts',
+            )
     identifier = Identifier(rules.ids, quirks.id_pattern)
     quick = Orderly(rules, namer, identifier, system_first=quirks.system_first)
     if quick.take(given):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from dragoman.toolset import as_tool
 from dragoman.types import JsonObject, Tool
 from dragoman.wire.aliases import Namer, NameRule
 from dragoman.wire.quirks import Quirks
@@ -56,7 +57,7 @@ _remembered: dict[tuple[bytes, NameRule, int, str, bool], _Plan] = {}
 
 def offer(tools: Iterable[Tool], names: NameRule, target: str, quirks: Quirks) -> Offer:
     """Compile the tools for a schema target and name them by a rule."""
-    given = list(tools)
+    given = [tool if type(tool) is Tool else as_tool(tool) for tool in tools]
     plan = _plan(given, names, target, quirks)
     offered = [
         Offered(given[place], name, given[place].parameters if schema is None else schema)
