@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import time
 from collections.abc import Callable
 
 import pytest
@@ -101,9 +100,7 @@ def test_escapes_and_entities_are_read_in_any_text(text: str) -> None:
 @pytest.mark.parametrize(
     "unit", ["\\", "&", "&amp;", "{", "{}", "} {", "\\u0061", "\u200b", "\u0301", "```a\n", "1\n", "\ufdfa", "<a/>"]
 )
-def test_the_work_grows_with_the_length(unit: str) -> None:
-    # Not a measurement: what grows with the square would take hours here.
+def test_a_long_text_of_one_kind_has_a_view(unit: str) -> None:
+    # What grew with the square of the length would take hours here.
     text = unit * (2_000_000 // len(unit))
-    start = time.process_time()
     assert len(view(unescape(text))) <= 18 * len(text)
-    assert time.process_time() - start < 60

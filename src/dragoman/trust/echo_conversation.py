@@ -19,7 +19,8 @@ _holds_results = re.compile(
     r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
 )
 _may_hold_calls = re.compile(r"[{(<\[]")
-_RESULT_TYPES = frozenset(("tool_result", "function_call_output", "tool-result", "mcp_call", "custom_tool_call_output"))
+# Tuples: whatever stands in a message may be compared with them.
+_RESULT_TYPES = ("tool_result", "function_call_output", "tool-result", "mcp_call", "custom_tool_call_output")
 
 
 def index_conversation(

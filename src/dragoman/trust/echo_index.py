@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.toolset import Toolset
 from dragoman.trust.echo_matching import Kind, Match, Search
 from dragoman.trust.echo_quarry import Quarry, fingerprint
-from dragoman.trust.echo_views import bones, compact, unescape, view
+from dragoman.trust.echo_views import OPEN, bones, compact, unescape, view, without_tags
 from dragoman.types import ToolCall
 
 _LARGEST = 1 << 20
@@ -36,26 +36,27 @@ _NONE = Echo()
 class Segment:
     """A text as it came, and the views of it that were needed so far."""
 
-    __slots__ = ("_compact", "_text", "_view", "bones", "is_condensed", "number", "source")
+    __slots__ = ("_compact", "_length", "_text", "_view", "bones", "number", "source")
 
     def __init__(self, text: str, source: str, number: int) -> None:
         self._text = unescape(text)
+        self._length = len(self._text)
         self.bones = bones(self._text)
         self.source = source
         self.number = number
-        self.is_condensed = False
         self._view: str | None = None
         self._compact: str | None = None
 
     @property
     def size(self) -> int:
-        """The memory it may take, in characters: most are one byte."""
-        return 3 * len(self._text) if not self.is_condensed else 2 * len(self._view or "")
+        """The memory it may take, in characters: most are one byte. Three views of it are kept at most."""
+        return 3 * self._length
 
     @property
     def view(self) -> str:
         if self._view is None:
             self._view = view(self._text)
+            self._text = ""  # whatever else is needed comes from the view
         return self._view
 
     @property
@@ -69,15 +70,14 @@ class Segment:
         kept: list[str] = []
         viewed, end = self.view, 0
         for found in mentions.finditer(viewed):
-            start = max(end, found.start() - _AROUND)
-            if found.end() + _BEHIND > end:
-                kept.append(viewed[start : found.end() + _BEHIND])
-                end = found.end() + _BEHIND
-        self._view = "} {".join(kept) if kept else ""
-        self._text = ""
+            start, last = max(end, found.start() - _AROUND), found.end() + _BEHIND
+            # Between stretches that were apart stands a mark, so that they cannot be read as one.
+            kept.append(viewed[start:last] if start == end else OPEN + viewed[start:last])
+            end = max(end, last)
+        self._view = "".join(kept)
+        self._length = len(self._view)
         self._compact = None
         self.bones = bones(self._view)
-        self.is_condensed = True
 
 
 class EchoIndex:
@@ -113,10 +113,11 @@ class EchoIndex:
         """Take in a text that others wrote."""
         if not text or text.isspace():
             return
-        for part in _parts(text):
-            segment = Segment(part, source, self._number)
-            self._segments.append(segment)
-            self._size += segment.size
+        for seen in (text, without_tags(text)):
+            for part in _parts(seen or ""):
+                segment = Segment(part, source, self._number)
+                self._segments.append(segment)
+                self._size += segment.size
         self._number += 1
         self._shrink()
 
@@ -183,7 +184,8 @@ def _may_hold(segment: Segment, quarry: Quarry) -> bool:
 
 def _parts(text: str) -> Iterator[str]:
     if len(text) <= _LARGEST:
-        yield text
+        if text:
+            yield text
         return
     for start in range(0, len(text), _LARGEST - _OVERLAP):
         yield text[start : start + _LARGEST]

@@ -56,7 +56,7 @@ class Match(Struct, frozen=True):
 NO_MATCH = Match()
 EXACT = Match("exact", 1.0)
 SUSPECT = Match("similar", ALIKE)
-"""A text with thousands of places that nearly hold the call was made to be that way: a human shall look at it."""
+"""Perhaps the call. So is a text with thousands of places that nearly hold it: it was made to be that way."""
 
 
 class Search:
@@ -185,8 +185,9 @@ class Search:
 
     def _weigh(self, reading: Reading, *, ends: bool) -> Match:
         """Nothing foreign between, brackets around, and an end behind the last value: that is the call itself."""
-        if reading.foreign == 0 and reading.has_brackets and ends and not self._quarry.is_vague:
-            return EXACT
+        if reading.foreign == 0 and reading.has_brackets and ends:
+            # Signs that the view does not show may differ; whether they do, a human can see.
+            return SUSPECT if self._quarry.is_vague else EXACT
         if not self._is_distinct:
             return NO_MATCH
         score = 2 * reading.matched / (2 * reading.matched + reading.foreign) - (0.0 if reading.has_brackets else 0.1)

@@ -12,6 +12,7 @@ import html
 import re
 import unicodedata
 from functools import lru_cache
+from urllib.parse import unquote
 
 OPEN, CLOSE, EMPTY, BLANK = "{", "}", "@", " "
 MARKS = BLANK + OPEN + CLOSE + EMPTY
@@ -20,6 +21,10 @@ _ROUNDS = 3
 """How deep escapes may be nested: a string in a string in a page."""
 _FEW = 24
 
+_terminal_code = re.compile(r"\x1b\[[0-9;?]*[a-z]")
+_percent_code = re.compile(r"%(?:20|22|27|28|3c|3d|5b|7b)")
+_tag = re.compile(r"<[/a-z!][^<>]{0,300}>", re.IGNORECASE)
+_closing_tag = re.compile(r"</(?:a|b|code|div|em|font|i|kbd|li|mark|p|pre|s|small|span|strong|td|tt|u)>", re.IGNORECASE)
 _entity = re.compile(r"&(?:#|[a-z]+;)")
 # From the first backslash of a run only: a run without an end must not be tried from each of its places.
 _control_escape = re.compile(r"(?<!\\)\\++[nrbfv]")
@@ -60,16 +65,25 @@ def unescape(text: str) -> str:
         if not text.isascii():
             text = _simplify(text)
         before = text
+        if "\x1b" in text:
+            text = _terminal_code.sub("", text)
         if "&" in text and _entity.search(text):
             text = html.unescape(text).lower()
         if "\\u" in text or "\\x" in text:
             text = _read_codes(text)
+        if "%" in text and _percent_code.search(text):
+            text = unquote(text, errors="replace").lower()
         if text == before:
             break
     # Last, because it uncovers no further escape: it takes all backslashes that stand before a letter.
-    if "\\t" in text:
-        text = _tab_escape.sub("\t", text)
-    return _control_escape.sub("\n", text) if "\\" in text else text
+    return _read_controls(text) if "\\" in text else text
+
+
+def without_tags(text: str) -> str | None:
+    """What a reader sees of a page: a call that is coloured word by word is whole again. None if it is no page."""
+    if "</" not in text or _closing_tag.search(text) is None:
+        return None
+    return _tag.sub("", text)
 
 
 def bones(unescaped: str) -> str:
@@ -119,6 +133,15 @@ def _read_codes(text: str) -> str:
         # Two escapes made one character; alone they are none.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.lower()
+
+
+def _read_controls(text: str) -> str:
+    if "\\\\" in text:
+        return _control_escape.sub("\n", _tab_escape.sub("\t", text))
+    text = text.replace("\\t", "\t")
+    for letter in "nrbfv":
+        text = text.replace("\\" + letter, "\n")
+    return text
 
 
 def _character(match: re.Match[str]) -> str:
