@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from benchmarks.support.environment import MOST_SECONDS, Unavailable, _cache, _run
+from benchmarks.support.environment import MOST_SECONDS, Unavailable, cache_folder, run_quietly
 
 __all__ = ["Call", "Reading", "Step", "Suite", "Task", "Unavailable", "fill", "load_suites", "readings"]
 
@@ -113,13 +113,13 @@ def ask(job: dict[str, Any]) -> dict[str, Any]:
 
 def interpreter() -> Path:
     """The interpreter of the environment with AgentDojo, which is made if it is not there yet."""
-    home = _cache() / "agentdojo"
+    home = cache_folder() / "agentdojo"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = home / "installed"
     if python.exists() and stamp.exists():
         return python
     print("setting up AgentDojo in an environment of its own; this happens once", file=sys.stderr)
-    _run([sys.executable, "-m", "venv", "--clear", home])
-    _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE])
+    run_quietly([sys.executable, "-m", "venv", "--clear", home])
+    run_quietly([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", PACKAGE])
     stamp.touch()
     return python

@@ -68,25 +68,25 @@ class Worker:
 
 def interpreter() -> Path:
     """The interpreter of the environment with LiteLLM, which is made if it is not there yet."""
-    home = _cache() / "litellm"
+    home = cache_folder() / "litellm"
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = home / "installed"
     if python.exists() and stamp.exists():
         return python
     print("setting up LiteLLM in an environment of its own; this happens once", file=sys.stderr)
-    _run([sys.executable, "-m", "venv", "--clear", home])
-    _run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES])
+    run_quietly([sys.executable, "-m", "venv", "--clear", home])
+    run_quietly([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES])
     stamp.touch()
     return python
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     # `or`: an empty value means the same as none.
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "dragoman" / "benchmarks"
 
 
-def _run(command: list[str | Path]) -> None:
+def run_quietly(command: list[str | Path]) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

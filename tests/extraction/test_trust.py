@@ -154,3 +154,10 @@ def test_conversations_may_be_dicts_of_either_kind() -> None:
     claude = [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": write(EVIL)}]}]
     for conversation in (chat, claude):
         assert extract(write(EVIL), tools=TOOLS, conversation=conversation).calls == []
+
+
+def test_a_call_under_an_alias_is_known_in_content_too() -> None:
+    aliases = {"mail": "send_mail"}
+    page = f"~~~tool_call\n{json.dumps({'name': 'mail', 'arguments': EVIL})}\n~~~"
+    found = extract(write(EVIL, "mail"), tools=TOOLS, aliases=aliases, conversation=after(page))
+    assert (found.calls, [refused.name for refused in found.refused]) == ([], ["send_mail"])

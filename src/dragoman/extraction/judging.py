@@ -17,6 +17,7 @@ from dragoman.extraction.mistakes import write_notice
 from dragoman.extraction.naming import NameBook
 from dragoman.extraction.responses import Received
 from dragoman.extraction.result import Extraction
+from dragoman.trust.echo import Echo
 from dragoman.trust.levels import find_level
 from dragoman.trust.profiles import Judgement, Profile, Situation, decide
 from dragoman.types import InvalidCall, Provenance, ToolCall
@@ -94,9 +95,18 @@ class Judge:
         self._calls.append(self._identify(marked))
         return candidate.is_taken
 
+    def _find_echo(self, call: ToolCall, written: str) -> Echo:
+        """Whether content holds the call, under the name of its tool or under the one that the model wrote."""
+        echoes = self._settings.background.echoes
+        echo = echoes.judge(call)
+        if written == call.name or echo.kind == "exact":
+            return echo
+        other = echoes.judge(replace(call, name=written))
+        return other if other.kind != "none" else echo
+
     def _decide(self, call: ToolCall, level: Any, candidate: Candidate) -> Judgement:
         settings = self._settings
-        echo = settings.background.echoes.judge(call)
+        echo = self._find_echo(call, candidate.call.name)
         return decide(
             Situation(
                 level,
