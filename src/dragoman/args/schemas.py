@@ -263,13 +263,13 @@ def _join_plain_branches(shape: Shape) -> None:
         shape.unions = ()
 
 
-def resolve(reference: object, root: object) -> object:
-    """What a JSON pointer such as `#/$defs/place` points to in `root`; True (anything goes) when it points nowhere."""
+def resolve(reference: object, root: object, missing: object = True) -> object:
+    """What a JSON pointer such as `#/$defs/place` points to in `root`; `missing` (anything goes) when nowhere."""
     if not isinstance(reference, str) or not reference.startswith("#"):
-        return True
+        return missing
     pointer = unquote(reference[1:])
     if pointer and not pointer.startswith("/"):
-        return True
+        return missing
     node = root
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
@@ -278,7 +278,7 @@ def resolve(reference: object, root: object) -> object:
         elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
             node = node[int(key)]
         else:
-            return True
+            return missing
     return node
 
 

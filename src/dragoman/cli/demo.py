@@ -55,7 +55,8 @@ def demo() -> None:
         f"{len(shown)} replies read in {seconds * 1000:.1f} ms; fed one character at a time, "
         f"{streamed_alike} of {len(shown)} give the same calls."
     )
-    screen.line("Next: dragoman parse FILE on a reply of your own, dragoman formats for every spelling.")
+    screen.line("Next: dragoman parse FILE on a reply of your own, dragoman formats for every spelling,")
+    screen.line("      dragoman convert to carry a request to another provider, dragoman providers for all of them.")
 
 
 def samples() -> list[Sample]:

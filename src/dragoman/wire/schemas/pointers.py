@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
+from dragoman.args.schemas import resolve
 from dragoman.wire.schemas.vocabulary import child_place
 
 _MISSING: Any = object()
@@ -115,21 +116,8 @@ def _reversed(leads_to: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 def follow(reference: str, root: Any) -> Any:
-    """What a pointer such as `#/$defs/place` points to; a private mark when it leads out of the schema or nowhere."""
-    if not reference.startswith("#"):
-        return _MISSING
-    pointer = unquote(reference[1:])
-    if pointer and not pointer.startswith("/"):
-        return _MISSING
-    node = root
-    for step in pointer.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict) and key in node:
-            node = node[key]
-        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
-            node = node[int(key)]
-        else:
-            return _MISSING
+    """The schema that a pointer leads to; a private mark when it leads out of the whole, nowhere, or to no schema."""
+    node = resolve(reference, root, missing=_MISSING)
     return node if isinstance(node, dict | bool) else _MISSING
 
 
