@@ -3,23 +3,28 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-for-the-demo
 
 # The first interpreter that is new enough; `make PYTHON=/path/to/python test` overrules it.
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python3.15; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test test-full check bench docs format clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(STAMP) ## set up everything and show what dragoman makes of a few model replies
+demo: $(DEMO_STAMP) ## set up what is needed and answer a few questions with a real model and real tools
 	@$(BIN)/dragoman demo
 
 test: $(STAMP) ## run every test (ARGS= is given to pytest)
 	@scripts/system-parts
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+test-full: $(STAMP) ## run every test, the long ones with the embedded model too
+	@scripts/system-parts
+	@$(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import layers, sizes
 	@$(BIN)/ruff format --check
@@ -42,12 +47,24 @@ clean: ## remove the virtual environment, caches and builds
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests benchmarks scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml
+# Sets up the virtual environment with the extras that are named.
+define set_up
 	@test -n "$(PYTHON)" || { \
 		echo "error: dragoman needs Python 3.11 or later, and none was found" >&2; \
 		echo "hint: install it, or name it: make PYTHON=/path/to/python3" >&2; exit 2; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || scripts/system-parts venv
 	@echo "setting up $(VENV) with $$("$(PYTHON)" --version); this happens once"
 	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(1)]'
+endef
+
+$(STAMP): pyproject.toml
+	$(call set_up,dev)
+	@touch $@ $(DEMO_STAMP)
+
+# The demo needs far less than those who work on it.
+$(DEMO_STAMP): pyproject.toml
+	$(call set_up,cli$(comma)local)
 	@touch $@
+
+comma := ,

@@ -3,7 +3,7 @@
 DragomanError
 ├─ ConfigError       UnknownProvider · UnknownModel · UnknownFormat · MissingKey · InvalidTool · CannotExpress
 ├─ TransportError    ConnectFailed · TimedOut · StreamCut                     (retryable)
-├─ ProviderError     RateLimited · Overloaded · Unauthorized · BadRequest · ContextTooLong · Refused
+├─ ProviderError     RateLimited · Overloaded · Unauthorized · BadRequest · ContextTooLong · Refused · ChoiceIgnored
 ├─ ProtocolError     the provider broke its own protocol: wire, path, raw
 ├─ ModelMistake      MalformedCall · UnknownTool · InvalidArguments           (goes back to the model: .to_model())
 ├─ ToolError         ToolFailed · ToolDenied · ToolTimedOut                   (goes back to the model: .to_model())
@@ -157,6 +157,12 @@ class ContextTooLong(ProviderError):
 
 class Refused(ProviderError):
     hint = "the provider declined the content of the request"
+
+
+class ChoiceIgnored(ProviderError):
+    """The endpoint or its model did not keep to the tool choice."""
+
+    hint = "choose an endpoint that holds it, or that takes grammars: local, llama.cpp, vLLM, SGLang"
 
 
 class ProtocolError(DragomanError):

@@ -123,6 +123,8 @@ class CallBroken(Struct, frozen=True):
     index: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     wire_id: str | None = None
+    is_cut: bool = False
+    """It broke off, so that the model has to send it again, rather than write it otherwise."""
 
 
 class ReplyFailed(Struct, frozen=True):

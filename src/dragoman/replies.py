@@ -142,12 +142,21 @@ class Folding:
         identity = started.id if isinstance(started, CallStarted | InvalidCall) else ""
         provenance = Provenance("native", event.format)
         faults = (Fault("$", event.why),)
-        broken = InvalidCall(identity, event.name or "", event.raw, faults, provenance, event.extra, event.wire_id)
+        broken = InvalidCall(
+            identity,
+            event.name or "",
+            event.raw,
+            faults,
+            provenance,
+            event.extra,
+            event.wire_id,
+            "truncated" if event.is_cut else "malformed",
+        )
         self._settle(-1 - len(self._parts) if event.index is None else event.index, broken)
 
 
 def _cut(started: CallStarted) -> InvalidCall:
-    return InvalidCall(started.id, started.name, "", (Fault("$", "the call was cut off"),))
+    return InvalidCall(started.id, started.name, "", (Fault("$", "the call was cut off"),), kind="truncated")
 
 
 def unfold(reply: Reply) -> list[Event]:
@@ -190,4 +199,5 @@ def _unfold_call(part: ToolCall | InvalidCall, index: int, events: list[Event], 
         events.append(ArgumentsDelta(index, part.raw))
     format = part.provenance.format if part.provenance else ""
     why = "; ".join(fault.why for fault in part.faults)
-    ends.append(CallBroken(part.raw, why, (0, 0), format, part.name, index, part.extra, part.wire_id))
+    is_cut = part.kind == "truncated"
+    ends.append(CallBroken(part.raw, why, (0, 0), format, part.name, index, part.extra, part.wire_id, is_cut))

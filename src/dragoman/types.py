@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
 JsonObject = dict[str, Any]
 """A decoded JSON object. `Any` is honest here: what stands in it is the model's choice."""
@@ -160,11 +161,19 @@ FailureKind = Literal[
     "timed_out",
     "stream_cut",
     "server_error",
+    "unreachable",
+    "insecure",
+    "broken_protocol",
+    "too_large",
 ]
 
 
 class Failure(Struct, frozen=True):
-    """Why a reply ended in an error, in one vocabulary for all providers."""
+    """Why a reply ended in an error, in one vocabulary for all providers.
+
+    The last four kinds are the connection's: nobody answered, the certificate is not to be trusted, the answer is no
+    HTTP or not of this wire, it is larger than we are willing to hold.
+    """
 
     kind: FailureKind
     message: str = ""
@@ -203,6 +212,13 @@ class Request(Struct, frozen=True):
     messages: list[Message] = []
     tools: list[Tool] = []
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # The short name of an option; from here on there is one name for it.
+        if "parallel" in self.options:
+            options = {"parallel_tool_calls": self.options["parallel"], **self.options}
+            del options["parallel"]
+            force_setattr(self, "options", options)
 
 
 class Reply(Struct, frozen=True):

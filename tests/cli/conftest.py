@@ -59,3 +59,17 @@ def write(tmp_path: Path) -> Callable[[str, str | bytes], str]:
         return str(path)
 
     return write_file
+
+
+@pytest.fixture(scope="session")
+def embedded_model() -> str:
+    """The path of the default model of `dragoman model add`, fetched if need be."""
+    from dragoman.errors import DragomanError
+    from dragoman.local import Store
+    from dragoman.local.engine import import_llama
+
+    try:
+        import_llama()
+        return Store().add().path
+    except DragomanError as error:
+        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")

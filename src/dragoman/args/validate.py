@@ -183,7 +183,7 @@ class _Walk:
 
     def fault(self, path: str, why: str) -> None:
         fault = Fault(path, why)
-        if fault not in self.faults:
+        if len(self.faults) < _MAX_FAULTS and fault not in self.faults:
             self.faults.append(fault)
 
     def _look_at_members(self, schema: dict[str, Any], value: Any, path: str) -> None:

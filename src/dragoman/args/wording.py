@@ -10,6 +10,7 @@ from dragoman.errors import nearest
 _LONGEST_VALUE = 60
 _LONGEST_MESSAGE = 200
 _SHOWN_CHOICES = 20
+_SHOWN_NAMES = 100
 
 
 def show(value: Any) -> str:
@@ -35,7 +36,7 @@ def describe(error: Any, schema: dict[str, Any]) -> list[str]:
     kind = error.kind
     if kind.name == "additionalProperties":
         known = [name for name in schema.get("properties", {}) if name not in error.instance]
-        return [_describe_unexpected(name, known) for name in kind.unexpected]
+        return [_describe_unexpected(name, known) for name in kind.unexpected[:_SHOWN_NAMES]]
     words = _WORDS.get(kind.name)
     return [words(kind.value, error.instance) if words is not None else _shorten(error.message)]
 

@@ -11,7 +11,10 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.cli import convert, demo, formats, parse, providers
+from dragoman.cli import chat, config, convert, demo, doctor, formats, model, parse, providers, sessions
+from dragoman.cli.notices import show_notices
+from dragoman.cli.run import HELP as RUN_HELP
+from dragoman.cli.run import run as run_task
 from dragoman.errors import DragomanError
 
 MISUSED = 2
@@ -20,7 +23,7 @@ _HELP = """Find, repair and type the tool calls of models, and carry them from a
 
 \b
 Examples:
-  dragoman demo                          see it at work on a few replies
+  dragoman demo                          see it at work with a real model and real tools
   dragoman parse reply.txt               what is in this reply?
   my-model | dragoman parse --json       the same from a pipe, for a program
   dragoman parse --tools tools.json -    arguments typed by your schemas
@@ -28,21 +31,29 @@ Examples:
   dragoman formats hermes                one of them, with an example
   dragoman providers                     every endpoint that is known by name
   dragoman convert --from openai --to gemini request.json
+  dragoman run "What is the weather in Paris?" -m ollama:qwen3 --tools weather.py
+  dragoman chat -m ollama:qwen3          the same, as a conversation
+  dragoman doctor ollama:qwen3           what works there, and what does not
 """
 
 app = typer.Typer(
     name="dragoman",
     help=_HELP,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+app.command("chat", help=chat.HELP, short_help="Talk with a model that has tools.")(chat.chat)
+app.add_typer(config.app, name="config", help=config.HELP, short_help="Show the settings, or write a file of them.")
+app.add_typer(sessions.app, name="sessions", help=sessions.HELP, short_help="Show what runs have left behind.")
 app.command("convert", help=convert.HELP, short_help="Turn a request into another provider's.")(convert.convert)
-app.command("demo", help=demo.HELP, short_help="See it at work on a few replies.")(demo.demo)
+app.command("demo", help=demo.HELP, short_help="See it at work with a real model.")(demo.demo)
+app.command("doctor", help=doctor.HELP, short_help="Find out what an endpoint can do.")(doctor.doctor)
 app.command("formats", help=formats.HELP, short_help="List the formats, or show one.")(formats.formats)
+app.add_typer(model.app, name="model", help=model.HELP, short_help="Fetch and list models that run in this process.")
 app.command("parse", help=parse.HELP, short_help="Show what is in a model's text.")(parse.parse)
 app.command("providers", help=providers.HELP, short_help="List the endpoints, or explain one.")(providers.providers)
+app.command("run", help=RUN_HELP, short_help="Do a task with a model and tools.")(run_task)
 
 
 def _print_version(wanted: bool) -> None:
@@ -67,6 +78,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # A model's text may hold lone surrogates; they are shown as escapes instead of raising.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    show_notices(given)
     try:
         code = _run(given or ["--help"])
         sys.stdout.flush()

@@ -16,6 +16,11 @@ _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not i
 _PICTURES |= {0x7F: "\u2421"} | {code: "\ufffd" for code in range(0x80, 0xA0)}
 
 
+def show_controls(text: str) -> str:
+    """The text with a picture for every control character but the ends of lines and tabs."""
+    return text.translate(_PICTURES)
+
+
 class Screen:
     """Prints lines made of styled words; nothing in them is taken for markup."""
 
@@ -33,7 +38,7 @@ class Screen:
         text = Text()
         for word in words:
             content, style = (word, "") if isinstance(word, str) else word
-            text.append(content.translate(_PICTURES), style)
+            text.append(show_controls(content), style)
         text.rstrip()
         self._console.print(text)
         self._started = True

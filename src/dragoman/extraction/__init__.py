@@ -20,9 +20,18 @@ from dragoman.trust.echo import EchoIndex
 from dragoman.trust.profiles import Profile, get_profile
 from dragoman.types import Message
 
-__all__ = ["Extraction", "Extractor", "RepairBudget", "as_result", "explain_invalid", "extract", "extractor"]
+__all__ = [
+    "Background",
+    "Extraction",
+    "Extractor",
+    "RepairBudget",
+    "as_result",
+    "explain_invalid",
+    "extract",
+    "extractor",
+]
 
-Conversation = Iterable[Message | Mapping[str, Any]] | EchoIndex | None
+Conversation = Iterable[Message | Mapping[str, Any]] | EchoIndex | Background | None
 
 
 def extract(
@@ -89,7 +98,9 @@ def _settle(
     return Settings(
         get_profile(trust),
         book,
-        Background(conversation, book.offered, include_user=include_user),
+        conversation
+        if isinstance(conversation, Background)
+        else Background(conversation, book.offered, include_user=include_user),
         _ask(capabilities, "native_tool_calls", "native_tool_calling") is not False,
         _ask(capabilities, "self_contained", "self_contained_tools") is True,
         nonce,

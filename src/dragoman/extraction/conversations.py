@@ -6,31 +6,59 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.toolset import Toolset
-from dragoman.trust.echo import EchoIndex, index_conversation
+from dragoman.trust.echo import EchoIndex, EchoReader
 from dragoman.types import InvalidCall, Message, Text, ToolCall, ToolResult
 from dragoman.wire import get
 
 
 class Background:
-    """What a reply is judged against. Made once per reply; with an `EchoIndex` that grows, nothing is read again."""
+    """What a reply is judged against: it grows with the conversation, and reads nothing twice.
+
+    Nothing is read before it is needed: most replies hold native calls alone, and those are judged by no echo.
+    """
 
     def __init__(
         self,
-        conversation: Iterable[Message | Mapping[str, Any]] | EchoIndex | None,
-        tools: Toolset | None,
+        conversation: Iterable[Message | Mapping[str, Any]] | EchoIndex | None = None,
+        tools: Toolset | None = None,
         *,
         include_user: bool = False,
     ) -> None:
-        self.ids: frozenset[str] = frozenset()
-        self.told = ""
-        if isinstance(conversation, EchoIndex):
-            self.echoes = conversation
-            return
-        messages = read_messages(conversation or ())
-        self.echoes = index_conversation(messages, tools=tools, include_user=include_user)
-        parts = [part for message in messages for part in message.parts]
-        self.ids = frozenset(part.id for part in parts if isinstance(part, ToolCall | InvalidCall))
-        self.told = "\n".join(_words(part) for part in parts)
+        self._given = conversation if isinstance(conversation, EchoIndex) else None
+        self._reader: EchoReader | None = None
+        self._tools = tools
+        self._include_user = include_user
+        self._messages: list[Message] = []
+        self._indexed = 0
+        if not isinstance(conversation, EchoIndex):
+            self._messages = read_messages(conversation or ())
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Go on: these messages came next."""
+        self._messages += messages
+
+    @property
+    def echoes(self) -> EchoIndex:
+        """The content of others, as far as the conversation has come."""
+        if self._given is not None:
+            return self._given
+        if self._reader is None:
+            self._reader = EchoReader(self._tools, include_user=self._include_user)
+        for message in self._messages[self._indexed :]:
+            self._reader.read(message)
+        self._indexed = len(self._messages)
+        return self._reader.index
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of all calls so far."""
+        parts = (part for message in self._messages for part in message.parts)
+        return frozenset(part.id for part in parts if isinstance(part, ToolCall | InvalidCall))
+
+    @property
+    def told(self) -> str:
+        """All words so far."""
+        return "\n".join(_words(part) for message in self._messages for part in message.parts)
 
 
 def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[Message]:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dragoman.formats.looseness import LooseParser
 
 
+_NATIVE = Judgement("allow", "level")
+
+
 class Settings(msgspec.Struct, frozen=True):
     """How a reply is read and judged."""
 
@@ -70,7 +73,7 @@ class Judge:
                 self._add_invalid(read_broken(event))
         text = _rebuild(received.text, events, kept)
         thinking = received.thinking + "".join(_thinking(event) for event in events)
-        notice = write_notice(self._refused, settings.background.told)
+        notice = write_notice(self._refused, settings.background.told) if self._refused else ""
         return Extraction(text, thinking, self._calls, self._refused, self._invalid, notice)
 
     def _settle(self, candidate: Candidate, *, is_cut: bool = False) -> bool:
@@ -106,6 +109,8 @@ class Judge:
 
     def _decide(self, call: ToolCall, level: Any, candidate: Candidate) -> Judgement:
         settings = self._settings
+        if level == "T5":
+            return _NATIVE  # no other rule applies to it, and looking for echoes would cost the most
         echo = self._find_echo(call, candidate.call.name)
         return decide(
             Situation(

@@ -14,6 +14,8 @@ from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, ToolResult
 
 _SHOWN = 400
+_LONGEST_NAME = 200
+"""No slip of the pen is longer than this."""
 
 
 def explain_invalid(call: InvalidCall, tools: Toolset | None = None) -> str:
@@ -29,6 +31,9 @@ def explain_invalid(call: InvalidCall, tools: Toolset | None = None) -> str:
     lines += [f"- {fault}" for fault in call.faults]
     if call.kind == "truncated":
         lines.append("Send it again, whole; if it is long, send less at a time.")
+    if call.raw:
+        # The history shows no arguments that could not be read: without this the model would not see its own words.
+        lines.append(f"You wrote: {call.raw[:_SHOWN]}{'...' if len(call.raw) > _SHOWN else ''}")
     shape = _show_shape(call.name, tools)
     return "\n".join([*lines, *([f"The right shape is: {shape}"] if shape else [])])
 
@@ -40,10 +45,10 @@ def as_result(call: InvalidCall, tools: Toolset | None = None) -> ToolResult:
 
 def _explain_unknown(name: str, tools: Toolset | None) -> str:
     known = tools.names if tools is not None else ()
-    guess = nearest(name, known)
+    guess = nearest(name, known) if len(name) <= _LONGEST_NAME else None
     meant = f" Did you mean {guess!r}?" if guess else ""
     listed = f" The tools are: {', '.join(known)}." if known else " There are no tools."
-    return f"There is no tool named {name!r}.{meant}{listed} Nothing was run."
+    return f"There is no tool named {show(name)}.{meant}{listed} Nothing was run."
 
 
 def _show_shape(name: str, tools: Toolset | None) -> str:

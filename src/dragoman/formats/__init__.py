@@ -15,6 +15,7 @@ from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
 if TYPE_CHECKING:
+    from dragoman.formats.grammars.building import Grammar, Syntax
     from dragoman.formats.looseness import LooseParser
     from dragoman.formats.prompt import Layout
     from dragoman.formats.rendering import Call
@@ -34,6 +35,8 @@ __all__ = [
     "fold",
     "from_response_template",
     "get",
+    "grammar",
+    "grammar_report",
     "instructions",
     "names",
     "needs_compact",
@@ -161,3 +164,57 @@ def explain(text: str, format: str = "auto", tools: Tools = None, *, loose: bool
     from dragoman.formats.explaining import explain as explain_text
 
     return explain_text(text, plan_for(format, loose=loose), Toolset.of(tools), loose=loose)
+
+
+def grammar(
+    tools: Tools,
+    format: str | Format = "hermes",
+    syntax: Syntax = "gbnf",
+    *,
+    tool_choice: str | Mapping[str, Any] = "auto",
+    most_calls: int = 4,
+    most_items: int = 16,
+    longest_text: int | None = 1000,
+    longest_reply: int | None = None,
+    deepest: int = 3,
+) -> str:
+    """What a model may write: calls of these tools in this format, or a plain reply; for engines that hold it to that.
+
+    `syntax` is `gbnf` (llama.cpp), `lark` (llguidance), or `json_schema` for formats that are JSON alone.
+    `tool_choice` is `auto` (calls or a reply), `required`, `none`, or `{"name": ...}`. The limits hold where a schema
+    states none: calls in a reply, items of a list, characters of a text, levels of free JSON and of recursion.
+    `grammar_report` also says what of the schemas is not held.
+    """
+    return grammar_report(
+        tools,
+        format,
+        syntax,
+        tool_choice=tool_choice,
+        most_calls=most_calls,
+        most_items=most_items,
+        longest_text=longest_text,
+        longest_reply=longest_reply,
+        deepest=deepest,
+    ).text
+
+
+def grammar_report(
+    tools: Tools,
+    format: str | Format = "hermes",
+    syntax: Syntax = "gbnf",
+    *,
+    tool_choice: str | Mapping[str, Any] = "auto",
+    most_calls: int = 4,
+    most_items: int = 16,
+    longest_text: int | None = 1000,
+    longest_reply: int | None = None,
+    deepest: int = 3,
+) -> Grammar:
+    """The grammar as `.text`, and in `.losses` everything in the schemas that it cannot hold a model to."""
+    from dragoman.formats.grammars.building import build
+    from dragoman.formats.grammars.limits import Limits
+
+    row = format if isinstance(format, Format) else get(format)
+    limits = Limits(most_calls, most_items, longest_text, longest_reply, deepest)
+    toolset = Toolset.of(tools) or Toolset(())
+    return build(toolset, row, plan_for(format), syntax=syntax, tool_choice=tool_choice, limits=limits)

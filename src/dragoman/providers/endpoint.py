@@ -16,7 +16,7 @@ from dragoman.providers.profile import Profile
 from dragoman.providers.provider import OWN, Provider
 from dragoman.providers.urls import fill_holes, holes_of, normalise_base_url
 from dragoman.toolset import Toolset
-from dragoman.wire.quirks import Quirks
+from dragoman.wire.quirks import DEFAULTS, Quirks
 
 _STRENGTH = ("never", "calls", "always")
 _SCHEMA_QUIRKS: dict[str, dict[str, bool]] = {
@@ -107,8 +107,12 @@ def settle(
     if fact is not None and fact.wire in provider.wires and not wire:
         chosen = fact.wire
         address = find_address(provider, chosen, base_url, place, variables or {})
-    merged = merge_quirks(provider, profile, chosen, quirks)
-    able = overrule(judge(provider, profile, chosen, merged, model, fact), overrides)
+    learned = fact or Fact()
+    if learned.format:
+        profile = msgspec.structs.replace(profile, prompt_format=learned.format)
+    merged = merge_quirks(provider, profile, chosen, {**learned.quirks, **(quirks or {})})
+    able = overrule(judge(provider, profile, chosen, merged, model, fact), learned.capabilities)
+    able = overrule(able, overrides)
     return Endpoint(provider, model, chosen, profile, merged, address, able, dict(provider.body.get(chosen, {})))
 
 
@@ -157,7 +161,7 @@ def judge(
     """What the rows and what was learned say of an endpoint and a model."""
     told = of_wire(wire)
     told |= {
-        "native_tool_calls": wire != OWN and judge_native(provider, profile, model, fact),
+        "native_tool_calls": wire != OWN and judge_native(provider, profile, model, fact, quirks),
         "parallel_switch": told["parallel_switch"] and quirks.parallel_flag,
         "tool_choice": quirks.tool_choice,
         "images_in_results": told["images_in_results"] or quirks.result_images,
@@ -167,10 +171,15 @@ def judge(
     return from_mapping({**told, **provider.declared, **profile.declared})
 
 
-def judge_native(provider: Provider, profile: Profile, model: str, fact: Fact | None) -> bool:
+def judge_native(
+    provider: Provider, profile: Profile, model: str, fact: Fact | None, quirks: Quirks = DEFAULTS
+) -> bool:
     """Whether calls are native here: what was learned, else the row, else the model's family."""
     if fact is not None and fact.native_tool_calls is not None:
         return fact.native_tool_calls
+    if profile.weak and quirks.grammar_field and quirks.grammar_syntax != "json_schema":
+        # A grammar holds what is written as text, and such a model needs one more than it needs its template.
+        return False
     if provider.native == "per_model":
         # A family nobody knows, or no model at all, promises nothing; text works with every model.
         return bool(model) and profile.native == "yes"

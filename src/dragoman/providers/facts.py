@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 _MOST_OF_AN_ERROR = 20_000
 # A key that is refused, or too many requests, says nothing about tools.
@@ -33,6 +33,23 @@ class Fact(Struct, frozen=True):
     """The wire that the endpoint asked for."""
     why: str = ""
     """The words of the endpoint."""
+    quirks: dict[str, Any] = field(default_factory=dict)
+    """Flags of `dragoman.wire.quirks.Quirks` that are not as the rows say."""
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    """Capabilities that are not as the rows say."""
+    format: str = ""
+    """The text format that the model understands best."""
+
+    def __or__(self, later: Fact) -> Fact:
+        """Both lessons; where they differ, the later one counts."""
+        return Fact(
+            self.native_tool_calls if later.native_tool_calls is None else later.native_tool_calls,
+            later.wire or self.wire,
+            later.why or self.why,
+            {**self.quirks, **later.quirks},
+            {**self.capabilities, **later.capabilities},
+            later.format or self.format,
+        )
 
 
 class Facts(Protocol):

@@ -41,6 +41,8 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """The opening and the closing tag of its reasoning, where that stands in the text."""
     thinking_field: str = ""
     """The field in which servers give its reasoning."""
+    weak: bool = False
+    """Too small to keep to a format by itself: it is given short instructions, and a grammar where one is taken."""
     opens_thinking: bool = False
     """The prompt template writes the opening tag: a reply begins inside the reasoning."""
     replay: Replay = "never"

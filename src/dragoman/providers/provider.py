@@ -74,6 +74,10 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """Capabilities that cannot be told from wire and quirks."""
     body: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By wire: fields of every request that the request itself does not set."""
+    model: str = ""
+    """The model that is meant where none is named."""
+    transport: str = ""
+    """`module:name` of what opens its transport, where that is not HTTP; it is called with the Endpoint."""
     notes: str = ""
 
     @property

@@ -94,7 +94,7 @@ class Registry(Struct, frozen=True):
         address, `variables` fill the holes of the row's; `quirks` and `capabilities` win over the rows.
         """
         if isinstance(provider, str):
-            name, model = _split(provider, model)
+            name, model = self._split(provider, model)
             name, _, at = name.partition("@")
             row = self.get(name)
             place = place or at
@@ -113,6 +113,18 @@ class Registry(Struct, frozen=True):
             overrides=capabilities,
             facts=facts,
         )
+
+    def _split(self, name: str, model: str | None) -> tuple[str, str]:
+        """`provider:model` in its two parts. Only the first colon counts: models have colons of their own."""
+        if model is not None:
+            return name, model
+        provider, _, rest = name.partition(":")
+        if not rest:
+            known = self._find(provider.partition("@")[0])
+            rest = known.model if known is not None else ""
+        if not rest:
+            raise UnknownModel(name, hint="write it as provider:model, for example ollama:qwen3")
+        return provider, rest
 
     def __iter__(self) -> Iterator[Provider]:
         return iter(self.rows.values())
@@ -216,13 +228,3 @@ def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _fold(name: str) -> str:
     return name.strip().lower().replace("-", "_").replace(" ", "_")
-
-
-def _split(name: str, model: str | None) -> tuple[str, str]:
-    """`provider:model` in its two parts. Only the first colon counts: models have colons of their own."""
-    if model is not None:
-        return name, model
-    provider, colon, rest = name.partition(":")
-    if not colon or not rest:
-        raise UnknownModel(name, hint="write it as provider:model, for example ollama:qwen3")
-    return provider, rest

@@ -71,6 +71,7 @@ def read_providers(rows: Row, groups: Row, known: Mapping[str, Provider]) -> dic
     for name, row in rows.items():
         provider = _convert(expand(name, row, groups, found), Provider, f"provider {name}")
         check_provider(provider)
+        _check_transport(provider, known)
         found[name] = provider
     return found
 
@@ -98,6 +99,15 @@ def check_provider(provider: Provider) -> None:
     _check_wires(where, [*provider.wires, *provider.wire_urls, *provider.wire_quirks, *provider.body])
     _check_flags(where, provider.quirks, provider.wire_quirks)
     from_mapping(provider.declared)
+
+
+def _check_transport(provider: Provider, known: Mapping[str, Provider]) -> None:
+    """A transport is code, and a file of settings cannot bring code: it may take the transport of a row that ships."""
+    if known and provider.transport and provider.transport not in {row.transport for row in known.values()}:
+        raise ConfigError(
+            f"provider {provider.name}: a row cannot name the transport {provider.transport!r}",
+            hint='take it from another row (like = "local"), or give the provider in code (Registry.with_provider)',
+        )
 
 
 def check_profile(profile: Profile) -> None:

@@ -35,6 +35,8 @@ class ToolContext(Struct, frozen=True):
     """Whether the run has been given up; a long tool asks now and then, and stops."""
     progress: Callable[..., None] = _ignore
     """`progress(message, fraction=None)` tells a watching person how far the tool is."""
+    scope: Any = None
+    """The run itself, for tools that start runs of their own: these stay within its rights and its budget."""
 
 
 Context = ToolContext

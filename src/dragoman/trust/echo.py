@@ -8,7 +8,7 @@ is `similar`. A value alone never counts: commands, paths and addresses may be t
 
 from __future__ import annotations
 
-from dragoman.trust.echo_conversation import index_conversation
+from dragoman.trust.echo_conversation import EchoReader, index_conversation
 from dragoman.trust.echo_index import Echo, EchoIndex
 
-__all__ = ["Echo", "EchoIndex", "index_conversation"]
+__all__ = ["Echo", "EchoIndex", "EchoReader", "index_conversation"]

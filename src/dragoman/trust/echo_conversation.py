@@ -34,30 +34,33 @@ def index_conversation(
     The words of the user count with `include_user`. The calls of the assistant are noted, so that a result which
     repeats the request that it answers is not held against the model.
     """
-    offered = Toolset.of(tools)
-    index = EchoIndex(tools=offered)
-    for tool in offered or ():
-        if tool.metadata.get("untrusted") is True:
-            index.add("\n".join((tool.description, *_strings(tool.parameters))), f"description of {tool.name}")
-    reader = _Reader(index, offered, include_user=include_user)
+    reader = EchoReader(Toolset.of(tools), include_user=include_user)
     for message in conversation or ():
-        if isinstance(message, Message):
-            reader.read_message(message)
-        else:
-            plain = _as_mapping(message)
-            if plain is not None:
-                reader.read_mapping(plain)
-    return index
+        reader.read(message)
+    return reader.index
 
 
-class _Reader:
-    """Goes through the messages in order, and remembers what each result answers."""
+class EchoReader:
+    """Goes through the messages of a growing conversation in order, and remembers what each result answers."""
 
-    def __init__(self, index: EchoIndex, tools: Toolset | None, *, include_user: bool) -> None:
-        self._index = index
+    def __init__(self, tools: Toolset | None, *, include_user: bool = False) -> None:
+        self.index = self._index = EchoIndex(tools=tools)
         self._tools = tools
         self._include_user = include_user
         self._names: dict[str, str] = {}
+        for tool in tools or ():
+            if tool.metadata.get("untrusted") is True:
+                words = "\n".join((tool.description, *_strings(tool.parameters)))
+                self._index.add(words, f"description of {tool.name}")
+
+    def read(self, message: Message | Mapping[str, Any]) -> None:
+        """Take in the next message, in whatever form it comes."""
+        if isinstance(message, Message):
+            self.read_message(message)
+            return
+        plain = _as_mapping(message)
+        if plain is not None:
+            self.read_mapping(plain)
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 

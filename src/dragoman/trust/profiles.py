@@ -72,6 +72,20 @@ def get_profile(trust: str | Profile) -> Profile:
     return PROFILES[trust]
 
 
+def stricter(one: str | Profile, other: str | Profile) -> Profile:
+    """Both profiles at once: of each verdict the severer one."""
+    first, second = get_profile(one), get_profile(other)
+    if first == second:
+        return first
+    return Profile(
+        f"{first.name} and {second.name}",
+        max(first.bare, second.bare, key=_ORDER.__getitem__),
+        max(first.loose, second.loose, key=_ORDER.__getitem__),
+        max(first.followed, second.followed, key=_ORDER.__getitem__),
+        first.needs_nonce or second.needs_nonce,
+    )
+
+
 def is_exec(tool: Tool | None) -> bool:
     """Whether a tool runs commands, writes files or acts elsewhere; whoever registers it marks it so."""
     return tool is not None and (tool.metadata.get("class") == "exec" or tool.metadata.get("exec") is True)

@@ -122,6 +122,7 @@ class ReplyBuilder:
         self._extra: dict[str, Any] = {}
         self._failure: Failure | None = None
         self._terminated = False
+        self._has_strays = False
         self.ended = False
 
     def take(self) -> list[Event]:
@@ -267,7 +268,7 @@ class ReplyBuilder:
                 if call.wire_id == identity:
                     return call
         last = self._calls[-1] if self._calls else None
-        if last is None or (identity and last.wire_id) or (label and last.has_arguments):
+        if last is None or last.closed or (identity and last.wire_id) or (label and last.has_arguments):
             return self._add_call(("unnumbered", len(self._calls)))
         return last
 
@@ -368,6 +369,7 @@ class ReplyBuilder:
                 self._begin(call)
             if not call.pieces:
                 self._events.append(ArgumentsDelta(call.index, "{}"))
+        self._has_strays = any(call.has_arguments and not call.name for call in self._calls)
         for call in self._calls:
             self._settle(call, stop)
         if self._failure is not None:
@@ -392,27 +394,34 @@ class ReplyBuilder:
         return self._stop
 
     def _settle(self, call: _Call, stop: StopReason) -> None:
-        why = self._find_flaw(call, stop)
+        why = self._find_cut(call, stop)
+        is_cut = why is not None
         if why is None:
-            ended = self._read_call(call)
+            ended = self._find_flaw(call) or self._read_call(call)
             if isinstance(ended, ToolCall):
                 self._events.append(CallEnded(call.index, ended))
                 return
             why = ended
         raw = "".join(call.pieces)
         extra = {self.wire: call.extra} if call.extra else {}
-        broken = CallBroken(raw, why, (0, 0), self.wire, call.name, call.index, extra, call.wire_id)
+        broken = CallBroken(raw, why, (0, 0), self.wire, call.name, call.index, extra, call.wire_id, is_cut)
         self._events.append(broken)
 
-    def _find_flaw(self, call: _Call, stop: StopReason) -> str | None:
-        if self._failure is not None:
-            return f"the call was cut off: {self._failure.message or self._failure.kind}"
+    def _find_flaw(self, call: _Call) -> str | None:
         if not call.name:
             return "the call names no tool"
+        if self._has_strays and not call.has_arguments:
+            return "arguments came that belong to no call, and this one has none"
+        return None
+
+    def _find_cut(self, call: _Call, stop: StopReason) -> str | None:
+        if self._failure is not None:
+            return f"the call was cut off: {self._failure.message or self._failure.kind}"
         if stop in _CUTS and call is self._calls[-1]:
             return f"the reply stopped ({stop}) before the call was known to be complete"
         if call.whole is None and call.pieces and not call.is_complete and not _is_closable(call):
-            return "the arguments were cut off"
+            # What begins as no object was never going to be one, wherever it ends.
+            return "the arguments were cut off" if "".join(call.pieces).lstrip()[:1] in ("{", "[", '"') else None
         return None
 
     def _read_call(self, call: _Call) -> ToolCall | str:

@@ -8,9 +8,11 @@ from typing import Any
 
 from dragoman.errors import (
     BadRequest,
+    ConnectFailed,
     ContextTooLong,
     DragomanError,
     Overloaded,
+    ProtocolError,
     ProviderError,
     RateLimited,
     Refused,
@@ -46,9 +48,16 @@ _STATUS: dict[FailureKind, int] = {
     "timed_out": 504,
     "stream_cut": 502,
     "server_error": 500,
+    "unreachable": 502,
+    "insecure": 502,
+    "broken_protocol": 502,
+    "too_large": 502,
 }
 _BY_WORD: tuple[tuple[str, FailureKind], ...] = (
-    (r"context.?length|context.?window|too many tokens|prompt is too long|maximum context", "context_too_long"),
+    (
+        r"context.?length|context.?window|context.?size|too many tokens|prompt is too long|maximum context",
+        "context_too_long",
+    ),
     (r"rate.?limit|throttl|resource.?exhausted|too.?many.?requests|quota", "rate_limited"),
     (r"overloaded|service.?unavailable|unavailable|not.?ready", "overloaded"),
     (r"authenticat|unauthorized|permission|access.?denied|api.?key|billing|unrecognizedclient", "unauthorized"),
@@ -117,4 +126,8 @@ def as_error(failure: Failure) -> DragomanError:
         return StreamCut(message)
     if failure.kind == "timed_out":
         return TimedOut(message)
+    if failure.kind in ("unreachable", "insecure"):
+        return ConnectFailed(message)
+    if failure.kind in ("broken_protocol", "too_large"):
+        return ProtocolError(message, raw=failure.body if isinstance(failure.body, str) else "")
     return _ERRORS[failure.kind](message, status=failure.status, body=failure.body)

@@ -6,7 +6,7 @@
 | `temperature`, `top_p`, `top_k`, `seed`, `presence_penalty`, `frequency_penalty` | sampling, numbers |
 | `stop` | texts that end the reply, a list |
 | `tool_choice` | `"auto"`, `"none"`, `"required"`, `{"name": "search"}`, or `{"mode": "required", "names": [...]}` |
-| `parallel_tool_calls` | False asks for at most one call in a reply |
+| `parallel_tool_calls` | False asks for at most one call in a reply; `parallel` is its short name |
 | `reasoning` | `{"effort": "high"}`, `{"budget": 2048}`, `{"enabled": False}`, also `"summary"` |
 | `response_format` | `{"type": "json"}`, or `{"type": "json_schema", "schema": {...}, "name": "...", "strict": True}` |
 | `stream` | True for a streamed reply |

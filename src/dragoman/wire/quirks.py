@@ -53,8 +53,12 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     """OpenAI chat: the reasoning effort without which tools are refused (gpt-5.4 and later: `none`); empty: any."""
     standard_fields_only: bool = False
     """Unknown fields are refused: nothing is sent that the vendor's documentation does not name."""
+    grammar_field: str = ""
+    """The field that takes a grammar for the reply, with a dot for a field in a field; empty: none is taken."""
+    grammar_syntax: Literal["gbnf", "lark", "json_schema"] = "gbnf"
+    """How that grammar is written."""
     context_window: int = 0
-    """Ollama: the context to ask for (`options.num_ctx`); 0 leaves it to the server, which cuts tools silently."""
+    """Ollama, local: the context to ask for; 0 leaves it to the server, and Ollama cuts tools silently."""
 
     # ---- reasoning ----------------------------------------------------------------------------------------------
     reasoning_field: Literal["reasoning_content", "reasoning", "reasoning_details", "think_tags", ""] = ""

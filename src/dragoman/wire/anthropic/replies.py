@@ -129,6 +129,9 @@ class MessageReader(Reader):
         return self._blocks.get(index, self._latest) if isinstance(index, int) else self._latest
 
     def _open(self, fields: JsonObject, index: Any, *, is_whole: bool = False) -> None:
+        opened = self._blocks.get(index) if isinstance(index, int) else None
+        if opened is not None and opened.kind == "tool_use" and fields.get("id") and opened.fields == fields:
+            return  # the same beginning twice is one call
         if self._latest is not None and self._latest.kind != "tool_use":
             # Only one block is open at a time, whether or not the server said that this one ended.
             self._finish(self._latest)

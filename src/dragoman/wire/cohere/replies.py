@@ -39,7 +39,7 @@ class CohereReader(Reader):
             content = parse(frame.data)
             if content is not BROKEN:
                 self._read_frame(as_dict(content), frame.event)
-            elif frame.complete:
+            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
                 self._fail({"message": f"a frame is not JSON: {frame.data[:200]}"})
         return builder.take()
 

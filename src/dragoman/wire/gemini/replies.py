@@ -45,7 +45,7 @@ class GeminiReader(Reader):
             chunk = parse(frame.data)
             if chunk is not BROKEN:
                 self._read_chunk(chunk)
-            elif frame.complete:
+            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
                 builder.fail(read_failure(None, {"message": f"a frame is not JSON: {frame.data[:200]}"}))
                 self._end()
         return builder.take()

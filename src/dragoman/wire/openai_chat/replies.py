@@ -31,6 +31,7 @@ class ChatReader(Reader):
         self._refusing = False
         self._reasoning: list[str] = []
         self._answered = False
+        self._whole = False
 
     def read(self, frame: Any) -> list[Event]:
         builder = self._builder
@@ -44,12 +45,13 @@ class ChatReader(Reader):
             chunk = parse(frame.data)
             if chunk is not BROKEN:
                 self._read_chunk(as_dict(chunk), frame.event)
-            elif frame.complete:
+            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
                 builder.fail(read_failure(None, {"message": f"a frame is not JSON: {frame.data[:200]}"}))
                 self._end()
         return builder.take()
 
     def read_whole(self, body: JsonObject) -> list[Event]:
+        self._whole = True
         self._read_chunk(body, None)
         self._builder.terminate()
         self._end()
@@ -146,7 +148,12 @@ class ChatReader(Reader):
                 continue
             self._end_reasoning()
             name, arguments, own = name_and_arguments(entry)
-            self._builder.call_delta(entry.get("index"), entry.get("id") or entry.get("call_id"), name, arguments, own)
+            identity = entry.get("id") or entry.get("call_id")
+            if self._whole:
+                # Each is a call of its own, also where the server gave two of them the same id or index.
+                self._builder.whole_call(identity, name, arguments, own)
+            else:
+                self._builder.call_delta(entry.get("index"), identity, name, arguments, own)
         old = message.get("function_call")
         if isinstance(old, dict):
             self._builder.call_delta("function_call", None, old.get("name"), old.get("arguments"))

@@ -35,6 +35,8 @@ class ResponsesReader(Reader):
         self._items = Items()
         self._speaking: tuple[OutputItem, _Place] | None = None  # the part of text or thinking that is open
         self._refused = False
+        self._number: int | None = None  # of the last frame
+        self._counts = False
 
     def read(self, frame: Any) -> list[Event]:
         if self._builder.ended:
@@ -48,7 +50,7 @@ class ResponsesReader(Reader):
             body = parse(frame.data)
             if body is not BROKEN:
                 self._read_frame(as_dict(body), frame.event)
-            elif frame.complete:
+            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
                 self._fail({"message": f"a frame is not JSON: {frame.data[:200]}"})
         return self._builder.take()
 
@@ -69,12 +71,22 @@ class ResponsesReader(Reader):
         return self._builder.take()
 
     def _read_frame(self, frame: JsonObject, event: str | None) -> None:
+        if self._came_before(frame.get("sequence_number")):
+            return
         kind = frame.get("type") or event or ("response.completed" if frame.get("object") == "response" else "")
         handler = _HANDLERS.get(kind) if isinstance(kind, str) else None
         if handler is not None:
             handler(self, frame)
         elif frame.get("error"):
             self._fail(frame)
+
+    def _came_before(self, number: Any) -> bool:
+        """Whether the frame is the last one once more; servers that give all frames the same number do not count."""
+        if type(number) is not int:
+            return False
+        last, self._number = self._number, number
+        self._counts = self._counts or (last is not None and number > last)
+        return self._counts and number == last
 
     def _start(self, frame: JsonObject) -> None:
         response = as_dict(frame.get("response"))

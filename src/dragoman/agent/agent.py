@@ -1,0 +1,442 @@
+"""An Agent: a model, tools, and the rules by which they are brought together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman import providers
+from dragoman.agent.answering import answer_tool
+from dragoman.agent.approving import Approver
+from dragoman.agent.compaction import Compactor
+from dragoman.agent.driver import Driver
+from dragoman.agent.estimating import window
+from dragoman.agent.events import RunEvent, RunStarted
+from dragoman.agent.handles import Run
+from dragoman.agent.hooks import Hooks
+from dragoman.agent.journalling import Ledger
+from dragoman.agent.limits import Limits, Spending
+from dragoman.agent.machine import Machine
+from dragoman.agent.outcomes import RunResult
+from dragoman.agent.policy import Policy, as_policy, strictest
+from dragoman.agent.recording import Header, encode
+from dragoman.agent.restoring import Restored, last_messages, restore
+from dragoman.agent.rooms import ContextSettings
+from dragoman.agent.setup import Setup
+from dragoman.agent.speakers import Speakers
+from dragoman.agent.surroundings import Listener, Surroundings
+from dragoman.agent.tasks import begin_conversation, read_task
+from dragoman.agent.watching import WatchSettings
+from dragoman.client import portal
+from dragoman.client.retrying import Retries
+from dragoman.client.transport import Timeouts, Transport
+from dragoman.errors import ConfigError, InvalidTool
+from dragoman.journal.errors import RunBusy
+from dragoman.journal.journal import Journal
+from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts, Registry
+from dragoman.providers.prices import Prices
+from dragoman.speaking import Manner, ToolMode, settle_manner
+from dragoman.tools import gather
+from dragoman.toolset import Toolset
+from dragoman.trust.profiles import Profile, get_profile, stricter
+from dragoman.types import Message, Tool, Usage
+
+Model = str | Endpoint
+
+
+class Agent:
+    """Runs tasks: asks the model, runs the tools it calls, and asks again until it answers.
+
+    One agent serves any number of runs at once; nothing of a run is kept in it but what was learned of the endpoint.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tools: Iterable[Any] = (),
+        *,
+        system: str | None = None,
+        policy: Policy | Iterable[Policy] | None = None,
+        limits: Limits | None = None,
+        approve: Approver | None = None,
+        journal: Journal | str | os.PathLike[str] | bool | None = None,
+        hooks: Iterable[object] = (),
+        listeners: Iterable[Listener] = (),
+        options: Mapping[str, Any] | None = None,
+        fallbacks: Iterable[Model] = (),
+        tool_mode: ToolMode = "auto",
+        trust: str | Profile = "default",
+        watch: WatchSettings | None = None,
+        compactor: Compactor | None = None,
+        context: ContextSettings | None = None,
+        summary: bool = False,
+        nonce: bool = False,
+        aliases: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+        base_url: str = "",
+        key: str | None = None,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        registry: Registry | None = None,
+        facts: Facts | None = None,
+        prices: Prices | None = None,
+        workspace: str | None = None,
+        max_output: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.facts = facts if facts is not None else MemoryFacts()
+        self._registry = registry
+        self._model, self._base_url = model, base_url
+        self.endpoint = self._resolve(model, base_url)
+        self._given_fallbacks = tuple(fallbacks)
+        self._fallbacks = tuple(self._resolve(each) for each in self._given_fallbacks)
+        self.tools = Toolset(gather(tools))
+        _check_runnable(self.tools)
+        self.system = system
+        self.policy = as_policy(policy)
+        self.limits = limits or Limits()
+        self.approve = approve
+        self._given_journal = journal
+        self._journal: Journal | None = None
+        self.hooks = Hooks(hooks)
+        self.listeners = tuple(listeners)
+        self._settings: dict[str, Any] = {
+            "tool_mode": _choose(tool_mode, ("auto", "native", "text"), "tool_mode"),
+            "trust": trust,
+            "options": dict(options or {}),
+            "aliases": dict(aliases or {}),
+            "watch": watch or WatchSettings(),
+            "context": context or ContextSettings(),
+            "summary": summary,
+            "nonce": nonce or get_profile(trust).needs_nonce,
+        }
+        self._manner: Manner | None = None
+        self._compactor = compactor
+        self._prices = prices
+        self._workspace = workspace
+        self._max_output = max_output
+        self._speakers = Speakers(
+            transport=transport, key=key, timeouts=timeouts, retries=retries, environment=environment
+        )
+
+    def __repr__(self) -> str:
+        return f"<agent {self.endpoint.provider.name}:{self.endpoint.model} with {len(self.tools)} tools>"
+
+    # ---- running -----------------------------------------------------------------------------------------------------
+
+    def run(self, task: Any, **settings: Any) -> RunResult:
+        """Do a task and give its result, whatever the outcome; the settings are those of `start`."""
+        return portal.run(self.arun(task, **settings))
+
+    async def arun(self, task: Any, **settings: Any) -> RunResult:
+        """The same in async code. Cancelling it ends the run cleanly."""
+        return await self.start(task, **settings).result()
+
+    def stream(self, task: Any, **settings: Any) -> Run:
+        """A run to be followed: `async for event in agent.stream(...)`, or `for event in ...` in blocking code."""
+        return self.start(task, streaming=True, **settings)
+
+    def start(
+        self,
+        task: Any,
+        *,
+        session: str | None = None,
+        answer: Any = None,
+        data: Any = None,
+        tools: Iterable[Any] = (),
+        limits: Limits | None = None,
+        options: Mapping[str, Any] | None = None,
+        approve: Approver | None = None,
+        on_event: Callable[[RunEvent], object] | None = None,
+        streaming: bool = False,
+        run_id: str | None = None,
+        above: Driver | None = None,
+    ) -> Run:
+        """Prepare a run; nothing happens until its result is awaited or its events are read.
+
+        `session` goes on where the last run of that name ended (with a journal). `answer` is the form of a structured
+        answer: a type, or a JSON Schema. `data` reaches the tools in their context.
+        """
+        messages = read_task(task)
+        setup = self._setup(run_id or _new_id(), session, answer, tools, limits, options, approve, above)
+        if session is not None and (self._given_journal is None or self._given_journal is False):
+            raise ConfigError("a session needs a journal", hint="Agent(..., journal=True) keeps one")
+
+        async def open_run(run: Run) -> tuple[Driver, list[Any], frozenset[str]]:
+            before, parent = await self._before(session, setup)
+            conversation = begin_conversation(self.system, before, messages)
+            machine = Machine(setup, spending=_spending(setup, above))
+            ledger = await self._begin(setup, conversation, parent, machine.mode)
+            driver = self._driver(machine, run, ledger, on_event, approve, data, streaming, above)
+            parent_run = above.machine.setup.run_id if above is not None else ""
+            driver.emit(_started(setup, parent=parent_run))
+            return driver, machine.start(conversation), frozenset()
+
+        return Run(setup.run_id, session, open_run)
+
+    # ---- going on ----------------------------------------------------------------------------------------------------
+
+    def resume(self, run_id: str, **settings: Any) -> RunResult:
+        """Go on with a run that broke off. Calls that were under way are not run again unless they are repeatable."""
+        return portal.run(self.aresume(run_id, **settings))
+
+    async def aresume(self, run_id: str, **settings: Any) -> RunResult:
+        """The same in async code."""
+        return await self.restart(run_id, **settings).result()
+
+    def restart(
+        self,
+        run_id: str,
+        *,
+        answer: Any = None,
+        data: Any = None,
+        tools: Iterable[Any] = (),
+        limits: Limits | None = None,
+        approve: Approver | None = None,
+        on_event: Callable[[RunEvent], object] | None = None,
+        streaming: bool = False,
+    ) -> Run:
+        """Prepare the rest of a run that broke off."""
+
+        async def open_run(run: Run) -> tuple[Driver, list[Any], frozenset[str]]:
+            journal = self.journal
+            if journal is None:
+                raise ConfigError("resuming needs a journal", hint="Agent(..., journal=True) keeps one")
+            summary = await journal.run(run_id)
+            run.session = summary.session if summary.session != run_id else None
+            setup = self._setup(run_id, run.session, answer, tools, limits, None, approve, None)
+            restored, ledger = await self._reclaim(journal, setup)
+            driver = self._driver(
+                restored.machine, run, ledger, on_event, approve, data, streaming, None, restored.elapsed
+            )
+            driver.emit(_started(setup, resumed=True))
+            return driver, restored.commands, restored.started
+
+        return Run(run_id, None, open_run)
+
+    async def _reclaim(self, journal: Journal, setup: Setup) -> tuple[Restored, Ledger | None]:
+        """Take hold of a run, then read it: in this order nobody else can have gone on with it in between."""
+        run_id = setup.run_id
+        token = await journal.claim(run_id)
+        try:
+            restored = restore(await journal.read(run_id), setup, Spending(setup.limits))
+        except BaseException:
+            await journal.release(run_id, token=token)
+            raise
+        if restored.ended:
+            await journal.release(run_id, token=token)
+            return restored, None
+        return restored, Ledger(journal, run_id, token)
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal of this agent, opened when it is first needed."""
+        given = self._given_journal
+        if self._journal is None and given is not None and given is not False:
+            from dragoman.journal import default_path, open_journal
+
+            self._journal = open_journal(default_path(os.environ) if given is True else given)
+        return self._journal
+
+    async def _before(self, session: str | None, setup: Setup) -> tuple[list[Message], str | None]:
+        """What was said in a session so far, and the run it was said in."""
+        journal = self.journal
+        if session is None or journal is None:
+            return [], None
+        last = await journal.last_run(session)
+        if last is None:
+            return [], None
+        if last.holder:
+            raise RunBusy(last.run_id, last.holder)
+        return last_messages(await journal.read(last.run_id), setup), last.run_id
+
+    async def _begin(self, setup: Setup, messages: list[Message], parent: str | None, mode: str) -> Ledger | None:
+        journal = self.journal
+        if journal is None:
+            return None
+        task = next((message.text for message in reversed(messages) if message.role == "user"), "")
+        model = f"{setup.endpoint.provider.name}:{setup.endpoint.model}"
+        header = Header(
+            setup.seed.hex(), messages, model, list(setup.tools.names), task[:500], mode=mode, options=setup.options
+        )
+        token = await journal.begin(setup.run_id, setup.session, encode(header), parent=parent)
+        return Ledger(journal, setup.run_id, token)
+
+    # ---- as a tool of another agent ----------------------------------------------------------------------------------
+
+    def as_tool(self, name: str, description: str, **options: Any) -> Tool:
+        """This agent as a tool: it works under the rights and within the budget of the run that calls it."""
+        from dragoman.agent.subagents import delegate_to
+
+        return delegate_to(self, name, description, options)
+
+    # ---- parts -------------------------------------------------------------------------------------------------------
+
+    def _resolve(self, model: Model, base_url: str = "", facts: Facts | None = None) -> Endpoint:
+        if isinstance(model, Endpoint):
+            return model
+        settings: dict[str, Any] = {"facts": facts or self.facts, **({"base_url": base_url} if base_url else {})}
+        if self._registry is not None:
+            return self._registry.resolve(model, **settings)
+        return providers.resolve(model, **settings)
+
+    def _setup(
+        self,
+        run_id: str,
+        session: str | None,
+        answer: Any,
+        tools: Iterable[Any],
+        limits: Limits | None,
+        options: Mapping[str, Any] | None,
+        approve: Approver | None,
+        above: Driver | None,
+    ) -> Setup:
+        added = list(tools)
+        offered = Toolset(gather([*self.tools, *added])) if added else self.tools
+        _check_runnable(offered)
+        form = answer_tool(answer, offered) if answer is not None else None
+        if form is not None:
+            offered = Toolset([*offered, form])
+        policy, approver = self.policy, approve or self.approve
+        if above is not None:
+            policy, approver = strictest(policy, above.machine.setup.policy), above.approver
+        settings = dict(self._settings)
+        if above is not None:
+            settings["trust"] = stricter(settings["trust"], above.machine.setup.trust)
+        if options:
+            settings["options"] = {**settings["options"], **options}
+        return Setup(
+            self.endpoint,
+            offered,
+            limits or self.limits,
+            policy,
+            has_approver=approver is not None,
+            has_reviewers=self.hooks.under(above.hooks if above is not None else None).has("before_tool"),
+            answer=form,
+            window=settings["context"].window or window(self.endpoint),
+            fallbacks=self._fallbacks,
+            price=self._price,
+            resettle=self._resettle,
+            seed=os.urandom(16),
+            manner=self._find_manner() if offered is self.tools and above is None else None,
+            run_id=run_id,
+            session=session,
+            **settings,
+        )
+
+    def _driver(
+        self,
+        machine: Machine,
+        run: Run,
+        ledger: Ledger | None,
+        on_event: Callable[[RunEvent], object] | None,
+        approve: Approver | None,
+        data: Any,
+        streaming: bool,
+        above: Driver | None,
+        elapsed: float = 0.0,
+    ) -> Driver:
+        listeners = [*self.listeners, *run.listeners]
+        if on_event is not None:
+            listeners.append(lambda run_id, event: on_event(event))
+        around = Surroundings(
+            speaker=self._speakers.of,
+            hooks=self.hooks.under(above.hooks if above is not None else None),
+            approver=above.approver if above is not None else approve or self.approve,
+            compactor=self._compactor,
+            ledger=ledger,
+            learn=self._learn,
+            listeners=listeners,
+            streaming=streaming,
+            room=run.wait_for_room,
+            data=data if data is not None or above is None else above.data,
+            workspace=self._workspace,
+            max_output=self._max_output,
+        )
+        return Driver(machine, around, elapsed=elapsed)
+
+    def _find_manner(self) -> Manner:
+        """How the endpoint is spoken to with the agent's own tools; settled once, until something is learned of it."""
+        if self._manner is None:
+            settings = self._settings
+            self._manner = settle_manner(
+                self.endpoint, self.tools, settings["tool_mode"], trust=settings["trust"], aliases=settings["aliases"]
+            )
+        return self._manner
+
+    def _price(self, usage: Usage, endpoint: Endpoint, model: str) -> float | None:
+        if self._prices is None:
+            self._prices = Prices.default()
+        return self._prices.cost(endpoint, model, usage)
+
+    def _learn(self, endpoint: Endpoint, fact: Fact) -> None:
+        """Remember what an endpoint taught; the next run begins with it."""
+        self.facts.put(endpoint.base_url, endpoint.model, fact)
+        settled = self._resettle(endpoint, fact)
+        if _is_same(endpoint, self.endpoint):
+            self.endpoint = settled
+            self._manner = None
+        self._fallbacks = tuple(settled if _is_same(endpoint, each) else each for each in self._fallbacks)
+
+    def _resettle(self, endpoint: Endpoint, fact: Fact) -> Endpoint:
+        """An endpoint as it is spoken to, given a fact about it."""
+        given: Model = endpoint
+        if _is_same(endpoint, self.endpoint):
+            given = self._model
+        for each, model in zip(self._fallbacks, self._given_fallbacks, strict=True):
+            given = model if _is_same(endpoint, each) else given
+        if isinstance(given, Endpoint):
+            if fact.native_tool_calls is None:
+                return given
+            able = replace(given.capabilities, native_tool_calls=fact.native_tool_calls)
+            return replace(given, capabilities=able)
+        known = MemoryFacts()
+        known.put(endpoint.base_url, endpoint.model, fact)
+        return self._resolve(given, self._base_url if given is self._model else "", known)
+
+    async def aclose(self) -> None:
+        """Close connections and the journal, if the agent opened it."""
+        await self._speakers.close()
+        if self._journal is not None and self._journal is not self._given_journal:
+            self._journal.close()
+            self._journal = None
+
+    def close(self) -> None:
+        """The same in blocking code."""
+        portal.run(self.aclose())
+
+
+def _is_same(one: Endpoint, other: Endpoint) -> bool:
+    """Whether it is the same model at the same address, whatever is known of it."""
+    return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
+
+
+def _check_runnable(tools: Toolset) -> None:
+    for tool in tools:
+        if tool.run is None:
+            raise InvalidTool(
+                f"tool {tool.name!r} is only a description",
+                hint="tool_from_schema(name, schema, function) gives it a body",
+            )
+
+
+def _choose(value: Any, known: tuple[str, ...], name: str) -> Any:
+    if value not in known:
+        raise ConfigError(f"{name} is {value!r}", hint=f"it is one of {', '.join(known)}")
+    return value
+
+
+def _started(setup: Setup, *, resumed: bool = False, parent: str = "") -> RunStarted:
+    endpoint = setup.endpoint
+    return RunStarted(setup.run_id, endpoint.model, setup.session, resumed, endpoint.provider.name, parent)
+
+
+def _new_id() -> str:
+    return f"run_{os.urandom(8).hex()}"
+
+
+def _spending(setup: Setup, above: Driver | None) -> Spending:
+    return Spending(setup.limits, above.machine.spending if above is not None else None)

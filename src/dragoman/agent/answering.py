@@ -1,0 +1,81 @@
+"""Structured answers: a form for the answer, given by the model through a tool of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dragoman.args import load, repair
+from dragoman.errors import InvalidArguments, InvalidTool
+from dragoman.tools import bind, tool_from_function, tool_from_schema
+from dragoman.toolset import Toolset
+from dragoman.types import Tool, ToolCall
+
+NAME = "final_answer"
+_DESCRIPTION = "Give the final answer. Call this when you are done, and only once."
+
+
+def answer_tool(form: Any, tools: Toolset) -> Tool:
+    """The tool through which an answer of this form is given. `form` is a JSON Schema, or a type as a tool may take."""
+    name, number = NAME, 1
+    while tools.find(name) is not None:
+        # Names are found whatever their case and their dashes, so that only another letter makes another name.
+        number += 1
+        name = f"{NAME}_{number}"
+    if isinstance(form, dict):
+        schema = {"type": "object", "properties": {"answer": form}, "required": ["answer"]}
+        definitions = form.get("$defs")
+        if isinstance(definitions, dict):
+            # Pointers such as #/$defs/place are written from the top, which is one level higher now.
+            schema["$defs"] = definitions
+        return tool_from_schema(name, schema, _take, description=_DESCRIPTION)
+    if not (isinstance(form, type) or hasattr(form, "__origin__") or hasattr(form, "__args__")):
+        raise InvalidTool(f"no form of an answer: {form!r}"[:200], hint="give a JSON Schema or a type")
+
+    def final_answer(answer: Any) -> Any:
+        return answer
+
+    final_answer.__annotations__ = {"answer": form}
+    return tool_from_function(final_answer, {"name": name, "description": _DESCRIPTION})
+
+
+def _take(answer: Any) -> Any:
+    return answer
+
+
+def unwrap_answer(call: ToolCall, tool: Tool) -> tuple[Any, str]:
+    """The answer in a call, in the type that was asked for, and what is wrong with it, if anything."""
+    try:
+        return bind(tool, call.arguments)(), ""
+    except InvalidArguments as mistake:
+        return None, "; ".join(map(str, mistake.faults))
+    except Exception as problem:  # A class of the developer's may refuse its members in any way it likes.
+        return None, f"{type(problem).__name__}: {problem}"
+
+
+def read_answer(text: str, tool: Tool, *, complete: bool = True) -> tuple[Any, str]:
+    """The answer in a text that is nothing but its JSON, with or without the wrapping of the tool.
+
+    Where the end of the text was not seen, nothing that is missing there is made up.
+    """
+    read = repair(text, complete=complete)
+    faults = read.error or "there is no answer in it"
+    tried: list[Any] = [{"answer": read.value}] if read.error is None else []
+    if isinstance(read.value, dict) and "answer" in read.value:
+        tried.insert(0, read.value)
+    for arguments in tried:
+        loaded = load(arguments, tool)
+        if not loaded.errors and loaded.value is not None:
+            return unwrap_answer(ToolCall("answer", tool.name, loaded.value), tool)
+        faults = "; ".join(map(str, loaded.errors)) or faults
+    # Words are an answer where words were asked for.
+    spoken = load({"answer": text}, tool)
+    if complete and not spoken.errors and not spoken.changes and spoken.value is not None:
+        return unwrap_answer(ToolCall("answer", tool.name, spoken.value), tool)
+    return None, faults
+
+
+def write_answer(call: ToolCall) -> str:
+    """The answer in a call as text: the JSON of it, or the text that it is."""
+    answer = call.arguments.get("answer")
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

@@ -1,0 +1,108 @@
+"""What the loop tells whoever watches, besides the events of each reply.
+
+    RunStarted
+      ( Asked RequestRetried* <events of the reply>
+        ( ApprovalNeeded | ApprovalGiven | ToolStarted | ToolProgressed | ToolEnded | Noticed )*
+        TurnEnded )*
+    RunEnded
+
+A call that never ran (unknown, invalid, denied, duplicate, blocked) has a `ToolEnded` with `ran` False, and no
+`ToolStarted`.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from dragoman.agent.outcomes import RunResult
+from dragoman.client.events import RequestRetried
+from dragoman.events import Event
+from dragoman.types import InvalidCall, ToolCall, ToolResult, Usage
+
+
+class RunStarted(Struct, frozen=True):
+    run_id: str
+    model: str
+    session: str | None = None
+    resumed: bool = False
+    provider: str = ""
+    parent: str = ""
+    """The run whose tool started this one, where it is a sub-agent's."""
+
+
+class Asked(Struct, frozen=True):
+    """A request went out. `mode` is `native` or `text`: how the tools are offered, empty without tools."""
+
+    turn: int
+    model: str
+    messages: int = 0
+    tools: int = 0
+    mode: str = ""
+    provider: str = ""
+
+
+class ApprovalNeeded(Struct, frozen=True):
+    call: ToolCall
+    why: str
+    turn: int = 0
+
+
+class ApprovalGiven(Struct, frozen=True):
+    call: ToolCall
+    approved: bool
+    reason: str = ""
+    by: str = ""
+
+
+class ToolStarted(Struct, frozen=True):
+    call: ToolCall
+    turn: int = 0
+
+
+class ToolProgressed(Struct, frozen=True):
+    call_id: str
+    name: str
+    message: str
+    fraction: float | None = None
+
+
+class ToolEnded(Struct, frozen=True):
+    call: ToolCall | InvalidCall
+    result: ToolResult
+    seconds: float = 0.0
+    ran: bool = True
+
+
+class Noticed(Struct, frozen=True):
+    """What a person would want to know: a watcher's block, tools offered as text, trimmed context, a failing hook."""
+
+    kind: str
+    message: str
+    turn: int = 0
+
+
+class TurnEnded(Struct, frozen=True):
+    turn: int
+    usage: Usage
+    cost: float | None = None
+    results: list[ToolResult] = field(default_factory=list)
+
+
+class RunEnded(Struct, frozen=True):
+    result: RunResult
+
+
+LoopEvent = (
+    RunStarted
+    | Asked
+    | RequestRetried
+    | ApprovalNeeded
+    | ApprovalGiven
+    | ToolStarted
+    | ToolProgressed
+    | ToolEnded
+    | Noticed
+    | TurnEnded
+    | RunEnded
+)
+RunEvent = Event | LoopEvent

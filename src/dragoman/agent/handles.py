@@ -1,0 +1,132 @@
+"""A run in somebody's hands: to be awaited, followed, steered or cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from dragoman.agent.events import RunEvent
+from dragoman.agent.outcomes import RunResult
+from dragoman.agent.tasks import read_task
+from dragoman.client import portal
+from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.agent.driver import Driver
+    from dragoman.agent.surroundings import Listener
+
+Opening = Callable[["Run"], Awaitable[tuple["Driver", list[Any], frozenset[str]]]]
+_AHEAD = 256
+"""Events that may wait for whoever follows a run, before the model is made to wait."""
+
+
+class Run:
+    """One run. `await run.result()`, or `async for event in run` (`for event in run` in blocking code)."""
+
+    def __init__(self, run_id: str, session: str | None, open_run: Opening) -> None:
+        self.run_id = run_id
+        self.session = session
+        self._open = open_run
+        self._driver: Driver | None = None
+        self._has_begun = False
+        self._words: list[Any] = []
+        self._cancelled: str | None = None
+        self._events: deque[RunEvent] = deque()
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._result: RunResult | None = None
+        self._is_followed = False
+
+    # ---- its end -----------------------------------------------------------------------------------------------------
+
+    async def result(self) -> RunResult:
+        """Do the run, and give what it left behind."""
+        if self._result is not None:
+            return self._result
+        if self._has_begun:
+            raise ConfigError("this run was begun already", hint="start another one")
+        self._has_begun = True
+        driver, commands, started = await self._open(self)
+        self._driver = driver
+        for words in self._words:
+            self.steer(words)
+        if self._cancelled is not None:
+            driver.cancel(self._cancelled)
+        try:
+            return await driver.run(commands, started=started)
+        finally:
+            self._result = driver.machine.result
+
+    def wait(self) -> RunResult:
+        """The same in blocking code."""
+        return portal.run(self.result())
+
+    @property
+    def outcome(self) -> RunResult | None:
+        """The result, once the run is over."""
+        return self._result
+
+    # ---- while it goes on --------------------------------------------------------------------------------------------
+
+    def steer(self, words: Any) -> None:
+        """Put in a word: the model hears it with the next request."""
+        if self._driver is None:
+            self._words.append(words)
+            return
+        for message in read_task(words):
+            self._driver.steer(message)
+
+    def cancel(self, reason: str = "") -> None:
+        """End the run where it is; every call gets its answer, and the result says `cancelled`.
+
+        From another thread, call it through `loop.call_soon_threadsafe`.
+        """
+        if self._driver is None:
+            self._cancelled = reason or "cancelled before it began"
+        else:
+            self._driver.cancel(reason)
+
+    # ---- its events --------------------------------------------------------------------------------------------------
+
+    @property
+    def listeners(self) -> list[Listener]:
+        """Who is to be told of the events of this run, besides the agent's own listeners."""
+        return [self._take] if self._is_followed else []
+
+    def _take(self, run_id: str, event: RunEvent) -> None:
+        self._events.append(event)
+        self._news.set()
+
+    async def wait_for_room(self) -> None:
+        """Make the model wait while whoever follows is far behind."""
+        while self._is_followed and len(self._events) > _AHEAD:
+            self._room.clear()
+            await self._room.wait()
+
+    async def __aiter__(self) -> AsyncIterator[RunEvent]:
+        self._is_followed = True
+        task = asyncio.create_task(self.result())
+        task.add_done_callback(lambda done: self._news.set())
+        try:
+            while not task.done() or self._events:
+                await self._news.wait()
+                if not task.done():
+                    self._news.clear()
+                while self._events:
+                    event = self._events.popleft()
+                    self._room.set()
+                    yield event
+            await task
+        finally:
+            self._is_followed = False
+            self._room.set()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+            if not task.cancelled():
+                task.exception()
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        return portal.iterate(self.__aiter__())

@@ -1,0 +1,107 @@
+"""What the machine is told. Whatever happens in the world reaches it as one of these, and nothing else does.
+
+They are plain data: the journal records them, and a run that broke off is brought back by telling a new machine the
+same things again. `at` is the number of seconds since the run began, on a clock that never jumps.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.extraction.result import Extraction
+from dragoman.types import JsonObject, Message, Reply, ToolResult, Usage
+
+
+class Replied(Struct, frozen=True, tag="replied"):
+    """The model answered, or failed to. `found` is what reading the reply made of it."""
+
+    reply: Reply
+    found: Extraction = Extraction()
+    at: float = 0.0
+    model: str = ""
+    """The model that answered, where a fallback took over."""
+
+
+class Reviewed(Struct, frozen=True, tag="reviewed"):
+    """The hooks have seen a call that is about to run."""
+
+    call_id: str
+    verdict: Literal["go", "deny", "stop"] = "go"
+    arguments: JsonObject | None = None
+    """Other arguments for the call; they are checked like the model's own."""
+    reason: str = ""
+    at: float = 0.0
+
+
+class Approved(Struct, frozen=True, tag="approved"):
+    call_id: str
+    arguments: JsonObject | None = None
+    by: str = ""
+    at: float = 0.0
+
+
+class Denied(Struct, frozen=True, tag="denied"):
+    call_id: str
+    reason: str = ""
+    by: str = ""
+    """Who denied it: `the user`, or whatever stood in for one."""
+    at: float = 0.0
+
+
+class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
+    """A call that was started has its result, whatever became of it."""
+
+    call_id: str
+    result: ToolResult
+    ends: Literal["halted", "failed"] | None = None
+    reason: str = ""
+    is_mistake: bool = False
+    """The arguments could not be converted into the types of the function, and nothing ran."""
+    seconds: float = 0.0
+    at: float = 0.0
+    ran: bool = True
+    """False where there was no time left to begin."""
+
+
+class Steered(Struct, frozen=True, tag="steered"):
+    """Somebody put in a word while the run was going on."""
+
+    message: Message
+    at: float = 0.0
+
+
+class Compacted(Struct, frozen=True, tag="compacted"):
+    """The conversation was made shorter; `losses` says what is no longer in it."""
+
+    messages: list[Message]
+    losses: list[str] = []
+    at: float = 0.0
+
+
+class Cancelled(Struct, frozen=True, tag="cancelled"):
+    reason: str = ""
+    partial: str = ""
+    """What the model had said of a reply that was cut short."""
+    at: float = 0.0
+
+
+class Stopped(Struct, frozen=True, tag="stopped"):
+    """A hook ended the run, or failed where nothing may go on without it."""
+
+    reason: str = ""
+    failed: bool = False
+    at: float = 0.0
+    usage: Usage = Usage()
+    """Of a reply that nobody got to see."""
+    model: str = ""
+
+
+class Ticked(Struct, frozen=True, tag="ticked"):
+    """Time has passed."""
+
+    at: float = 0.0
+
+
+Input = Replied | Reviewed | Approved | Denied | ToolAnswered | Steered | Compacted | Cancelled | Stopped | Ticked

@@ -1,0 +1,68 @@
+"""The journal of one run: everything the machine is told is on record before it acts on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dragoman.agent.inputs import Input, Replied
+from dragoman.agent.outcomes import RunResult
+from dragoman.agent.recording import Ended, Started, encode, kind_of
+from dragoman.journal.journal import Entry, Journal
+from dragoman.types import ToolCall
+
+
+class Ledger:
+    """Writes one run into a journal."""
+
+    def __init__(self, journal: Journal, run_id: str, token: int) -> None:
+        self._journal = journal
+        self._run_id = run_id
+        self._token = token
+        self._delivering: tuple[str, ...] = ()
+        self._has_ended = False
+
+    def carry(self, call_ids: tuple[str, ...]) -> None:
+        """The next request tells the model the results of these calls for the first time."""
+        self._delivering = call_ids
+
+    async def record(self, told: Input) -> None:
+        """Write down what the machine is about to be told."""
+        kind, call_id = kind_of(told)
+        entries: list[Entry] = []
+        calls: tuple[str, ...] = ()
+        if isinstance(told, Replied):
+            calls = tuple(call.id for call in told.found.calls)
+            if told.reply.failure is None and self._delivering:
+                entries.append(Entry("delivered", calls=self._delivering))
+                self._delivering = ()
+        entries.append(Entry(kind, encode(told), call_id, calls))
+        await self._append(*entries)
+
+    async def start(self, call: ToolCall, at: float) -> None:
+        """Write down that a call is about to run; on the disk before it does."""
+        await self._append(Entry("started", encode(Started(call.name, call.arguments, at)), call.id))
+
+    async def end(self, result: RunResult) -> None:
+        """Write down how the run ended."""
+        outcome = result.outcome
+        body = Ended(
+            outcome.kind,
+            outcome.category,
+            outcome.reason,
+            result.text,
+            result.messages,
+            result.turns,
+            msgspec.structs.asdict(result.usage),
+            result.cost,
+        )
+        await self._append(Entry("ended", encode(body)))
+        self._has_ended = True
+
+    async def close(self) -> None:
+        """Give the run back, so that another process may go on with it."""
+        await self._journal.release(self._run_id, token=self._token)
+
+    async def _append(self, *entries: Any) -> None:
+        await self._journal.append(self._run_id, entries, token=self._token)

@@ -1,0 +1,484 @@
+"""The loop as a pure state machine: it is told what happened and says what is to be done next.
+
+    start -> Ask -> Replied -> (Review, AskApproval, RunTools -> ...)* -> Ask -> ... -> Finish
+
+It waits for nothing, reads no clock and draws no lots. Whatever drives it (async code, a test, a durable engine) does
+what the commands say, and tells it how that went; the same inputs always give the same commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dragoman.agent.account import Account
+from dragoman.agent.answering import read_answer, unwrap_answer, write_answer
+from dragoman.agent.asking import Asking
+from dragoman.agent.commands import Ask, Command, Compact, Finish, Learn, Tell
+from dragoman.agent.estimating import Estimate
+from dragoman.agent.events import Asked, Noticed, ToolEnded, TurnEnded
+from dragoman.agent.inputs import (
+    Approved,
+    Cancelled,
+    Compacted,
+    Denied,
+    Input,
+    Replied,
+    Reviewed,
+    Steered,
+    Stopped,
+    Ticked,
+    ToolAnswered,
+)
+from dragoman.agent.judging import is_empty, judge_failure, only_refused
+from dragoman.agent.limits import Spending
+from dragoman.agent.outcomes import Outcome, OutcomeKind, RunResult, end
+from dragoman.agent.patience import Patience
+from dragoman.agent.rooms import find_room
+from dragoman.agent.setup import Setup
+from dragoman.agent.turns import CallTurn
+from dragoman.agent.watching import Watch, is_starved
+from dragoman.extraction import Background
+from dragoman.speaking import Mode, answer_parts
+from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
+
+_SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."
+_BLANK = "Your last reply was empty. Answer in words, or call a tool."
+_ANSWER = "Give the answer by calling {name}, with the answer in the form that its schema asks for."
+_FAULTY = "The answer does not fit the form that was asked for: {faults}. Give it again."
+_SUMMARISED: frozenset[OutcomeKind] = frozenset({"turn_limit", "looping", "mistake_limit"})
+
+
+class Machine:
+    """One run."""
+
+    def __init__(self, setup: Setup, *, spending: Spending | None = None, estimate: Estimate | None = None) -> None:
+        self.setup = setup
+        self.messages: list[Message] = []
+        self.spending = spending or Spending(setup.limits)
+        self.account = Account(setup)
+        self.conversation = Background(None, setup.tools)
+        self.estimate = estimate or Estimate(setup.endpoint)
+        self._asking = Asking(setup)
+        self._watch = Watch(setup.watch)
+        self._patience = Patience(setup.limits)
+        self._now = 0.0
+        self._turn_began = 0.0
+        self._turn: CallTurn | None = None
+        self._ask: Ask | None = None
+        self._compact: Compact | None = None
+        self._steering: list[Message] = []
+        self._notice = ""
+        self._nudge: str | None = None
+        self._undelivered: tuple[str, ...] = ()
+        self._asks = 0
+        self._open_turn = 0
+        self._was_forced = self._was_compacted = False
+        self._summarising: Outcome | None = None
+        self._text = ""
+        self.result: RunResult | None = None
+
+    # ---- in and out --------------------------------------------------------------------------------------------------
+
+    def start(self, messages: Iterable[Message], at: float = 0.0) -> list[Command]:
+        """Begin with this conversation."""
+        self._now = self._turn_began = at
+        self._add(*messages)
+        setup = self.setup
+        if setup.limits.cost is not None and setup.price(Usage(1, 1), setup.endpoint, "") is None:
+            # A limit that cannot be watched is no limit; better to say so before anything is spent.
+            return self._finish(end("cost_limit", "a limit of cost is set, and no price is known for the model"))
+        return self._next()
+
+    def receive(self, told: Input) -> list[Command]:
+        """Take in what happened. After the end, nothing changes any more."""
+        self._now = max(self._now, told.at)
+        if self.result is not None:
+            return []
+        if isinstance(told, Cancelled):
+            return self._give_up(end("cancelled", told.reason), "Not run: the run was cancelled.", told.partial)
+        if isinstance(told, Stopped):
+            kind: OutcomeKind = "hook_failed" if told.failed else "stopped"
+            self._spend(told.usage, told.model, was_sent=told.usage != Usage())
+            return self._give_up(end(kind, told.reason), "Not run: the run was stopped.")
+        if isinstance(told, Steered):
+            self._steering.append(told.message)
+            return []
+        return self._run_out(told) if self._is_late() else self._dispatch(told)
+
+    def _run_out(self, told: Any) -> list[Command]:
+        """The time is over. What was just brought is still taken in: it was paid for, or has had its effect."""
+        outcome = end("time_limit", f"{self.setup.limits.seconds:g} seconds are over")
+        taken: list[Command] = []
+        partial = ""
+        if isinstance(told, Replied) and self._ask is not None:
+            self._spend(told.reply.usage, told.model)
+            partial = told.found.text or told.reply.text
+        elif isinstance(told, ToolAnswered) and self._turn is not None:
+            taken = self._turn.take_last(told)
+        return [*taken, *self._give_up(outcome, "Not run: the time is over.", partial)]
+
+    def _dispatch(self, told: Any) -> list[Command]:
+        if isinstance(told, Replied):
+            return self._replied(told) if self._ask is not None else []
+        if isinstance(told, Compacted):
+            return self._compacted(told) if self._compact is not None else []
+        if isinstance(told, Reviewed | Approved | Denied | ToolAnswered):
+            return self._called(told) if self._turn is not None else []
+        assert isinstance(told, Ticked)
+        return []
+
+    @property
+    def mode(self) -> Mode:
+        """How the tools are offered: `native`, `text`, or empty without tools."""
+        return self._asking.mode
+
+    @property
+    def deadline(self) -> float | None:
+        """When the run has to be over."""
+        return self.setup.limits.seconds
+
+    def _is_late(self) -> bool:
+        return self.deadline is not None and self._now >= self.deadline
+
+    def outstanding(self) -> list[Command]:
+        """What a driver still owes, said again: for a run that was brought back."""
+        if self._turn is not None:
+            return self._turn.outstanding()
+        waiting: Command | None = self._compact or self._ask
+        return [waiting] if waiting is not None else []
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    def _next(self) -> list[Command]:
+        """Ask the model, unless a limit is reached or the conversation has to be made shorter first."""
+        limits = self.setup.limits
+        exceeded = self.spending.exceeded()
+        if exceeded is not None:
+            return self._limit(*exceeded)
+        if self._asks >= limits.turns:
+            return self._limit("turn_limit", f"the model was asked {self._asks} times, which is the limit")
+        notice = [Message("user", [Text(self._notice)])] if self._notice else []
+        self._add(*notice, *self._steering)
+        self._steering = []
+        self._notice = ""
+        return self._shorten() or self._send()
+
+    def _shorten(self, *, overflowed: bool = False) -> list[Command]:
+        """Have the conversation made shorter where it no longer fits."""
+        if self._was_compacted:
+            return []
+        setup = self.setup
+        room = find_room(
+            self.messages,
+            setup.tools.tools,
+            self.estimate,
+            setup.window,
+            setup.context,
+            max_tokens=self._asking.max_tokens,
+            overflowed=overflowed,
+        )
+        if room is None:
+            return []
+        self._compact = Compact(list(self.messages), room)
+        return [self._compact]
+
+    def _compacted(self, told: Compacted) -> list[Command]:
+        self._compact = None
+        self._was_compacted = True
+        self.messages = list(told.messages)
+        words = "; ".join(told.losses) or "nothing could be left out"
+        self.account.note("compacted", words)
+        return [Tell(Noticed("compacted", words, self._asks)), *self._next()]
+
+    def _send(self, *, offers_tools: bool = True) -> list[Command]:
+        composed = self._asking.write(self.messages, self._nudge, offers_tools=offers_tools)
+        asked = len(self.messages) + (self._nudge is not None)
+        self._nudge = None
+        closed = self._close_turn()
+        self._asks += 1
+        self._open_turn = self._asks
+        self._turn_began = self._now
+        self._was_compacted = False
+        self._ask = Ask(self._asks, composed, self._turn_deadline(), self._undelivered)
+        manner = composed.manner
+        event = Asked(
+            self._asks, manner.endpoint.model, asked, len(manner.tools), manner.mode, manner.endpoint.provider.name
+        )
+        return [*closed, Tell(event), self._ask]
+
+    def _turn_deadline(self) -> float | None:
+        seconds = self.setup.limits.turn_seconds
+        ends = [self._turn_began + seconds] if seconds is not None else []
+        ends += [self.deadline] if self.deadline is not None else []
+        return min(ends) if ends else None
+
+    # ---- replies -----------------------------------------------------------------------------------------------------
+
+    def _replied(self, told: Replied) -> list[Command]:
+        assert self._ask is not None
+        sent, self._ask = self._ask, None
+        reply = told.reply
+        self._spend(reply.usage, told.model, was_sent=reply.failure is None)
+        if self.setup.window is not None:
+            request = sent.composed.request
+            size = self.estimate.characters(request.messages, request.tools)
+            self.estimate.learn(size, reply.usage.input_tokens)
+        if reply.failure is not None:
+            return self._failed(told, reply.failure)
+        self._was_forced = False
+        self._undelivered = ()
+        lesson = self._asking.confirm()
+        learned: list[Command] = [Learn(lesson.fact, lesson.endpoint)] if lesson is not None else []
+        if self._summarising is not None:
+            self._text = told.found.text or reply.text
+            self._add_words(reply.message)
+            return [*learned, *self._finish(self._summarising)]
+        return [*learned, *self._read(told)]
+
+    def _spend(self, usage: Usage, model: str, *, was_sent: bool = True) -> None:
+        """Count a reply. What never came costs nothing, also where no price is known."""
+        endpoint = self._asking.endpoint
+        priced = was_sent or usage != Usage()
+        cost = self.setup.price(usage, endpoint, model or endpoint.model) if priced else 0.0
+        self.spending.add(usage, cost)
+        self.account.spend(usage, cost, model or endpoint.model)
+
+    def _read(self, told: Replied) -> list[Command]:
+        reply, found = told.reply, told.found
+        self._text = found.text
+        if not (found.calls or found.invalid) and reply.stop not in ("refusal", "pause"):
+            if only_refused(found):
+                self._add_answer(told)
+                return self._repair(found.notice, f"the model's calls do not count: {found.refused[0].why}")
+            if is_empty(reply, found):
+                # It is not kept: some providers would refuse it, and it teaches the model nothing.
+                return self._starved(reply) if is_starved(reply) else self._blank()
+        self._patience.take_words()
+        calls = self._add_answer(told)
+        if reply.stop == "refusal":
+            return self._refused(calls)
+        for entry in found.refused:
+            self.account.note("refused_call", f"{entry.name}: {entry.why}")
+        if calls:
+            self._notice = found.notice
+            return self._call(calls)
+        if reply.stop == "pause":
+            return self._next()
+        if self.setup.answer is not None:
+            return self._take_text(found.text, complete=reply.stop != "length")
+        if reply.stop == "length":
+            return self._finish(end("truncated", "the answer was cut off by the limit of tokens"))
+        return self._answered(None)
+
+    def _add_answer(self, told: Replied) -> list[ToolCall | InvalidCall]:
+        """Put the reply into the conversation; gives its calls in their order."""
+        read: list[ToolCall | InvalidCall] = [*told.found.calls, *told.found.invalid]
+        parts = answer_parts(told.reply.message.parts, told.found.text, read)
+        self._add_reply(told.reply.message, parts)
+        return [part for part in parts if isinstance(part, ToolCall | InvalidCall)]
+
+    def _add_words(self, message: Message) -> None:
+        """Put a reply into the conversation whose calls do not count."""
+        self._add_reply(message, [part for part in message.parts if not isinstance(part, ToolCall | InvalidCall)])
+
+    def _add_reply(self, message: Message, parts: Sequence[Part]) -> None:
+        """Nothing is added of a reply that is nothing but white space: some providers would refuse it."""
+        if any(not isinstance(part, Text) or part.text.strip() for part in parts):
+            self._add(Message("assistant", list(parts), message.extra))
+
+    def _answered(self, data: Any) -> list[Command]:
+        """The model is done, unless somebody has put in a word meanwhile."""
+        if self._steering:
+            return self._next()
+        return self._finish(end("answered"), data)
+
+    def _refused(self, calls: Sequence[ToolCall | InvalidCall]) -> list[Command]:
+        words = "Not run: the provider withheld the reply that made this call."
+        told = self._settle([(call, ToolResult(call.id, call.name, words, is_error=True)) for call in calls])
+        return [*told, *self._finish(end("refused", self._text or "the model or its provider declined to answer"))]
+
+    def _blank(self) -> list[Command]:
+        if not self._patience.allows_blank():
+            return self._finish(end("blank", f"the model said nothing {self._patience.blanks} times in a row"))
+        self.account.note("blank", "the model said nothing and was asked again")
+        self._nudge = _BLANK
+        return self._next()
+
+    def _starved(self, reply: Reply) -> list[Command]:
+        allowed = self._asking.escalate(reply.usage.output_tokens)
+        if allowed is None:
+            return self._finish(end("starved", "the model spent all its tokens on thinking"))
+        words = f"the model spent all its tokens on thinking; it may now write {allowed}"
+        self.account.note("starved", words)
+        return [Tell(Noticed("starved", words, self._asks)), *self._next()]
+
+    def _repair(self, words: str, reason: str) -> list[Command]:
+        """Tell the model what was wrong with its reply, so many times in a row."""
+        if not self._patience.allows_repair():
+            asked = self._patience.repairs - 1
+            return self._limit("mistake_limit", f"{reason}; the model was asked {asked} times to mend it")
+        self._add(Message("user", [Text(words)]))
+        return self._next()
+
+    def _take_text(self, text: str, *, complete: bool) -> list[Command]:
+        """A structured answer was asked for, and the model wrote words: they may hold it."""
+        assert self.setup.answer is not None
+        data, faults = read_answer(text, self.setup.answer, complete=complete)
+        if not faults:
+            return self._answered(data)
+        words = _ANSWER.format(name=self.setup.answer.name)
+        return self._repair(words, f"no answer in the form that was asked for: {faults}")
+
+    # ---- failures ----------------------------------------------------------------------------------------------------
+
+    def _failed(self, told: Replied, failure: Failure) -> list[Command]:
+        again = self._try_otherwise(told, failure) if self._summarising is None else None
+        if again is not None:
+            return again
+        partial = told.found.text or told.reply.text
+        if partial.strip():
+            self._text = partial
+            self._add(Message("assistant", [Text(partial)]))
+        return self._finish(self._summarising or judge_failure(failure))
+
+    def _try_otherwise(self, told: Replied, failure: Failure) -> list[Command] | None:
+        """What can be done about a failure: a shorter conversation, another manner, another model. Else None.
+
+        A request that got no reply does not count as one.
+        """
+        if failure.kind == "context_too_long" and not self._was_forced:
+            self._was_forced = True
+            demanded = self._shorten(overflowed=True)
+            if demanded:
+                self._asks -= 1
+                return demanded
+        kind, words = "tools_rejected", ""
+        learned: list[Command] = []
+        lesson = self._asking.relearn(failure)
+        if lesson is not None:
+            words = lesson.words
+            learned = [Learn(lesson.fact, lesson.endpoint)] if lesson.is_sure else []
+        elif not told.reply.message.parts and not told.found.text:
+            kind, words = "model_replaced", self._asking.replace_model(failure) or ""
+        if not words:
+            return None
+        self._asks -= 1
+        self.account.note(kind, words)
+        return [*learned, Tell(Noticed(kind, words, self._open_turn)), *self._next()]
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def _call(self, calls: list[ToolCall | InvalidCall]) -> list[Command]:
+        answered = self._take_answer(calls)
+        if answered is not None:
+            return answered
+        self._turn = CallTurn(self.setup, self._watch, self._asks, calls, self._turn_deadline())
+        commands = self._turn.begin(self._now)
+        return [*commands, *self._after_calls()]
+
+    def _take_answer(self, calls: list[ToolCall | InvalidCall]) -> list[Command] | None:
+        """The structured answer, if it is among the calls; what else was called is then not run."""
+        answer = self.setup.answer
+        named = answer.name if answer is not None else None
+        given = next((call for call in calls if call.name == named and isinstance(call, ToolCall)), None)
+        if answer is None or not isinstance(given, ToolCall):
+            return None
+        data, faults = unwrap_answer(given, answer)
+        own = ToolResult(given.id, given.name, _FAULTY.format(faults=faults) if faults else "Accepted.", bool(faults))
+        other = "Not run: a final answer was given in the same reply."
+        told = self._settle(
+            [(call, own if call is given else ToolResult(call.id, call.name, other, is_error=True)) for call in calls]
+        )
+        if not faults:
+            self._text = self._text or write_answer(given)
+            return [*told, *self._answered(data)]
+        if not self._patience.allows_repair():
+            return [*told, *self._limit("mistake_limit", f"no answer in the form that was asked for: {faults}")]
+        return [*told, *self._next()]
+
+    def _settle(self, answered: Sequence[tuple[ToolCall | InvalidCall, ToolResult]]) -> list[Command]:
+        """Answer calls of which none has run."""
+        results = [result for _, result in answered]
+        self._add_results(results)
+        self.account.answer([call for call, _ in answered], results)
+        ends: list[Command] = [Tell(ToolEnded(call, result, ran=False)) for call, result in answered]
+        return [*ends, *self._close_turn(results)]
+
+    def _called(self, told: Reviewed | Approved | Denied | ToolAnswered) -> list[Command]:
+        assert self._turn is not None
+        return [*self._turn.receive(told, self._now), *self._after_calls()]
+
+    def _after_calls(self) -> list[Command]:
+        """Go on when every call of the reply has its result."""
+        turn = self._turn
+        if turn is None or not turn.is_done:
+            return []
+        self._turn = None
+        results = turn.results
+        self._add_results(results)
+        self.account.answer([slot.call for slot in turn.slots], results)
+        commands = self._close_turn(results)
+        verdict = self._watch.turn([slot.call for slot in turn.slots], results, self._text)
+        outcome = turn.outcome
+        if outcome is None and verdict is not None:
+            commands.append(Tell(Noticed(verdict.kind, verdict.message, turn.number)))
+            outcome = end("looping", verdict.message)
+        if outcome is not None:
+            ending = self._limit("looping", outcome.reason) if outcome.kind == "looping" else self._finish(outcome)
+            return [*commands, *ending]
+        self._undelivered = tuple(result.call_id for result in results)
+        if self._patience.allows_calls(turn):
+            return [*commands, *self._next()]
+        last = results[-1].content
+        count, shown = self._patience.mistakes, last if isinstance(last, str) else ""
+        reason = f"{count} turns in a row without a call that could run; the last: {shown[:300]}"
+        return [*commands, *self._limit("mistake_limit", reason)]
+
+    def _close_turn(self, results: Sequence[ToolResult] = ()) -> list[Command]:
+        """Tell of the end of a turn, once."""
+        number, self._open_turn = self._open_turn, 0
+        spent = self.account
+        return [Tell(TurnEnded(number, spent.last_usage, spent.last_cost, list(results)))] if number else []
+
+    # ---- ends --------------------------------------------------------------------------------------------------------
+
+    def _limit(self, kind: Any, reason: str) -> list[Command]:
+        """A limit is reached. By option, the model may say once more, without tools, what it has."""
+        outcome = end(kind, reason)
+        may_summarise = self.setup.summary and kind in _SUMMARISED and self.spending.exceeded() is None
+        if not may_summarise or self._summarising is not None:
+            return self._finish(outcome)
+        self._summarising = outcome
+        self._nudge = _SUMMARY
+        return self._send(offers_tools=False)
+
+    def _give_up(self, outcome: Outcome, words: str, partial: str = "") -> list[Command]:
+        """End at once, wherever the run is; every call that was made gets its result."""
+        commands: list[Command] = []
+        if self._turn is not None:
+            commands += self._turn.abandon(words)
+            self._add_results(self._turn.results)
+            self.account.answer([slot.call for slot in self._turn.slots], self._turn.results)
+            self._turn = None
+        elif partial.strip():
+            self._text = partial
+            self._add(Message("assistant", [Text(partial)]))
+        self._ask = self._compact = None
+        return [*commands, *self._finish(outcome)]
+
+    def _finish(self, outcome: Outcome, data: Any = None) -> list[Command]:
+        for message in self._steering:
+            self.account.note("unheard", f"the run was over before the model could hear: {message.text[:200]}")
+        closed = self._close_turn()
+        model = self._asking.endpoint.model
+        self.result = self.account.conclude(outcome, self._text, data, list(self.messages), self._asks, model)
+        return [*closed, Finish(self.result)]
+
+    def _add(self, *messages: Message) -> None:
+        self.messages += messages
+        self.conversation.extend(messages)
+
+    def _add_results(self, results: list[ToolResult]) -> None:
+        if results:
+            self._add(Message("tool", list(results)))

@@ -1,0 +1,128 @@
+"""Inputs of the machine as they stand in the journal, and a run brought back from them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from dragoman.agent.inputs import Approved, Compacted, Denied, Input, Replied, Reviewed, ToolAnswered
+from dragoman.types import Message, ToolResult
+
+_MOST_SHOWN = 2000
+
+
+class Header(Struct, frozen=True):
+    """What a run was begun with, as far as it cannot be told from the agent itself."""
+
+    seed: str
+    messages: list[Message]
+    model: str = ""
+    tools: list[str] = field(default_factory=list)
+    task: str = ""
+    version: int = 1
+    mode: str = ""
+    """How the tools were offered at first; the agent may have learned otherwise since."""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Started(Struct, frozen=True):
+    """A call was about to run."""
+
+    name: str
+    arguments: dict[str, Any]
+    at: float = 0.0
+
+
+class Ended(Struct, frozen=True):
+    """How the run ended, and what was said; the next run of its session goes on from these messages."""
+
+    kind: str
+    category: str
+    reason: str
+    text: str
+    messages: list[Message]
+    turns: int = 0
+    usage: dict[str, int] = field(default_factory=dict)
+    cost: float | None = None
+
+
+def _shown(value: Any) -> Any:
+    """What JSON cannot hold (the data of a tool, for its caller) is kept as words."""
+    try:
+        return repr(value)[:_MOST_SHOWN]
+    except Exception:  # The words of a class of the developer's may fail as well.
+        return f"<{type(value).__name__}>"
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_shown)
+_inputs: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Input)
+
+
+def encode(value: Any) -> bytes:
+    """A record's body."""
+    try:
+        return _encoder.encode(value)
+    except (UnicodeError, OverflowError, ValueError, TypeError, RecursionError):
+        pass
+    try:
+        return _encode_slowly(value)
+    except (ValueError, TypeError, RecursionError):
+        # Only the data of a tool can hold itself, or keys that are no words.
+        return _encode_slowly(_with_words(value))
+
+
+def _encode_slowly(value: Any) -> bytes:
+    """Half a character, or a number of more than 64 bits: rare, and this encoder writes both."""
+    plain = msgspec.to_builtins(value, enc_hook=_shown)
+    return json.dumps(plain, default=_shown).encode()
+
+
+def _with_words(value: Any) -> Any:
+    """The same, with words in the place of the data of tools."""
+    if isinstance(value, ToolAnswered):
+        return replace(value, result=_worded(value.result))
+    if isinstance(value, Ended | Header | Compacted):
+        messages = [replace(message, parts=list(map(_worded, message.parts))) for message in value.messages]
+        return replace(value, messages=messages)
+    return value
+
+
+def _worded(part: Any) -> Any:
+    return replace(part, data=_shown(part.data)) if isinstance(part, ToolResult) and part.data is not None else part
+
+
+def decode_input(body: bytes) -> Input:
+    """The input in a record's body."""
+    told: Input = _decode(body, Input)
+    return told
+
+
+def decode(body: bytes, kind: type[Any]) -> Any:
+    """What a record's body holds."""
+    return _decode(body, kind)
+
+
+def _decode(body: bytes, kind: Any) -> Any:
+    try:
+        return _inputs.decode(body) if kind is Input else msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeError):
+        # Written by the other encoder; strictness is not needed for what we wrote ourselves.
+        return msgspec.convert(json.loads(body), kind)  # noqa: TID251
+
+
+def kind_of(told: Input) -> tuple[Any, str]:
+    """Under which kind an input is recorded, and which call it is about."""
+    if isinstance(told, Replied):
+        return "reply", ""
+    if isinstance(told, Approved):
+        return "approved", told.call_id
+    if isinstance(told, Denied):
+        return "denied", told.call_id
+    if isinstance(told, ToolAnswered):
+        # A call whose arguments could not be converted, or whose time was over, was never started: it cannot finish.
+        return ("finished" if told.ran and not told.is_mistake else "input"), told.call_id
+    return "input", told.call_id if isinstance(told, Reviewed) else ""

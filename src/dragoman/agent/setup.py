@@ -1,0 +1,76 @@
+"""Everything that a run is given before it begins. Nothing in here changes while it runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct, field
+
+from dragoman.agent.limits import Limits
+from dragoman.agent.policy import Policy, default_policy
+from dragoman.agent.rooms import ContextSettings
+from dragoman.agent.watching import WatchSettings
+from dragoman.providers import Endpoint, Fact
+from dragoman.speaking import Manner, ToolMode
+from dragoman.toolset import Toolset
+from dragoman.trust.profiles import Profile
+from dragoman.types import Tool, Usage
+
+
+def _no_price(usage: Usage, endpoint: Endpoint, model: str) -> float | None:
+    return None
+
+
+class Setup(Struct, frozen=True):
+    """The settings of one run."""
+
+    endpoint: Endpoint
+    tools: Toolset
+    limits: Limits = Limits()
+    policy: Policy = default_policy
+    tool_mode: ToolMode = "auto"
+    trust: str | Profile = "default"
+    options: dict[str, Any] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+    watch: WatchSettings = WatchSettings()
+    has_approver: bool = False
+    has_reviewers: bool = False
+    """Whether hooks want to see every call before it runs."""
+    answer: Tool | None = None
+    """The tool through which a structured answer is given; its one parameter is `answer`."""
+    summary: bool = False
+    """At a limit, ask once more, without tools, for a summary of what was found."""
+    nonce: bool = False
+    """In text mode, teach a wrapper with a random word for every request."""
+    window: int | None = None
+    """Tokens that the model's context holds; None where it is not known."""
+    context: ContextSettings = ContextSettings()
+    fallbacks: tuple[Endpoint, ...] = ()
+    """Who is asked when the endpoint fails before it has said anything."""
+    price: Callable[[Usage, Endpoint, str], float | None] = _no_price
+    """What a reply of a model at an endpoint cost."""
+    resettle: Callable[[Endpoint, Fact], Endpoint] | None = None
+    """An endpoint as it is spoken to after this was learned of it."""
+    seed: bytes = b""
+    """The source of all random words of the run, so that it can be brought back exactly."""
+    manner: Manner | None = None
+    """How the endpoint is spoken to, where that was settled before: it is the same for every run of an agent."""
+    run_id: str = ""
+    session: str | None = None
+
+
+class Lots:
+    """Random words from a seed: nobody can guess them, and the same seed gives the same ones."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._drawn = 0
+
+    def draw(self) -> str:
+        """The next word."""
+        self._drawn += 1
+        digest = hashlib.blake2b(self._drawn.to_bytes(8, "big"), key=self._seed[:64], digest_size=9).digest()
+        return base64.urlsafe_b64encode(digest).decode().replace("-", "x").replace("_", "y")

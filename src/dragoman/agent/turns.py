@@ -1,0 +1,330 @@
+"""The calls of one reply, on their way from planned to answered.
+
+Each call is a slot. Slots are taken from the front: one call alone, or several safe ones that stand next to each other.
+A group is shown to the hooks, decided by the policy, approved where that is asked for, and run; then comes the next.
+Whatever happens, each slot ends with exactly one result, and the results keep the order of the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec.structs import replace
+
+from dragoman.agent.commands import AskApproval, CancelTools, Command, Planned, Review, RunTools, Tell
+from dragoman.agent.events import Noticed, ToolEnded
+from dragoman.agent.inputs import Approved, Denied, Reviewed, ToolAnswered
+from dragoman.agent.outcomes import Outcome, end
+from dragoman.agent.policy import consult
+from dragoman.agent.setup import Setup
+from dragoman.agent.watching import Verdict, Watch, duplicates
+from dragoman.args import load
+from dragoman.extraction import explain_invalid
+from dragoman.types import InvalidCall, Text, Tool, ToolCall, ToolResult
+
+State = Literal["planned", "reviewing", "reviewed", "asking", "ready", "running", "settled"]
+
+NOBODY = (
+    "Not run: this call needs approval, and nobody is there to give it. Go on without it, or say what you would have "
+    "done."
+)
+DUPLICATE = "Skipped duplicate tool call {name!r} with identical arguments in this turn. It was not run again."
+TOO_MANY = "Not run: the reply held {count} calls, and {most} are allowed. Make fewer calls at a time."
+TOO_LATE = "Not run: the time of this turn is over."
+UNKNOWN_OUTCOME = (
+    "Interrupted: the call was started and its outcome is unknown. It may or may not have had its effect; check before "
+    "you try it again."
+)
+
+
+class Slot:
+    """One call, and how far it is."""
+
+    __slots__ = ("call", "ran", "result", "seconds", "state", "tool", "twin")
+
+    def __init__(self, call: ToolCall | InvalidCall, tool: Tool | None) -> None:
+        self.call = call
+        self.tool = tool
+        self.state: State = "planned"
+        self.result: ToolResult | None = None
+        self.ran = False
+        self.seconds = 0.0
+        self.twin: str | None = None
+        """The id of the first call of the turn that is the same as this one."""
+
+
+class CallTurn:
+    """The calls of one reply. `begin` and `receive` give what is to be done next, until `is_done`."""
+
+    def __init__(
+        self, setup: Setup, watch: Watch, number: int, calls: Iterable[ToolCall | InvalidCall], deadline: float | None
+    ) -> None:
+        self._setup = setup
+        self._watch = watch
+        self._deadline = deadline
+        self.number = number
+        self.slots = [Slot(call, setup.tools.find(call.name) if isinstance(call, ToolCall) else None) for call in calls]
+        self._by_id = {slot.call.id: slot for slot in self.slots}
+        self.outcome: Outcome | None = None
+        self.mistakes = 0
+
+    @property
+    def is_done(self) -> bool:
+        return all(slot.state == "settled" for slot in self.slots)
+
+    @property
+    def results(self) -> list[ToolResult]:
+        return [slot.result for slot in self.slots if slot.result is not None]
+
+    # ---- from the reply ----------------------------------------------------------------------------------------------
+
+    def begin(self, now: float) -> list[Command]:
+        """Settle what cannot run at all, then start with the first calls that can."""
+        commands: list[Command] = []
+        most = self._setup.limits.calls_per_turn
+        if len(self.slots) > most:
+            text = TOO_MANY.format(count=len(self.slots), most=most)
+            for slot in self.slots:
+                commands += self._refuse(slot, text)
+            return commands
+        for slot in self.slots:
+            if isinstance(slot.call, InvalidCall):
+                commands += self._refuse(slot, explain_invalid(slot.call, self._setup.tools))
+            elif slot.tool is None:
+                invalid = InvalidCall(slot.call.id, slot.call.name, slot.call.raw, (), kind="unknown_tool")
+                commands += self._refuse(slot, explain_invalid(invalid, self._setup.tools))
+        commands += self._pair_duplicates()
+        return commands + self._advance(now)
+
+    def _refuse(self, slot: Slot, text: str) -> list[Command]:
+        """Answer a call that the model got wrong."""
+        self.mistakes += 1
+        return self._settle(slot, ToolResult(slot.call.id, slot.call.name, text, is_error=True))
+
+    def _pair_duplicates(self) -> list[Command]:
+        commands: list[Command] = []
+        open_calls = [slot.call for slot in self.slots if slot.state == "planned" and isinstance(slot.call, ToolCall)]
+        for later, first in duplicates(open_calls).items():
+            slot = self._by_id[later]
+            if slot.tool is None or slot.tool.metadata.get("duplicates") is True:
+                continue
+            if slot.tool.repeatable:
+                slot.twin = first
+                continue
+            text = DUPLICATE.format(name=slot.call.name)
+            commands += self._settle(slot, ToolResult(later, slot.call.name, text, is_error=True))
+        return commands
+
+    # ---- the next calls ----------------------------------------------------------------------------------------------
+
+    def _group(self) -> list[Slot]:
+        """The calls whose turn it is: one, or all safe ones up to the next that is not."""
+        group: list[Slot] = []
+        for slot in self.slots:
+            if slot.state == "settled" or slot.twin is not None:
+                continue
+            safe = slot.tool is not None and slot.tool.parallel_safe
+            if group and not safe:
+                break
+            group.append(slot)
+            if not safe:
+                break
+        return group
+
+    def _advance(self, now: float) -> list[Command]:
+        commands: list[Command] = []
+        while True:
+            group = self._group()
+            if not group:
+                return commands + self._settle_twins()
+            for slot in group:
+                commands += self._prepare(slot)
+            if any(slot.state in ("reviewing", "asking", "running") for slot in group):
+                return commands
+            ready = [slot for slot in group if slot.state == "ready"]
+            if self._deadline is not None and now >= self._deadline:
+                # Approvals and hooks may take longer than a turn has.
+                commands += [each for slot in ready for each in self._deny(slot, TOO_LATE)]
+            elif ready:
+                return [*commands, self._run(ready)]
+
+    def _prepare(self, slot: Slot) -> list[Command]:
+        """Bring one call as far as it gets without waiting."""
+        call, tool = slot.call, slot.tool
+        if not isinstance(call, ToolCall) or tool is None:
+            return []
+        if slot.state == "planned":
+            if self._setup.has_reviewers:
+                slot.state = "reviewing"
+                return [Review(call, tool)]
+            slot.state = "reviewed"
+        if slot.state != "reviewed":
+            return []
+        verdict = self._watch.before(call, tool)
+        if verdict is not None:
+            return self._block(slot, verdict)
+        decision = consult(self._setup.policy, call, tool)
+        if decision.verdict == "deny":
+            return self._deny(slot, f"Denied by policy: {decision.reason}")
+        if decision.verdict == "allow":
+            slot.state = "ready"
+            return []
+        if not self._setup.has_approver:
+            return self._deny(slot, f"{NOBODY} ({decision.reason})" if decision.reason else NOBODY)
+        slot.state = "asking"
+        return [AskApproval(call, tool, decision.reason)]
+
+    def _block(self, slot: Slot, verdict: Verdict) -> list[Command]:
+        told: list[Command] = [Tell(Noticed(verdict.kind, verdict.message, self.number))]
+        result = ToolResult(slot.call.id, slot.call.name, verdict.message, is_error=True)
+        return told + self._settle(slot, result)
+
+    def _deny(self, slot: Slot, text: str) -> list[Command]:
+        return self._settle(slot, ToolResult(slot.call.id, slot.call.name, text, is_error=True))
+
+    def _run(self, slots: list[Slot]) -> RunTools:
+        batch: list[Planned] = []
+        for slot in slots:
+            assert isinstance(slot.call, ToolCall) and slot.tool is not None
+            slot.state = "running"
+            seconds = slot.tool.timeout if slot.tool.timeout is not None else self._setup.limits.tool_seconds
+            batch.append(Planned(slot.call, slot.tool, seconds, self._deadline))
+        return RunTools(tuple(batch), self.number)
+
+    # ---- news --------------------------------------------------------------------------------------------------------
+
+    def receive(self, told: Reviewed | Approved | Denied | ToolAnswered, now: float) -> list[Command]:
+        """Take in what became of a call. What comes too late, or for no call of this turn, changes nothing."""
+        slot = self._by_id.get(told.call_id)
+        if slot is None:
+            return []
+        if isinstance(told, ToolAnswered):
+            commands = self._answer(slot, told) if slot.state == "running" else []
+        elif isinstance(told, Reviewed):
+            commands = self._review(slot, told) if slot.state == "reviewing" else []
+        elif slot.state != "asking":
+            return []
+        elif isinstance(told, Denied):
+            commands = self._deny(slot, _denial(told))
+        else:
+            commands = self._approve(slot, told)
+        return commands if self.outcome is not None else commands + self._advance(now)
+
+    def _review(self, slot: Slot, told: Reviewed) -> list[Command]:
+        if told.verdict == "stop":
+            return self._end(end("stopped", told.reason), f"Not run: the run was stopped. {told.reason}".strip())
+        if told.verdict == "deny":
+            return self._deny(slot, f"Denied by a hook: {told.reason}" if told.reason else "Denied by a hook.")
+        slot.state = "reviewed"
+        return self._change(slot, told.arguments, "a hook")
+
+    def _approve(self, slot: Slot, told: Approved) -> list[Command]:
+        slot.state = "ready"
+        return self._change(slot, told.arguments, told.by or "the approver")
+
+    def _change(self, slot: Slot, arguments: dict[str, object] | None, by: str) -> list[Command]:
+        """Put in other arguments, if they fit the schema; the policy is asked about the call as it is then."""
+        if arguments is None or not isinstance(slot.call, ToolCall) or slot.tool is None:
+            return []
+        loaded = load(arguments, slot.tool)
+        if loaded.errors or loaded.value is None:
+            faults = "; ".join(map(str, loaded.errors))
+            return self._deny(slot, f"Not run: {by} changed the arguments so that they do not fit: {faults}")
+        slot.call = replace(slot.call, arguments=loaded.value)
+        decision = consult(self._setup.policy, slot.call, slot.tool)
+        if decision.verdict == "deny":
+            return self._deny(slot, f"Denied by policy: {decision.reason}")
+        return [Tell(Noticed("arguments_changed", f"{by} changed the arguments of {slot.call.name}", self.number))]
+
+    def _answer(self, slot: Slot, told: ToolAnswered) -> list[Command]:
+        slot.ran = told.ran and not told.is_mistake
+        slot.seconds = told.seconds
+        self.mistakes += told.is_mistake
+        result = replace(told.result, call_id=slot.call.id, name=slot.call.name)
+        commands: list[Command] = []
+        if slot.ran and isinstance(slot.call, ToolCall) and slot.tool is not None:
+            verdict = self._watch.after(slot.call, slot.tool, result)
+            if verdict is not None:
+                commands.append(Tell(Noticed(verdict.kind, verdict.message, self.number)))
+                result = _with_note(result, verdict.message)
+                if verdict.action == "end" and self.outcome is None:
+                    self.outcome = end("looping", verdict.message)
+        commands += self._settle(slot, result)
+        if told.ends is not None:
+            kind: Literal["halted", "tool_failed"] = "halted" if told.ends == "halted" else "tool_failed"
+            return commands + self._end(end(kind, told.reason), f"Not run: {told.ends}. {told.reason}".strip())
+        if self.outcome is not None:
+            return commands + self._end(self.outcome, "Not run: the run was ended because it went round in circles.")
+        return commands
+
+    # ---- ends --------------------------------------------------------------------------------------------------------
+
+    def _end(self, outcome: Outcome, words: str) -> list[Command]:
+        self.outcome = outcome
+        return self.abandon(words)
+
+    def take_last(self, told: ToolAnswered) -> list[Command]:
+        """Take in the result of a call, and begin nothing more."""
+        slot = self._by_id.get(told.call_id)
+        return self._answer(slot, told) if slot is not None and slot.state == "running" else []
+
+    def abandon(self, words: str) -> list[Command]:
+        """Answer everything that is still open: what runs is stopped, what was not started never will be."""
+        commands = self._settle_twins()
+        running = tuple(slot.call.id for slot in self.slots if slot.state == "running")
+        if running:
+            commands.append(CancelTools(running))
+        for slot in self.slots:
+            if slot.state == "settled":
+                continue
+            harmless = slot.tool is not None and (slot.tool.repeatable or slot.tool.read_only)
+            text = words
+            if slot.state == "running":
+                slot.ran = True
+                text = "Cancelled while it was running. " + ("" if harmless else UNKNOWN_OUTCOME)
+            commands += self._settle(slot, ToolResult(slot.call.id, slot.call.name, text.strip(), is_error=True))
+        return commands
+
+    def _settle_twins(self) -> list[Command]:
+        """Calls that are the same as an earlier one share its result."""
+        commands: list[Command] = []
+        for slot in self.slots:
+            first = self._by_id[slot.twin] if slot.state != "settled" and slot.twin is not None else None
+            if first is not None and first.result is not None:
+                commands += self._settle(slot, replace(first.result, call_id=slot.call.id))
+        return commands
+
+    def _settle(self, slot: Slot, result: ToolResult) -> list[Command]:
+        slot.state = "settled"
+        slot.result = result
+        return [Tell(ToolEnded(slot.call, result, slot.seconds, slot.ran))]
+
+    # ---- after a crash -----------------------------------------------------------------------------------------------
+
+    def outstanding(self) -> list[Command]:
+        """What is still to be done for the calls of this turn, said again."""
+        commands: list[Command] = []
+        running: list[Slot] = []
+        for slot in self.slots:
+            if not isinstance(slot.call, ToolCall) or slot.tool is None:
+                continue
+            if slot.state == "reviewing":
+                commands.append(Review(slot.call, slot.tool))
+            elif slot.state == "asking":
+                why = consult(self._setup.policy, slot.call, slot.tool).reason
+                commands.append(AskApproval(slot.call, slot.tool, why))
+            elif slot.state == "running":
+                running.append(slot)
+        return commands + ([self._run(running)] if running else [])
+
+
+def _denial(told: Denied) -> str:
+    by = told.by or "the user"
+    return f"Denied by {by}: {told.reason}" if told.reason else f"Denied by {by}."
+
+
+def _with_note(result: ToolResult, note: str) -> ToolResult:
+    if isinstance(result.content, str):
+        return replace(result, content=f"{result.content}\n\n[{note}]")
+    return replace(result, content=[*result.content, Text(f"[{note}]")])

@@ -1,0 +1,268 @@
+"""An agent from a command line: the settings of files and environment, with the arguments over them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.agent import Agent
+from dragoman.agent.approving import Approver
+from dragoman.cli.approvals_prompt import ASK, NEVER
+from dragoman.cli.source import read_text
+from dragoman.client import Retries
+from dragoman.config import SETTINGS, keys_by_variable, load, load_installed, load_tools, restrict
+from dragoman.config.learned import FileFacts, learned_file
+from dragoman.config.prices import read_prices
+from dragoman.config.toolboxes import matches
+from dragoman.errors import ConfigError, nearest
+from dragoman.journal import Journal, MemoryJournal, open_journal
+from dragoman.providers import WIRES, Facts, MemoryFacts
+from dragoman.telemetry import JsonLog
+from dragoman.types import Tool
+from dragoman.wire.options import NEUTRAL
+
+_LIMITS = ("turns", "tokens", "cost", "seconds")
+_NO_NAMES = (ASK, NEVER)
+NO_MODEL = "no model is named"
+THREE_WAYS = (
+    "name one with -m provider:model (such as ollama:qwen3), with DRAGOMAN_MODEL, or as `model` in the file that "
+    "`dragoman config path` names; `dragoman providers` lists the providers"
+)
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """What stands on the command line, as it was typed."""
+
+    model: str | None = None
+    tools: tuple[str, ...] = ()
+    system: str | None = None
+    base_url: str = ""
+    tool_mode: str | None = None
+    trust: str | None = None
+    turns: str | None = None
+    tokens: str | None = None
+    cost: str | None = None
+    seconds: str | None = None
+    options: tuple[str, ...] = ()
+    session: str | None = None
+    approve: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    as_json: bool = False
+    quiet: bool = False
+    thinking: bool = False
+    log: str | None = None
+    journal: bool = True
+    workspace: str | None = None
+
+    def repeated(self) -> list[str]:
+        """The arguments that a command needs again to go on with a run."""
+        words = ["-m", self.model] if self.model else []
+        words += [word for source in self.tools for word in ("--tools", source)]
+        words += ["--base-url", self.base_url] if self.base_url else []
+        words += ["--tool-mode", self.tool_mode] if self.tool_mode else []
+        return words + (["--workspace", self.workspace] if self.workspace else [])
+
+
+class Workshop:
+    """Everything that agents of one command share: settings, tools, journal and log."""
+
+    def __init__(self, wanted: Wanted, environment: Mapping[str, str] | None = None) -> None:
+        around = os.environ if environment is None else environment
+        self.wanted = wanted
+        self._options, settings = _sort_options(wanted.options)
+        self.config = load(environment=around, arguments=_arguments(wanted) | settings)
+        self.warnings = list(self.config.warnings)
+        self.registry = self.config.registry()
+        self._keys = keys_by_variable(self.config, self.registry, around, self.warnings)
+        self._environment = {**around, **self._keys}
+        self.system = self.config["system"] if wanted.system is None else _read_system(wanted.system)
+        self.workspace = _folder(wanted.workspace)
+        self.facts = open_facts(around, self.warnings)
+        self.tools = self._load_tools()
+        self.log = self._open_log()
+        self.journal = self._open_journal()
+
+    def agent(self, model: str | None, approve: Approver | None) -> Agent:
+        """An agent that speaks to a model; without one, to the one of the settings."""
+        config = self.config
+        chosen = model or config["model"]
+        if not chosen:
+            raise ConfigError(NO_MODEL, hint=THREE_WAYS)
+        return Agent(
+            chosen,
+            self.tools,
+            system=self.system,
+            limits=config.limits,
+            approve=approve,
+            journal=self.journal,
+            listeners=[self.log] if self.log is not None else [],
+            options={**config.options, **self._options},
+            fallbacks=config["fallbacks"],
+            tool_mode=config["tool_mode"],
+            trust=config["trust"],
+            transport=self._transport(),
+            base_url=self.wanted.base_url,
+            timeouts=config.timeouts,
+            retries=Retries(attempts=config["retries.attempts"]),
+            registry=self.registry,
+            facts=self.facts,
+            prices=read_prices(config["prices"]),
+            workspace=self.workspace,
+            environment=self._environment,
+        )
+
+    def close(self) -> None:
+        if self.log is not None:
+            self.log.close()
+        if self.journal is not None:
+            self.journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- parts -------------------------------------------------------------------------------------------------------
+
+    def _load_tools(self) -> list[Tool]:
+        """Those that were asked for by name have to be there; of the others, whatever can be had."""
+        config = self.config
+        named = load_tools(self.wanted.tools).require()
+        found = [load_tools(source for source in config["tools"] if source not in self.wanted.tools)]
+        if config["installed_tools"] != "off":
+            found.append(load_installed(ask=config["installed_tools"] == "ask"))
+        tools = {tool.name: tool for tool in named}
+        for box in found:
+            self.warnings += box.problems
+            for tool in box.tools:
+                tools.setdefault(tool.name, tool)
+        for name in (*self.wanted.approve, *self.wanted.deny):
+            if name not in _NO_NAMES and not any(matches(tool, [name]) for tool in tools):
+                guess = nearest(name, tools)
+                self.warnings.append(f"there is no tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+        return restrict(tools.values(), deny=config["deny"], approvals=config["approvals"])
+
+    def _open_log(self) -> JsonLog | None:
+        path = self.config["log"]
+        return JsonLog(path, secrets=self._keys.values()) if path else None
+
+    def _open_journal(self) -> Journal | None:
+        if not self.wanted.journal or not self.config["journal.enabled"]:
+            return None
+        path = self.config["journal.path"]
+        if path is None:
+            return None
+        try:
+            Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            why = (error.strerror or "it failed").lower()
+            raise ConfigError(
+                f"there is no place for the journal {path}: {why}", hint="--no-journal goes without one"
+            ) from None
+        return open_journal(path)
+
+    def _transport(self) -> Any:
+        if not self.config["proxy"]:
+            return None
+        from dragoman.client.http import HttpTransport
+
+        return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
+
+    def remember(self) -> None:
+        """Keep a journal in memory where there is none on the disk."""
+        if self.journal is None:
+            self.journal = MemoryJournal()
+
+
+def open_facts(environment: Mapping[str, str], problems: list[str]) -> Facts:
+    """What was learned of endpoints, from the user's folder; in memory where there is none."""
+    path = learned_file(environment)
+    if path is None:
+        return MemoryFacts()
+    facts = FileFacts(path)
+    # Read now, so that what is wrong with the file is told with the other warnings.
+    len(facts)
+    problems += facts.problems
+    return facts
+
+
+# ---- reading the arguments -----------------------------------------------------------------------------------------
+
+
+def _arguments(wanted: Wanted) -> dict[str, Any]:
+    given: dict[str, Any] = {
+        "model": wanted.model,
+        "tool_mode": wanted.tool_mode,
+        "trust": wanted.trust,
+        "deny": list(wanted.deny) or None,
+        "log": wanted.log,
+    }
+    for name in _LIMITS:
+        given[f"limits.{name}"] = _read_setting(f"limits.{name}", getattr(wanted, name), f"--{name}")
+    return given
+
+
+def _read_setting(name: str, text: str | None, said: str) -> Any:
+    if text is None:
+        return None
+    kind = SETTINGS[name].kind
+    try:
+        value = kind.from_text(text.strip())
+        kind.read(value)
+    except ValueError:
+        raise ConfigError(f"{said} is {kind.words}, not {text!r}", hint=f"for example {said} 10") from None
+    return value
+
+
+def _sort_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options that no setting knows, as the request takes them; and those that are settings."""
+    plain: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
+    for each in given:
+        name, sign, text = each.partition("=")
+        name = name.strip()
+        if not sign or not name:
+            raise ConfigError(f"--option {each!r} is no name=value", hint="for example --option temperature=0.2")
+        wire, dot, field = name.partition(".")
+        if dot and wire in WIRES:
+            plain.setdefault(wire, {})[field] = _read_value(text)
+        elif f"options.{name}" in SETTINGS and name not in WIRES:
+            settings[f"options.{name}"] = _read_setting(f"options.{name}", text, f"--option {name}")
+        elif name in NEUTRAL - {"stream"}:
+            plain[name] = _read_value(text)
+        else:
+            raise ConfigError(f"there is no option {name!r}{_guess(name)}", hint=_OPTIONS_HINT)
+    return plain, settings
+
+
+_OPTIONS_HINT = "a field that only one wire has is written with its name: --option openai_chat.logprobs=true"
+
+
+def _guess(name: str) -> str:
+    guess = nearest(name, NEUTRAL - {"stream"})
+    return f"; did you mean {guess!r}?" if guess else ""
+
+
+def _read_value(text: str) -> Any:
+    """JSON where it is JSON, else the text itself."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+
+
+def _read_system(given: str) -> str:
+    return read_text(given[1:]).strip() if given.startswith("@") else given
+
+
+def _folder(given: str | None) -> str:
+    path = Path(given or ".").expanduser().resolve()
+    if not path.is_dir():
+        raise ConfigError(f"there is no folder {given}", hint="--workspace names the folder that tools work in")
+    return str(path)

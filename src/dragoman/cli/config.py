@@ -1,0 +1,206 @@
+"""`dragoman config`: what holds, where it comes from, and a first file to change it with."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dragoman.cli.screen import Screen, write_json
+from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
+from dragoman.config.files import project_file, shorten, user_file
+from dragoman.errors import ConfigError
+
+HELP = """Show the settings and where each comes from, or write a file to change them.
+
+Settings come from your own file, from the project's (which may only tighten), from the environment and from arguments,
+the later over the earlier. Keys are never shown.
+
+\b
+Examples:
+  dragoman config show                  every setting, its value, and who said it
+  dragoman config show --set            only those that somebody set
+  dragoman config init                  write your own file, everything in it commented out
+  dragoman config init --project        the same for the project: dragoman.toml
+  $EDITOR "$(dragoman config path)"     edit your own file
+  DRAGOMAN_LIMITS_TURNS=3 dragoman ...  a setting for one command
+"""
+
+app = typer.Typer(name="config", help=HELP, rich_markup_mode=None)
+_NOTHING = "-"
+
+
+@app.callback(invoke_without_command=True)
+def _config(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command(short_help="Every setting, its value and where it comes from.")
+def show(
+    only_set: Annotated[bool, typer.Option("--set", help="Only what somebody set.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Show every setting, its value and where it comes from; what was said and does not count stands below it."""
+    config = load()
+    names = [name for name in config.settled if not only_set or _is_set(config, name)]
+    if as_json:
+        write_json(as_data(config, names))
+        return
+    _draw(Screen(), config, names)
+    for warning in config.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
+@app.command(short_help="Write a commented file.")
+def init(
+    project: Annotated[bool, typer.Option("--project", help=f"Write {PROJECT_FILE} here, not your own file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+) -> None:
+    """Write a file with every setting in it, commented out. Your own is readable by you alone."""
+    path = Path.cwd() / PROJECT_FILE if project else _own_file()
+    write_file(path, write_template(project=project), private=not project, force=force)
+    print(f"wrote {path}")
+
+
+@app.command(short_help="Where the file is.")
+def path(
+    project: Annotated[bool, typer.Option("--project", help="The project's file, if there is one.")] = False,
+) -> None:
+    """Print the path of your own file, whether it is there or not."""
+    found = project_file(Path.cwd(), os.environ) if project else _own_file()
+    if found is None:
+        raise ConfigError("there is no file of this project", hint="dragoman config init --project writes one")
+    print(found)
+
+
+def as_data(config: Config, names: list[str]) -> dict[str, Any]:
+    """The configuration for a program."""
+    return {
+        "files": {
+            "user": config.user_file and str(config.user_file),
+            "project": config.project_file and str(config.project_file),
+        },
+        "settings": [_setting_as_data(config, name) for name in names],
+        "warnings": list(config.warnings),
+    }
+
+
+def _setting_as_data(config: Config, name: str) -> dict[str, Any]:
+    settled = config.settled[name]
+    return {
+        "name": name,
+        "value": mask(name, settled.value),
+        "origin": _origin_as_data(settled.origin),
+        "also": [_origin_as_data(origin) for origin in settled.also],
+        "overridden": [
+            {"value": mask(name, each.said.value), "origin": _origin_as_data(each.said.origin), "why": each.why}
+            for each in settled.overridden
+        ],
+    }
+
+
+def _origin_as_data(origin: Origin) -> dict[str, Any]:
+    return {
+        "kind": origin.kind,
+        "path": origin.path or None,
+        "line": origin.line,
+        "variable": origin.variable or None,
+    }
+
+
+def _is_set(config: Config, name: str) -> bool:
+    settled = config.settled[name]
+    return settled.origin.kind != "default" or any(each.said.origin.kind != "default" for each in settled.overridden)
+
+
+# ---- drawing -------------------------------------------------------------------------------------------------------
+
+
+def _draw(screen: Screen, config: Config, names: list[str]) -> None:
+    for title, found in (("your file", config.user_file), ("project", config.project_file)):
+        screen.line((f"{title}: ", "yellow"), shorten(found, os.environ) if found else "none")
+    for title, settings in SECTIONS.items():
+        listed = [setting.name for setting in settings if setting.name in names]
+        if not listed:
+            continue
+        screen.heading(title)
+        width = max(map(len, listed))
+        for name in listed:
+            settled = config.settled[name]
+            origins = ", ".join(_place(origin) for origin in (*settled.also, settled.origin))
+            style = "dim" if settled.origin.kind == "default" else "green"
+            screen.line(f"  {name.ljust(width)}  {_value(name, settled.value)}", (f"  {origins}", style))
+            for each in settled.overridden:
+                if each.said.origin.kind != "default":
+                    said = f"{_value(name, each.said.value)}  {_place(each.said.origin)}: {each.why}"
+                    screen.line((f"  {' ' * width}  not {said}", "dim"))
+
+
+def _place(origin: Origin) -> str:
+    if not origin.path:
+        return str(origin)
+    shown = shorten(Path(origin.path), os.environ)
+    return shown if origin.line is None else f"{shown}:{origin.line}"
+
+
+def _value(name: str, value: Any) -> str:
+    from dragoman.config.writing import to_toml
+
+    shown = mask(name, value)
+    if shown is None or shown in ((), [], {}):
+        return _NOTHING
+    if isinstance(shown, dict):
+        return "{ " + ", ".join(f"{key} = {_inner(each)}" for key, each in shown.items()) + " }"
+    return to_toml(shown)
+
+
+def _inner(value: Any) -> str:
+    return _value("", value)
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def _own_file() -> Path:
+    path = user_file(os.environ)
+    if path is None:
+        raise ConfigError("there is no place for your own file", hint="set HOME, or DRAGOMAN_CONFIG to a path")
+    return path
+
+
+def write_file(path: Path, text: str, *, private: bool, force: bool) -> None:
+    """Write a new file whole or not at all; one that is there is kept unless it is to be replaced."""
+    try:
+        path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
+        if force:
+            _replace(path, text, private=private)
+        else:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            with os.fdopen(os.open(path, flags, 0o600 if private else 0o666), "w", encoding="utf-8") as file:
+                file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{path} is there already", hint="--force replaces it") from None
+    except OSError as error:
+        why = (error.strerror or "it failed").lower()
+        raise ConfigError(f"cannot write {path}: {why}", hint="check the folder and who may write there") from None
+
+
+def _replace(path: Path, text: str, *, private: bool) -> None:
+    # A temporary file is private from the start; a project's file is for everybody who may read the project.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        if not private:
+            mask_of_process = os.umask(0)
+            os.umask(mask_of_process)
+            Path(name).chmod(0o666 & ~mask_of_process)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

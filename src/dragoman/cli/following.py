@@ -1,0 +1,106 @@
+"""One run from its start to its end: shown as it happens, ended cleanly by the first interrupt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, Any, TypeVar
+
+from msgspec import Struct
+
+from dragoman.agent import Run, RunEvent, RunResult
+from dragoman.cli.agents import Wanted
+from dragoman.cli.approvals_prompt import Question, ask_at_terminal
+from dragoman.cli.interrupting import Interrupts
+from dragoman.cli.showing import JsonView, ScreenView, View
+
+T = TypeVar("T")
+Start = Callable[[Callable[[RunEvent], object]], Run]
+"""Prepares a run whose events go to the given function."""
+_THREADS = "dragoman-loop"
+_SECONDS_TO_END = 1.0
+"""How long a thread that a tool waits for may still take when everything else is done."""
+
+
+class Followed(Struct, frozen=True):
+    """What a run left behind, and the signal that ended it, if one did."""
+
+    result: RunResult
+    signal: int | None = None
+
+
+async def follow(start: Start, view: View) -> Followed:
+    """Do a run and show it. Where it cannot be shown any more, it is ended, and the reason is raised."""
+    broken: list[Exception] = []
+
+    def tell(event: RunEvent) -> None:
+        if not broken:
+            try:
+                view.show(event)
+            except Exception as error:
+                broken.append(error)
+                run.cancel("its output cannot be written any more")
+
+    def end() -> None:
+        if not broken:
+            view.note("ending this run; once more ends the program at once")
+        run.cancel("interrupted by the user")
+
+    run = start(tell)
+    with Interrupts(asyncio.get_running_loop(), end, view.tidy) as interrupts:
+        result = await run.result()
+    if broken:
+        raise broken[0]
+    return Followed(result, interrupts.caught)
+
+
+def open_view(wanted: Wanted, out: IO[str]) -> View:
+    """Lines of JSON for programs, or a screen for people."""
+    return JsonView(out) if wanted.as_json else ScreenView(out, quiet=wanted.quiet, thinking=wanted.thinking)
+
+
+def find_question(out: IO[str], view: View) -> Question | None:
+    """How somebody is asked about calls: only where he can see the question and type an answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return ask_at_terminal(view if isinstance(view, ScreenView) else ScreenView(out, quiet=True))
+
+
+class Stage:
+    """The event loop of a command, kept over several runs so that connections are used again."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._threads = ThreadPoolExecutor(thread_name_prefix=_THREADS)
+        self.was_interrupted = False
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        loop = self._runner.get_loop()
+        loop.set_default_executor(self._threads)
+        if not os.environ.get("DRAGOMAN_DEBUG"):
+            # What a tool left behind on the loop is no news for whoever reads the answer.
+            loop.set_exception_handler(lambda loop, context: None)
+        return self._runner.run(coroutine)
+
+    def close(self, code: int) -> int:
+        """Leave. Nothing is waited for after an interrupt, nor a thread of a tool that may never come back."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self.was_interrupted or _is_any_stuck():
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            os._exit(code)
+        self._runner.close()
+        return code
+
+
+def _is_any_stuck() -> bool:
+    until = time.monotonic() + _SECONDS_TO_END
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith(_THREADS)]
+    for thread in ours:
+        thread.join(max(0.0, until - time.monotonic()))
+    return any(thread.is_alive() for thread in ours)

@@ -1,0 +1,194 @@
+"""`dragoman run`: one task, done by a model with tools, shown as it happens."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dragoman.cli import agent_options as shared
+from dragoman.cli.source import STANDARD_INPUT, read_text
+from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dragoman.agent import Run, RunEvent
+    from dragoman.cli.agents import Wanted, Workshop
+    from dragoman.cli.following import Stage
+
+HELP = """Do a task: ask the model, run the tools that it calls, and ask again until it answers.
+
+The answer goes to standard output; calls, results and everything else go to standard error. TASK may be given as -, or
+piped in; together with other words, - stands for what is piped in. Settings come from `dragoman config` and from the
+environment, and the options here are over both.
+
+Ctrl-C ends the run in good order, so that --resume can go on with it; Ctrl-C again ends the program at once. A call
+that needs approval is asked about at the terminal; without one it is denied unless --approve names its tool.
+
+\b
+Examples:
+  dragoman run "What is the weather in Paris?" -m ollama:qwen3 --tools weather.py
+  dragoman run -m openai:gpt-5 --system @role.md "Summarise this" - < notes.txt
+  git diff | dragoman run "Review this change:" - > review.md
+  dragoman run "Tidy up" -t files.py --approve move_file --deny delete_file
+  dragoman run "And in Rome?" --session trip     go on where the session was
+  dragoman run --resume                          go on with the last run that has no answer
+  dragoman run --resume run_4f2a...              go on with that one
+  dragoman run "Count" -t tools.py --json | jq -r 'select(.type == "RunEnded").text'
+
+\b
+Exit codes:
+  0    an answer, or a tool or a hook ended the run on purpose
+  1    it failed and will fail again: a wrong key, a refusal, a tool that ended the run, a loop
+  2    misuse: an option, a file of tools or a setting is wrong; nothing was asked
+  3    a limit was reached: turns, tokens, cost, time, the context, the length of the answer
+  4    it failed and may work the next time: the network, an overloaded provider, an empty answer
+  130  interrupted by Ctrl-C; 143 by SIGTERM
+"""
+
+
+def run(
+    task: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TASK",
+            help="What to do; - is standard input. With --resume: the id of a run.",
+            show_default=False,
+        ),
+    ] = None,
+    model: shared.Model = None,
+    tools: shared.Tools = None,
+    system: shared.System = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", "-s", metavar="NAME", help="Go on in this session.", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that has no answer yet.")] = False,
+    approve: shared.Approve = None,
+    deny: shared.Deny = None,
+    turns: shared.Turns = None,
+    tokens: shared.Tokens = None,
+    cost: shared.Cost = None,
+    seconds: shared.Seconds = None,
+    option: shared.Options = None,
+    base_url: shared.BaseUrl = "",
+    tool_mode: shared.ToolMode = None,
+    trust: shared.Trust = None,
+    workspace: shared.Workspace = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event instead.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show the answer alone.")] = False,
+    thinking: shared.Thinking = False,
+    log: shared.Log = None,
+    no_journal: shared.NoJournal = False,
+) -> int:
+    from dragoman.cli.agents import Wanted
+
+    wanted = Wanted(
+        model=model,
+        tools=tuple(tools or ()),
+        system=system,
+        base_url=base_url,
+        tool_mode=tool_mode,
+        trust=trust,
+        turns=turns,
+        tokens=tokens,
+        cost=cost,
+        seconds=seconds,
+        options=tuple(option or ()),
+        session=session,
+        approve=tuple(approve or ()),
+        deny=tuple(deny or ()),
+        as_json=as_json,
+        quiet=quiet,
+        thinking=thinking,
+        log=log,
+        journal=not no_journal,
+        workspace=workspace,
+    )
+    words = tuple(task or ())
+    run_id = _read_run_id(words) if resume else None
+    return _perform(wanted, "" if resume else read_task(words), resume=resume, run_id=run_id)
+
+
+def read_task(words: tuple[str, ...]) -> str:
+    """The task of a command line; `-` in it, or a pipe instead of it, is standard input."""
+    if not words and sys.stdin.isatty():
+        raise ConfigError("there is no task", hint='give one: dragoman run "What is ...?", or pipe it in')
+    if not words or STANDARD_INPUT in words:
+        given = read_text(STANDARD_INPUT).strip()
+        text = "\n\n".join(given if word == STANDARD_INPUT else word for word in words or (STANDARD_INPUT,))
+    else:
+        text = " ".join(words)
+    if not text.strip():
+        raise ConfigError("the task is empty", hint='give one: dragoman run "What is ...?"')
+    return text
+
+
+def _read_run_id(words: tuple[str, ...]) -> str | None:
+    if len(words) > 1:
+        raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
+    return words[0] if words else None
+
+
+def _perform(wanted: Wanted, task: str, *, resume: bool, run_id: str | None) -> int:
+    from dragoman.cli.agents import Workshop
+    from dragoman.cli.exits import complain_about
+    from dragoman.cli.following import Stage
+
+    with Workshop(wanted) as workshop:
+        if workshop.journal is None and (resume or wanted.session):
+            raise ConfigError(
+                "there is no journal, and without one no session can go on",
+                hint="leave --no-journal out, or set journal.enabled",
+            )
+        if not wanted.as_json:
+            for warning in workshop.warnings:
+                print(f"warning: {warning}", file=sys.stderr)
+        stage = Stage()
+        try:
+            code = stage.run(_do(workshop, stage, task, resume=resume, run_id=run_id))
+        except (BrokenPipeError, ConfigError):
+            stage.close(0)
+            raise
+        except Exception as error:
+            code = complain_about(error, os.environ)
+    return stage.close(code)
+
+
+async def _do(workshop: Workshop, stage: Stage, task: str, *, resume: bool, run_id: str | None) -> int:
+    from dragoman.cli.approvals_prompt import Approvals
+    from dragoman.cli.exits import code_of
+    from dragoman.cli.following import find_question, follow, open_view
+    from dragoman.cli.resuming import find_run, go_on
+    from dragoman.cli.streams import keep_for_answers, keep_from_tools
+
+    wanted, journal = workshop.wanted, workshop.journal
+    found = await find_run(journal, run_id, wanted.session) if resume and journal is not None else None
+    with keep_from_tools(), keep_for_answers() as out:
+        view = open_view(wanted, out)
+        model = wanted.model or (found.header.model if found is not None else None)
+        agent = workshop.agent(model, Approvals(wanted.approve, find_question(out, view)))
+
+        def start(tell: Callable[[RunEvent], object]) -> Run:
+            if found is not None:
+                return go_on(agent, found, tell)
+            return agent.stream(task, session=wanted.session, on_event=tell)
+
+        try:
+            followed = await follow(start, view)
+        finally:
+            view.tidy()
+            await agent.aclose()
+    stage.was_interrupted = followed.signal is not None
+    if followed.result.outcome.kind == "cancelled" and not wanted.quiet:
+        _say_how_to_go_on(wanted, followed.result.run_id, kept=journal is not None)
+    return code_of(followed.result, followed.signal)
+
+
+def _say_how_to_go_on(wanted: Wanted, run_id: str, *, kept: bool) -> None:
+    command = shlex.join(["dragoman", "run", "--resume", run_id, *wanted.repeated()])
+    print(f"interrupted; go on with: {command}" if kept else "interrupted", file=sys.stderr)

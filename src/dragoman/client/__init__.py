@@ -1,0 +1,74 @@
+"""The client: one request to a model, sent, retried while nothing was delivered, and read as events.
+
+Names are loaded when they are first used: whoever only needs an event does not load the network.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.client.asking import aask, ask, astream, stream
+    from dragoman.client.breaker import Breakers
+    from dragoman.client.client import Client
+    from dragoman.client.events import ClientEvent, ModelReplaced, RequestPrepared, RequestRetried
+    from dragoman.client.fallbacks import FallbackClient
+    from dragoman.client.http import HttpTransport, Limits
+    from dragoman.client.keys import Secret
+    from dragoman.client.retrying import Retries
+    from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+
+_HOMES = {
+    "Breakers": "breaker",
+    "Client": "client",
+    "ClientEvent": "events",
+    "FallbackClient": "fallbacks",
+    "HttpRequest": "transport",
+    "HttpResponse": "transport",
+    "HttpTransport": "http",
+    "Limits": "http",
+    "ModelReplaced": "events",
+    "RequestPrepared": "events",
+    "RequestRetried": "events",
+    "Retries": "retrying",
+    "Secret": "keys",
+    "Timeouts": "transport",
+    "Transport": "transport",
+    "TransportFault": "transport",
+    "aask": "asking",
+    "ask": "asking",
+    "astream": "asking",
+    "stream": "asking",
+}
+
+__all__ = [
+    "Breakers",
+    "Client",
+    "ClientEvent",
+    "FallbackClient",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpTransport",
+    "Limits",
+    "ModelReplaced",
+    "RequestPrepared",
+    "RequestRetried",
+    "Retries",
+    "Secret",
+    "Timeouts",
+    "Transport",
+    "TransportFault",
+    "aask",
+    "ask",
+    "astream",
+    "stream",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dragoman.client' has no attribute {name!r}")
+    value: object = getattr(import_module(f"dragoman.client.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

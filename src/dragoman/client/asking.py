@@ -1,0 +1,188 @@
+"""`dragoman.ask` and `dragoman.stream`: one question to a model, in one line; and `aask` and `astream` for async code.
+
+They raise a typed error where the reply failed. Tools are offered the way the endpoint knows, and calls are read from
+wherever the model put them; nothing is run. For more than one question, an Agent or a Client is the better choice.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct, structs
+
+from dragoman import providers
+from dragoman.client import portal
+from dragoman.client.client import Client
+from dragoman.client.events import NOTICES
+from dragoman.client.retrying import Retries
+from dragoman.client.transport import Transport
+from dragoman.client.transports import shared_transport
+from dragoman.errors import ChoiceIgnored
+from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, UsageReported
+from dragoman.extraction import Extractor
+from dragoman.extraction.conversations import read_messages
+from dragoman.providers import Endpoint
+from dragoman.replies import Folding
+from dragoman.speaking import Composed, ToolMode, answer_parts, compose, find_breach, open_reader, settle_manner
+from dragoman.toolset import Toolset
+from dragoman.types import InvalidCall, Message, Reply, Text, ToolCall
+from dragoman.wire.failures import as_error
+
+Prompt = str | Message | Iterable[Message | Mapping[str, Any]]
+_WORDS_OF_CHANCE = 8
+
+
+class _Question(Struct):
+    client: Client
+    composed: Composed
+    messages: list[Message]
+    timeout: float | None
+
+    @property
+    def deadline(self) -> float | None:
+        return None if self.timeout is None else time.monotonic() + self.timeout
+
+    def open_reader(self) -> Extractor | None:
+        """Without tools nobody looks for calls, and a reply is what it is."""
+        return open_reader(self.composed, self.messages) if len(self.composed.manner.tools) else None
+
+
+async def aask(
+    model: str | Endpoint,
+    prompt: Prompt,
+    *,
+    tools: Iterable[object] | None = None,
+    system: str | None = None,
+    key: str | None = None,
+    base_url: str | None = None,
+    transport: Transport | None = None,
+    timeout: float | None = None,
+    retries: Retries | None = None,
+    tool_mode: ToolMode = "auto",
+    **options: Any,
+) -> Reply:
+    """Ask a model, and give its reply. `model` is written `provider:model`, `prompt` is a text or messages.
+
+    Further arguments are options of the request (temperature, max_tokens, tool_choice, ...).
+    """
+    composed, messages = _compose(model, prompt, tools, system, base_url, tool_mode, options)
+    question = _Question(_open(composed, transport, key, retries), composed, messages, timeout)
+    reader = question.open_reader()
+    folding = Folding()
+    async for event in question.client.stream(question.composed.request, whole=True, deadline=question.deadline):
+        if not isinstance(event, NOTICES):
+            folding.add(event)
+            if reader is not None:
+                reader.feed(event)
+    reply = folding.reply()
+    if reply.failure is not None:
+        raise as_error(reply.failure)
+    settled = reply if reader is None else _settle(reply, reader)
+    _insist(composed, [part.name for part in settled.message.parts if isinstance(part, ToolCall | InvalidCall)])
+    return settled
+
+
+def astream(
+    model: str | Endpoint,
+    prompt: Prompt,
+    *,
+    tools: Iterable[object] | None = None,
+    system: str | None = None,
+    key: str | None = None,
+    base_url: str | None = None,
+    transport: Transport | None = None,
+    timeout: float | None = None,
+    retries: Retries | None = None,
+    tool_mode: ToolMode = "auto",
+    **options: Any,
+) -> AsyncIterator[Event]:
+    """The events of a reply as they come; the arguments are those of `ask`."""
+    composed, messages = _compose(model, prompt, tools, system, base_url, tool_mode, options)
+    question = _Question(_open(composed, transport, key, retries), composed, messages, timeout)
+    return _listen(question)
+
+
+def ask(model: str | Endpoint, prompt: Prompt, **settings: Any) -> Reply:
+    """Ask a model and wait for its reply: `ask("ollama:qwen3", "Why is the sky blue?").text`.
+
+    Takes the arguments of `aask`. It works inside a running event loop (a notebook) too.
+    """
+    return portal.run(aask(model, prompt, **settings))
+
+
+def stream(model: str | Endpoint, prompt: Prompt, **settings: Any) -> Iterator[Event]:
+    """The events of a reply, as they come; takes the arguments of `aask`. Leaving the loop early hangs up."""
+    return portal.iterate(astream(model, prompt, **settings))
+
+
+async def _listen(question: _Question) -> AsyncIterator[Event]:
+    reader = question.open_reader()
+    ends: list[Event] = []
+    called: list[str] = []
+    async for event in question.client.stream(question.composed.request, deadline=question.deadline):
+        if isinstance(event, NOTICES):
+            continue
+        if isinstance(event, ReplyFailed):
+            raise as_error(event.failure)
+        if isinstance(event, CallEnded):
+            called.append(event.call.name)
+        shown = [event] if reader is None else reader.feed(event)
+        if isinstance(event, UsageReported | ReplyEnded):
+            # Text that might have become a call is given out last, and still before the end.
+            ends += shown
+            continue
+        for each in shown:
+            yield each
+    for each in [*(reader.close() if reader is not None else ()), *ends]:
+        yield each
+    if reader is not None:
+        called = [call.name for call in reader.extraction.calls]
+        called += [call.name for call in reader.extraction.invalid]
+    _insist(question.composed, called)
+
+
+def _compose(
+    model: str | Endpoint,
+    prompt: Prompt,
+    tools: Iterable[object] | None,
+    system: str | None,
+    base_url: str | None,
+    tool_mode: ToolMode,
+    options: Mapping[str, Any],
+) -> tuple[Composed, list[Message]]:
+    endpoint = providers.resolve(model, base_url=base_url or "") if isinstance(model, str) else model
+    manner = settle_manner(endpoint, Toolset.of(tools) or Toolset(()), tool_mode)
+    messages = _read_prompt(prompt, system)
+    boundaries = [secrets.token_hex(4) for _ in range(_WORDS_OF_CHANCE)] if manner.mode else []
+    return compose(messages, manner, options, boundaries=boundaries), messages
+
+
+def _open(composed: Composed, transport: Transport | None, key: str | None, retries: Retries | None) -> Client:
+    endpoint = composed.manner.endpoint
+    return Client(endpoint, transport=transport or shared_transport(endpoint), key=key, retries=retries)
+
+
+def _read_prompt(prompt: Prompt, system: str | None) -> list[Message]:
+    head = [Message("system", [Text(system)])] if system else []
+    if isinstance(prompt, str):
+        return [*head, Message("user", [Text(prompt)])]
+    return [*head, *([prompt] if isinstance(prompt, Message) else read_messages(prompt))]
+
+
+def _insist(composed: Composed, called: list[str]) -> None:
+    """Raise where the reply is not what the tool choice asked for: nobody should have to look for that."""
+    breach = find_breach(composed, called)
+    if breach:
+        raise ChoiceIgnored(breach)
+
+
+def _settle(reply: Reply, reader: Extractor) -> Reply:
+    """The reply with the calls that count, from whatever channel they came."""
+    reader.close()
+    found = reader.extraction
+    parts = answer_parts(reply.message.parts, found.text, [*found.calls, *found.invalid])
+    stop = "tool_calls" if found.calls and reply.stop == "end" else reply.stop
+    return structs.replace(reply, message=structs.replace(reply.message, parts=parts), stop=stop)

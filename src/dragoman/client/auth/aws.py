@@ -1,0 +1,144 @@
+"""AWS credentials: those of the environment, of the shared file, or whatever botocore finds (roles, SSO)."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from dragoman.client.addressing import variables_of
+from dragoman.client.auth.sigv4 import Credentials, sign
+from dragoman.client.keys import missing_key
+from dragoman.client.transport import HttpRequest, TransportFault
+from dragoman.errors import ConfigError
+from dragoman.providers import Endpoint
+
+_region = re.compile(r"//bedrock(?:-runtime)?(?:-fips)?\.([a-z0-9-]+)\.").search
+_ALSO = (
+    "or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with keys in the shared credentials file; "
+    "for roles and SSO: pip install botocore"
+)
+# Credentials of a role are renewed by botocore; how often it is asked whether they have to be.
+_FRESH_SECONDS = 60.0
+
+Source = Callable[[], Credentials]
+
+
+class AwsAuth:
+    """Signs every request with SigV4."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        environment: Mapping[str, str],
+        *,
+        service: str = "bedrock",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._headers = endpoint.headers_for(None)
+        self._region = variables_of(endpoint, environment).get("region", "")
+        self._service = service
+        self._now, self._clock = now, clock
+        self._credentials = find_credentials(environment)
+        self._renew: Source | None = None
+        self._renewed = 0.0
+        self.source = "AWS credentials"
+        if self._credentials is None:
+            self._renew = open_botocore(endpoint, environment)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        known = self._credentials
+        return () if known is None else tuple(filter(None, (known.secret_key, known.token, known.access_key)))
+
+    async def sign(self, request: HttpRequest) -> HttpRequest:
+        credentials = await self._current()
+        found = _region(request.url)
+        region = found[1] if found else self._region
+        if not region:
+            raise ConfigError("no AWS region is known for the signature", hint="set AWS_REGION")
+        headers = {**self._headers, **request.headers}
+        added = sign(
+            request.method,
+            request.url,
+            headers,
+            request.body,
+            credentials,
+            region=region,
+            service=self._service,
+            now=self._now(),
+        )
+        return HttpRequest(request.method, request.url, {**headers, **added}, request.body)
+
+    async def _current(self) -> Credentials:
+        if self._renew is not None and (self._credentials is None or self._clock() - self._renewed > _FRESH_SECONDS):
+            self._credentials = await asyncio.to_thread(self._renew)
+            self._renewed = self._clock()
+        assert self._credentials is not None
+        return self._credentials
+
+
+def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
+    """Fixed keys: of the environment, else of a profile in the shared file. A profile that is named comes first."""
+    named = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
+    own = _read(environment, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    if own is not None and not named:
+        return own
+    return _read_file(environment, named or "default") or own
+
+
+def _read_file(environment: Mapping[str, str], profile: str) -> Credentials | None:
+    told = environment.get("AWS_SHARED_CREDENTIALS_FILE")
+    home = environment.get("HOME") or environment.get("USERPROFILE")
+    if not told and not home:
+        return None
+    path = Path(told).expanduser() if told else Path(str(home)) / ".aws" / "credentials"
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeError, configparser.Error) as error:
+        raise ConfigError(f"{path} cannot be read: {type(error).__name__}", hint="mend the file") from None
+    if not parser.has_section(profile):
+        return None
+    return _read(parser[profile], "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+
+
+def _read(source: Mapping[str, str], access: str, secret: str, token: str) -> Credentials | None:
+    first, second = source.get(access, "").strip(), source.get(secret, "").strip()
+    return Credentials(first, second, source.get(token, "").strip()) if first and second else None
+
+
+def open_botocore(endpoint: Endpoint, environment: Mapping[str, str]) -> Source:
+    """Whatever botocore finds: roles of machines and containers, SSO, processes. Raises MissingKey without it."""
+    try:
+        botocore = import_module("botocore.session")
+    except ImportError:
+        raise missing_key(endpoint, _ALSO) from None
+    profile = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
+    kept: list[Any] = []
+
+    def fetch() -> Credentials:
+        try:
+            if not kept:
+                kept.append(botocore.Session(profile=profile).get_credentials())
+            frozen = kept[0].get_frozen_credentials() if kept[0] is not None else None
+        except Exception as error:
+            kept.clear()
+            raise TransportFault(
+                "unauthorized", f"no AWS credentials: {type(error).__name__}", code="credentials"
+            ) from None
+        if frozen is None:
+            kept.clear()
+            raise missing_key(endpoint, _ALSO)
+        return Credentials(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+    return fetch

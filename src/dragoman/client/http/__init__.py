@@ -1,0 +1,8 @@
+"""HTTP/1.1 over asyncio, as much of it as a client of language models needs: POST, keep-alive, TLS, proxies, limits."""
+
+from __future__ import annotations
+
+from dragoman.client.http.limits import Limits
+from dragoman.client.http.sending import HttpTransport
+
+__all__ = ["HttpTransport", "Limits"]

@@ -1,0 +1,338 @@
+"""HTTP/1.1 responses read from bytes: a strict parser without a connection.
+
+`feed(data)` gives the head once it is complete, then pieces of the body, then END; `close()` is the end of the
+connection. Any split of the bytes gives the same head and the same body. What is not HTTP raises a TransportFault
+(`broken_protocol`, `too_large`), and an end that comes too early one of the kind `stream_cut`: after either, the
+connection is of no further use.
+
+Stricter than it could be: lines end with CRLF, header names are tokens, nothing is folded, two lengths that differ are
+refused. A client that guesses where an answer ends reads the next answer wrongly.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+from msgspec import Struct
+
+from dragoman.client.http.limits import Limits
+from dragoman.client.transport import TransportFault
+
+_status_line = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r\n").match
+_header = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n").match
+_chunk_line = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(;[\t\x20-\x7e\x80-\xff]*)?\r\n").fullmatch
+_LONGEST_CHUNK_LINE = 4096
+_MOST_DIGITS = 18
+
+END: Final = object()
+"""The body is complete."""
+
+
+class Head(Struct, frozen=True):
+    """The status and the headers; names in lower case, repeated ones joined with a comma."""
+
+    status: int
+    headers: dict[str, str]
+
+
+State = Literal["head", "length", "chunk_line", "chunk", "chunk_end", "trailers", "until_close", "done", "failed"]
+
+
+class ResponseParser:
+    """Reads the response to one request. `method` decides whether there is a body at all."""
+
+    __slots__ = (
+        "_http_10",
+        "_limits",
+        "_overhead",
+        "_pending",
+        "_remaining",
+        "_skipped",
+        "_state",
+        "_without_body",
+        "keeps",
+        "seen",
+    )
+
+    def __init__(self, limits: Limits, method: str = "POST") -> None:
+        self._limits = limits
+        self._without_body = method
+        self._state: State = "head"
+        self._pending = bytearray()
+        self._remaining = 0
+        self._overhead = 0
+        self._skipped = 0
+        self._http_10 = False
+        self.keeps = True
+        """Whether the connection may be used again once the body is complete."""
+        self.seen = False
+        """Whether any byte came."""
+
+    @property
+    def done(self) -> bool:
+        return self._state == "done"
+
+    @property
+    def stray(self) -> bool:
+        """Whether bytes came behind the end of the response."""
+        return self._state == "done" and bool(self._pending)
+
+    def feed(self, data: bytes) -> list[object]:
+        """The events that these bytes complete: a Head, bytes of the body, END."""
+        self.seen = True
+        try:
+            return self._read(data)
+        except TransportFault:
+            self._state = "failed"
+            self.keeps = False
+            raise
+
+    def close(self) -> list[object]:
+        """The connection is over. Raises `stream_cut` if the response was not."""
+        self.keeps = False
+        if self._state == "until_close":
+            self._state = "done"
+            return [END]
+        if self._state in ("done", "failed"):
+            return []
+        where = "in the head of its answer" if self._state == "head" else "in the body of its answer"
+        self._state = "failed"
+        raise TransportFault("stream_cut", f"the server closed the connection {where}", code="eof")
+
+    # ---- one state after the other --------------------------------------------------------------------------------
+
+    def _read(self, data: bytes) -> list[object]:
+        out: list[object] = []
+        while True:
+            state = self._state
+            if state == "head":
+                rest = self._read_head(data, out)
+            elif state == "length":
+                rest = self._read_length(data, out)
+            elif state == "until_close":
+                if data:
+                    out.append(data)
+                return out
+            elif state == "done":
+                if data:
+                    # Nobody asked for these: whatever they are, the next answer cannot be told from them.
+                    self._pending += data[:1]
+                    self.keeps = False
+                return out
+            elif state == "failed":
+                raise TransportFault("broken_protocol", "bytes behind a broken answer", code="desync")
+            else:
+                rest = self._read_chunked(data, out)
+            if rest is None:
+                return out
+            data = rest
+
+    def _read_head(self, data: bytes, out: list[object]) -> bytes | None:
+        pending = self._pending
+        if pending:
+            start = max(0, len(pending) - 3)
+            pending += data
+            whole = bytes(pending) if pending.find(b"\r\n\r\n", start) >= 0 else None
+            size = len(pending)
+        else:
+            whole = data
+            size = len(data)
+        end = whole.find(b"\r\n\r\n") if whole is not None else -1
+        if end < 0:
+            if size > self._limits.head_bytes:
+                raise self._too_large("head")
+            if not pending:
+                pending += data
+            self._check_beginning()
+            return None
+        assert whole is not None
+        if end + 4 + self._skipped > self._limits.head_bytes:
+            raise self._too_large("head")
+        pending.clear()
+        head = self._parse_head(whole, end + 2)
+        rest = whole[end + 4 :]
+        if head.status < 200:
+            if head.status == 101:
+                raise TransportFault("broken_protocol", "the server switched to another protocol", code="status")
+            # 100 Continue and 103 Early Hints: the answer itself is still to come.
+            self._skipped += end + 4
+            return rest
+        out.append(head)
+        self._choose_body(head)
+        if self._state == "done":
+            out.append(END)
+        return rest
+
+    def _check_beginning(self) -> None:
+        """Find out early, and not at a timeout, that this is no HTTP."""
+        start = bytes(self._pending[:7])
+        if start != b"HTTP/1."[: len(start)]:
+            raise TransportFault("broken_protocol", f"no HTTP/1 answer: it begins {start!r}", code="status_line")
+
+    def _parse_head(self, data: bytes, end: int) -> Head:
+        found = _status_line(data, 0, end)
+        if found is None:
+            line = data[:end].split(b"\r\n", 1)[0][:80]
+            raise TransportFault("broken_protocol", f"no HTTP/1 status line: {line!r}", code="status_line")
+        self._http_10 = found[1] == b"0"
+        headers: dict[str, str] = {}
+        count = 0
+        position = found.end()
+        while position < end:
+            count += 1
+            if count > self._limits.headers:
+                raise TransportFault("too_large", f"more than {self._limits.headers} headers", code="headers")
+            header = _header(data, position, end)
+            if header is None:
+                raise TransportFault("broken_protocol", f"no header: {data[position : position + 60]!r}", code="header")
+            name = header[1].decode("ascii").lower()
+            value = header[2].decode("latin-1").rstrip(" \t")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+            position = header.end()
+        return Head(int(found[2]), headers)
+
+    def _choose_body(self, head: Head) -> None:
+        headers = head.headers
+        connection = headers.get("connection", "").lower()
+        if "close" in connection or (self._http_10 and "keep-alive" not in connection):
+            self.keeps = False
+        if head.status in (204, 304) or self._without_body == "HEAD":
+            self._state = "done"
+            return
+        if self._without_body == "CONNECT" and 200 <= head.status < 300:
+            self._state = "done"
+            return
+        coding = headers.get("transfer-encoding")
+        length = headers.get("content-length")
+        if coding is not None:
+            self._expect_chunks(coding, length is not None)
+        elif length is not None:
+            self._expect_length(length, "content-encoding" not in headers)
+        else:
+            self.keeps = False
+            self._state = "until_close"
+
+    def _expect_chunks(self, coding: str, has_length: bool) -> None:
+        if coding.lower() != "chunked" or self._http_10:
+            raise TransportFault("broken_protocol", f"unknown transfer encoding {coding[:60]!r}", code="coding")
+        if has_length:
+            # The chunks count, by the standard; a server that says both is not trusted with another request.
+            self.keeps = False
+        self._state = "chunk_line"
+
+    def _expect_length(self, length: str, plain: bool) -> None:
+        values = {value.strip() for value in length.split(",")}
+        text = values.pop()
+        if values or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+            raise TransportFault("broken_protocol", f"no content length: {length[:60]!r}", code="length")
+        self._remaining = int(text)
+        if plain and self._remaining > self._limits.body_bytes:
+            raise self._too_large("body")
+        self._state = "length" if self._remaining else "done"
+
+    def _read_length(self, data: bytes, out: list[object]) -> bytes | None:
+        if not data:
+            return None
+        size = len(data)
+        if size < self._remaining:
+            self._remaining -= size
+            out.append(data)
+            return None
+        here = self._remaining
+        self._remaining = 0
+        self._state = "done"
+        if size == here:
+            out += (data, END)
+            return None
+        out += (data[:here], END)
+        return data[here:]
+
+    # ---- chunks -----------------------------------------------------------------------------------------------------
+
+    def _read_chunked(self, data: bytes, out: list[object]) -> bytes | None:
+        """All chunks in these bytes. What is left of a line waits for the next ones."""
+        if self._pending:
+            data = bytes(self._pending) + data
+            self._pending.clear()
+        pieces: list[bytes] = []
+        position, size = 0, len(data)
+        while position < size and self._state != "done":
+            if self._state == "chunk":
+                piece = data[position : position + self._remaining]
+                pieces.append(piece)
+                position += len(piece)
+                self._remaining -= len(piece)
+                if not self._remaining:
+                    self._state = "chunk_end"
+                continue
+            step = self._read_line(data, position)
+            if step < 0:
+                self._pending += data[position:]
+                position = size
+            else:
+                position = step
+        if pieces:
+            out.append(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if self._state == "done":
+            out.append(END)
+            return data[position:]
+        return None
+
+    def _read_line(self, data: bytes, position: int) -> int:
+        """The place behind the line that begins here; -1 if it has not ended yet."""
+        state = self._state
+        end = data.find(b"\n", position)
+        most = 2 if state == "chunk_end" else _LONGEST_CHUNK_LINE if state == "chunk_line" else self._limits.head_bytes
+        if (end if end >= 0 else len(data)) - position > most:
+            raise self._broken_line(state, data, position)
+        if end < 0:
+            return -1
+        end += 1
+        if state == "chunk_line":
+            self._begin_chunk(data, position, end)
+        elif state == "chunk_end":
+            if data[position:end] != b"\r\n":
+                raise self._broken_line(state, data, position)
+            self._state = "chunk_line"
+        elif data[position:end] == b"\r\n":
+            self._state = "done"
+        else:
+            self._skip_trailer(data, position, end)
+        return end
+
+    def _begin_chunk(self, data: bytes, position: int, end: int) -> None:
+        found = _chunk_line(data, position, end)
+        if found is None:
+            raise self._broken_line("chunk_line", data, position)
+        size = int(found[1], 16)
+        if found[2]:
+            self._add_overhead(len(found[2]))
+        self._remaining = size
+        if size:
+            self._state = "chunk"
+        else:
+            self._state = "trailers"
+            self._overhead = 0
+            self._skipped = 0
+
+    def _skip_trailer(self, data: bytes, position: int, end: int) -> None:
+        if _header(data, position, end) is None:
+            raise self._broken_line("trailers", data, position)
+        self._add_overhead(end - position)
+        self._skipped += 1
+        if self._skipped > self._limits.headers:
+            raise TransportFault("too_large", f"more than {self._limits.headers} trailers", code="headers")
+
+    def _add_overhead(self, count: int) -> None:
+        self._overhead += count
+        if self._overhead > self._limits.head_bytes:
+            raise self._too_large("trailers" if self._state == "trailers" else "chunk extensions")
+
+    def _broken_line(self, state: str, data: bytes, position: int) -> TransportFault:
+        what = state.replace("_", " ")
+        return TransportFault("broken_protocol", f"no {what}: {data[position : position + 60]!r}", code="chunk")
+
+    def _too_large(self, what: str) -> TransportFault:
+        most = self._limits.body_bytes if what == "body" else self._limits.head_bytes
+        return TransportFault("too_large", f"the {what} of the answer is larger than {most} bytes", code=what)

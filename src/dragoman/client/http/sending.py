@@ -1,0 +1,116 @@
+"""The transport that ships: requests written as bytes, sent over a kept connection where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import ssl
+from collections.abc import Mapping
+from weakref import WeakKeyDictionary
+
+from dragoman.client.http.addresses import Address, read_address
+from dragoman.client.http.connections import Connection, Response
+from dragoman.client.http.limits import Limits
+from dragoman.client.http.opening import open_connection
+from dragoman.client.http.pooling import Opener, Pool
+from dragoman.client.http.proxies import Proxy, read_proxies
+from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
+from dragoman.errors import ConfigError
+
+_is_header = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [\t\x20-\x7e\x80-\xff]*").fullmatch
+_is_method = re.compile(r"[A-Z]+").fullmatch
+_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+
+class HttpTransport:
+    """HTTP/1.1 with kept connections. One value serves any number of event loops; each has connections of its own.
+
+    `proxy` is the address of an HTTP proxy, or `"env"` for those that the environment names; by default the
+    environment is not looked at. `tls` is a context of your own, for a private authority or a client certificate.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: Limits | None = None,
+        proxy: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._proxies = read_proxies(proxy, os.environ if environment is None else environment)
+        self._tls = tls
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = WeakKeyDictionary()
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts) -> Response:
+        """Send a request and wait for the head of the answer. Raises TransportFault."""
+        address = read_address(request.url)
+        proxy = self._proxies.find(address) if self._proxies is not None else None
+        head = write_head(request, address, proxy)
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            pool = self._pools[loop] = Pool(loop, self._limits)
+        key = (address.scheme, address.host, address.port, proxy)
+        connection = pool.take(key)
+        while True:
+            if connection is None:
+                connection = await pool.open(key, self._opener(address, proxy, timeouts), timeouts.first_byte)
+            try:
+                return await connection.exchange(request.method, head, request.body, timeouts)
+            except TransportFault as fault:
+                if fault.code != "stale":
+                    raise
+            # It was kept and turned out to be closed. The next one is new, or just finished an answer.
+            connection = None
+
+    def _opener(self, address: Address, proxy: Proxy | None, timeouts: Timeouts) -> Opener:
+        async def connect(connection: Connection) -> None:
+            context = self._context() if address.scheme == "https" else None
+            await open_connection(connection, address, proxy, context, timeouts)
+
+        return connect
+
+    async def close(self) -> None:
+        """Drop every connection of this event loop."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            # Reading the certificates of all authorities takes a while, so it is done once and late.
+            context = ssl.create_default_context()
+            context.set_alpn_protocols(["http/1.1"])
+            self._tls = context
+        return self._tls
+
+
+def write_head(request: HttpRequest, address: Address, proxy: Proxy | None = None) -> bytes:
+    """The request line and the headers, as bytes."""
+    lines = [f"Host: {address.authority}"]
+    named = set()
+    for name, value in request.headers.items():
+        line = f"{name}: {value}"
+        lowered = name.lower()
+        if _is_header(line) is None or lowered in _OURS:
+            # The value may be a key: it is not shown.
+            raise ConfigError(
+                f"the header {name[:60]!r} cannot be sent", hint="remove line breaks and other control characters"
+            )
+        named.add(lowered)
+        lines.append(line)
+    if address.credentials and "authorization" not in named:
+        lines.append(f"Authorization: {address.credentials}")
+    if _is_method(request.method) is None:
+        raise ConfigError(f"{request.method!r} is no method of HTTP")
+    target = address.target
+    if proxy is not None and address.scheme == "http":
+        target = address.origin + target
+        if proxy.credentials:
+            lines.append(f"Proxy-Authorization: {proxy.credentials}")
+    if request.body or request.method == "POST":
+        lines.append(f"Content-Length: {len(request.body)}")
+    head = "\r\n".join(lines)
+    return f"{request.method} {target} HTTP/1.1\r\n{head}\r\n\r\n".encode("latin-1")

@@ -1,0 +1,172 @@
+"""Where the files of a configuration are, and reading them: whole, bounded, and with the place of a mistake."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dragoman.config.layers import Layer, Source, from_tables
+from dragoman.errors import ConfigError
+
+PROJECT_FILE = "dragoman.toml"
+USER_FILE = "config.toml"
+LARGEST_FILE = 256 * 1024
+_REPOSITORIES = (".git", ".hg", ".jj", ".svn")
+_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z").search
+# The standard library needs memory by the square of the parts of a dotted key, and a project's file is not ours.
+_ENDLESS_KEY = re.compile(r"""(?:(?:"[^"\n]*"|'[^'\n]*'|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+)[ \t]*\.[ \t]*){64}""").search
+_SWITCHED_OFF = ("off", "none", "0", "no", "false")
+
+
+def home_folder(environment: Mapping[str, str]) -> Path | None:
+    """The user's own folder, if it is known."""
+    named = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
+    if named:
+        return Path(named)
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def config_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
+    """Where the user's own file is: `$XDG_CONFIG_HOME/dragoman`, or what the system has for it."""
+    return _folder(environment, "XDG_CONFIG_HOME", ".config", "APPDATA", platform)
+
+
+def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
+    """Where the journal is, unless the user says otherwise."""
+    return _folder(environment, "XDG_STATE_HOME", ".local/state", "LOCALAPPDATA", platform)
+
+
+def _folder(
+    environment: Mapping[str, str], variable: str, beneath_home: str, windows: str, platform: str
+) -> Path | None:
+    named = environment.get(variable)
+    # The specification of these variables: a relative path is to be ignored.
+    if named and Path(named).is_absolute():
+        return Path(named) / "dragoman"
+    home = home_folder(environment)
+    if platform == "win32":
+        given = environment.get(windows)
+        return Path(given) / "dragoman" if given else home and home / "AppData" / "Roaming" / "dragoman"
+    if home is None:
+        return None
+    return home / ("Library/Application Support" if platform == "darwin" else beneath_home) / "dragoman"
+
+
+def user_file(environment: Mapping[str, str]) -> Path | None:
+    """The user's own file, whether it is there or not. `$DRAGOMAN_CONFIG` names another, or `off`."""
+    named = environment.get("DRAGOMAN_CONFIG")
+    if named:
+        return None if named.lower() in _SWITCHED_OFF else expand(named, Path.cwd(), environment)
+    folder = config_folder(environment)
+    return folder and folder / USER_FILE
+
+
+def project_file(directory: Path, environment: Mapping[str, str]) -> Path | None:
+    """The project's file: the nearest one from the directory up to the top of its repository.
+
+    Outside a repository the search ends below the home folder; outside both, only the directory itself is looked at,
+    for whoever may write into a folder above (`/tmp`) is not part of the project.
+    """
+    if environment.get("DRAGOMAN_PROJECT", "").lower() in _SWITCHED_OFF:
+        return None
+    for folder in _project_folders(directory, home_folder(environment)):
+        if (folder / PROJECT_FILE).is_file():
+            return folder / PROJECT_FILE
+    return None
+
+
+def _project_folders(directory: Path, home: Path | None) -> list[Path]:
+    directory = directory.resolve()
+    home = home and home.resolve()
+    folders = [directory]
+    for folder in (directory, *directory.parents):
+        if folder not in folders:
+            if folder == home:
+                return folders
+            folders.append(folder)
+        if any((folder / name).exists() for name in _REPOSITORIES):
+            return folders
+    is_inside_home = home is not None and home in directory.parents
+    return folders if is_inside_home else folders[:1]
+
+
+def expand(path: str, folder: Path, environment: Mapping[str, str]) -> Path:
+    """A path as it is written in a file: `~` is the user's folder, a relative one is beside the file."""
+    home = home_folder(environment)
+    if home is not None and (path == "~" or path.startswith(("~/", "~\\"))):
+        return home / path[2:]
+    return folder / path
+
+
+def read_layer(path: Path, kind: Source) -> Layer:
+    """What a file says. Raises ConfigError if it cannot be read or is no TOML; other faults are in the layer."""
+    text = read_text(path)
+    return from_tables(parse(text, str(path)), kind, str(path), text)
+
+
+def parse(text: str, shown: str) -> dict[str, Any]:
+    """The tables of a TOML text; a mistake is told with its line and column."""
+    endless = _ENDLESS_KEY(text)
+    if endless is not None:
+        at = text.count("\n", 0, endless.start()) + 1
+        raise ConfigError(f"{shown}:{at}: a name of more than 64 parts", hint="no setting needs more than a few")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        place = _PLACE(message)
+        line, column = place.groups() if place else _end_of(text)
+        why = message[: place.start()] if place else message
+        raise ConfigError(f"{shown}:{line}:{column}: not TOML: {why}", hint="mend the file at that place") from None
+    except RecursionError:
+        raise ConfigError(f"{shown}: nested too deeply", hint="no setting needs more than a few levels") from None
+
+
+def _end_of(text: str) -> tuple[int, int]:
+    return text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
+
+
+def shorten(path: Path, environment: Mapping[str, str]) -> str:
+    """A path as people write it, with `~` for the user's folder."""
+    home = home_folder(environment)
+    if home is not None and home != Path(home.anchor) and path.is_relative_to(home):
+        return str(Path("~") / path.relative_to(home))
+    return str(path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a small file. Raises ConfigError."""
+    try:
+        # A pipe or a device could keep us waiting, or never end.
+        if not path.is_file():
+            raise ConfigError(f"{path} is no file", hint="name a TOML file")
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        why = (error.strerror or "unreadable").lower()
+        raise ConfigError(f"cannot read {path}: {why}", hint="check who may read it") from None
+    if len(data) > LARGEST_FILE:
+        raise ConfigError(f"{path} is larger than {LARGEST_FILE // 1024} kB", hint="this is no configuration")
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}:{line}: not UTF-8", hint="save the file as UTF-8") from None
+
+
+def is_private(path: Path) -> bool:
+    """Whether nobody else can read a file. Where there are no such bits (Windows) the folder protects it."""
+    if os.name != "posix":
+        return True
+    try:
+        return path.stat().st_mode & 0o077 == 0
+    except OSError:
+        return False

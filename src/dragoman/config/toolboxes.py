@@ -1,0 +1,258 @@
+"""Tools from where a user keeps them: a file of Python, a module, or an installed package.
+
+One bad file costs only its own tools: it is reported, with the line at fault, and the others are loaded.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+import importlib.machinery
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct, structs
+
+from dragoman.errors import ConfigError, DragomanError, InvalidTool, nearest
+from dragoman.tools import tool_from, tools_in
+from dragoman.types import Tool
+
+ENTRY_POINTS = "dragoman.tools"
+LIST = "TOOLS"
+ENTRY = "entry:"
+_Made = TypeVar("_Made")
+_HINT = "name a file.py, package.module, package.module:name, or entry:NAME"
+
+
+class EntryPoint(Protocol):
+    """What `importlib.metadata` gives for an installed package that brings tools."""
+
+    @property
+    def name(self) -> str: ...
+
+    def load(self) -> Any: ...
+
+
+class Toolbox(Struct, frozen=True):
+    """The tools that were found, and what was wrong with the places where there were none."""
+
+    tools: list[Tool]
+    problems: tuple[str, ...] = ()
+
+    def require(self) -> list[Tool]:
+        """The tools, or ConfigError with every problem: for tools that somebody asked for by name."""
+        if self.problems:
+            raise ConfigError("\n".join(self.problems), hint=_HINT)
+        return self.tools
+
+
+def is_file(source: str) -> bool:
+    """Whether a source of tools is the path of a file."""
+    return not source.startswith(ENTRY) and (source.endswith(".py") or "/" in source or "\\" in source)
+
+
+def load_tools(sources: Iterable[str], entry_points: Iterable[EntryPoint] | None = None) -> Toolbox:
+    """The tools of several places, in their order; of two with the same name the first one counts."""
+    found: list[tuple[str, Tool]] = []
+    problems: list[str] = []
+    for source in dict.fromkeys(sources):
+        try:
+            found += [(source, each) for each in load_source(source, entry_points)]
+        except DragomanError as error:
+            problems.append(f"{error}" + (f" ({error.next_step})" if error.next_step else ""))
+    return _without_twins(found, problems)
+
+
+def load_installed(entry_points: Iterable[EntryPoint] | None = None, *, ask: bool = True) -> Toolbox:
+    """The tools of every installed package that brings some.
+
+    Nobody named them, so with `ask` each of their calls has to be allowed; a name in `tools` lifts that.
+    """
+    found: list[tuple[str, Tool]] = []
+    problems: list[str] = []
+    for point in _points(entry_points):
+        try:
+            found += [(f"{ENTRY}{point.name}", each) for each in _from_point(point)]
+        except DragomanError as error:
+            problems.append(str(error))
+    if ask:
+        found = [(source, structs.replace(each, requires_approval=True)) for source, each in found]
+    return _without_twins(found, problems)
+
+
+def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -> list[Tool]:
+    """The tools of one place: a file, a module, a name in a module, or an entry point. Raises ConfigError."""
+    if source.startswith(ENTRY):
+        return _from_entry(source.removeprefix(ENTRY), _points(entry_points))
+    if is_file(source):
+        path = Path(source).expanduser()
+        return _tools_of(_run_file(path), str(path))
+    name, colon, inner = source.partition(":")
+    module = _guarded(lambda: importlib.import_module(name), source)
+    if not colon:
+        return _tools_of(module, source)
+    return _many(_look_up(module, inner, source), source)
+
+
+def restrict(tools: Iterable[Tool], *, deny: Sequence[str] = (), approvals: Sequence[str] = ()) -> list[Tool]:
+    """The tools without the forbidden ones, and with approval demanded where a pattern says so."""
+    kept = [each for each in tools if not matches(each.name, deny)]
+    return [structs.replace(each, requires_approval=True) if matches(each.name, approvals) else each for each in kept]
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a tool's name is meant by one of the patterns; capitals make no difference."""
+    return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
+
+
+# ---- the places ----------------------------------------------------------------------------------------------------
+
+
+def _run_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise ConfigError(f"there is no file of tools {path}", hint="check the path")
+    name = f"_dragoman_tools_{path.stem}_{abs(hash(str(path.resolve()))):x}"
+    loader = importlib.machinery.SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))  # type: ignore[arg-type]
+    # Dataclasses and annotations look their module up by name while the file runs.
+    sys.modules[name] = module
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)
+    try:
+        _guarded(lambda: loader.exec_module(module), str(path))
+    except ConfigError:
+        sys.modules.pop(name, None)
+        raise
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
+    return module
+
+
+def _look_up(module: ModuleType, inner: str, source: str) -> Any:
+    value: Any = module
+    for name in inner.split("."):
+        if not hasattr(value, name):
+            guess = nearest(name, dir(value))
+            raise ConfigError(
+                f"tools {source!r}: there is no {name!r}" + (f"; did you mean {guess!r}?" if guess else ""), hint=_HINT
+            )
+        value = getattr(value, name)
+    return value
+
+
+def _from_entry(name: str, points: list[EntryPoint]) -> list[Tool]:
+    chosen = [point for point in points if fnmatch.fnmatchcase(point.name, name)]
+    if not chosen and name != "*":
+        known = [point.name for point in points]
+        guess = nearest(name, known)
+        raise ConfigError(
+            f"no installed package has tools named {name!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            hint=f"installed are {', '.join(known)}" if known else "install the package that brings them",
+        )
+    return [each for point in chosen for each in _from_point(point)]
+
+
+def _from_point(point: EntryPoint) -> list[Tool]:
+    source = f"{ENTRY}{point.name}"
+    value = _guarded(point.load, source)
+    return _tools_of(value, source) if isinstance(value, ModuleType) else _many(value, source)
+
+
+def _points(given: Iterable[EntryPoint] | None) -> list[EntryPoint]:
+    if given is not None:
+        return list(given)
+    # Looking through all installed packages is slow, and needed only when somebody asks.
+    from importlib.metadata import entry_points
+
+    return list(entry_points(group=ENTRY_POINTS))
+
+
+# ---- what is in them -----------------------------------------------------------------------------------------------
+
+
+def _tools_of(module: ModuleType, source: str) -> list[Tool]:
+    """The decorated functions of a module, or what its list `TOOLS` names, if it has one."""
+    listed = vars(module).get(LIST)
+    if listed is not None:
+        return _many(listed, f"{source}, {LIST}")
+    found = _guarded(lambda: tools_in(vars(module)), source)
+    if not found:
+        raise ConfigError(
+            f"there are no tools in {source}", hint=f"mark functions with @dragoman.tool, or list them: {LIST}"
+        )
+    return found
+
+
+def _many(value: Any, source: str) -> list[Tool]:
+    """One tool, or a list of them; a function without arguments that is no tool itself may give either."""
+    if isinstance(value, list | tuple):
+        return [_one(each, source) for each in value]
+    if (
+        inspect.isfunction(value)
+        and not hasattr(value, "__dragoman_tool__")
+        and not inspect.signature(value).parameters
+    ):
+        made = _guarded(value, source)
+        if isinstance(made, list | tuple):
+            return [_one(each, source) for each in made]
+    return [_one(value, source)]
+
+
+def _one(value: Any, source: str) -> Tool:
+    made = _guarded(lambda: tool_from(value), source)
+    if isinstance(value, Mapping) and made.run is None:
+        raise InvalidTool(f"{source}: tool {made.name!r} has nothing to run", hint="give the dict a `run`")
+    return made
+
+
+def _without_twins(found: list[tuple[str, Tool]], problems: list[str]) -> Toolbox:
+    first: dict[str, tuple[str, Tool]] = {}
+    for source, each in found:
+        if each.name in first:
+            problems.append(f"tool {each.name!r} of {source} is left out: {first[each.name][0]} has one of that name")
+        else:
+            first[each.name] = (source, each)
+    return Toolbox([each for _, each in first.values()], tuple(problems))
+
+
+# ---- what can go wrong ---------------------------------------------------------------------------------------------
+
+
+def _guarded(action: Callable[[], _Made], source: str) -> _Made:
+    """Run somebody else's code; whatever it raises becomes one line with the place where it happened."""
+    try:
+        return action()
+    except DragomanError as error:
+        place = _place_of(error, source)
+        raise ConfigError(f"{place}: {error}", hint=error.next_step) from None
+    except (Exception, SystemExit) as error:
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        if isinstance(error, SyntaxError) and error.filename:
+            what = f"{type(error).__name__}: {error.msg}"
+        raise ConfigError(
+            f"{_place_of(error, source)}: {what}", hint=_HINT_FOR.get(type(error), "mend it there")
+        ) from None
+
+
+_HINT_FOR: dict[type[BaseException], str] = {ModuleNotFoundError: "install the module, or check its name"}
+
+
+def _place_of(error: BaseException, source: str) -> str:
+    """The innermost line outside the library and this package: the one that its author can mend."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    ours = str(Path(__file__).resolve().parents[1])
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((ours, "<frozen")) and "importlib" not in Path(frame.filename).parts
+    ]
+    own = [frame for frame in frames if Path(source).name == Path(frame.filename).name] or frames
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else f"tools {source!r}"

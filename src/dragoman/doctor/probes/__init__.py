@@ -1,0 +1,1 @@
+"""The probes, by what they look at."""

@@ -1,0 +1,237 @@
+"""Native calls: one, several, their ids, their arguments, and the results that go back."""
+
+from __future__ import annotations
+
+from dragoman import formats
+from dragoman.args.validate import validate
+from dragoman.doctor.findings import Finding, excerpt
+from dragoman.doctor.probe import Probe, cannot_tell
+from dragoman.doctor.questions import Patient, Question, Sight, Sights, user
+from dragoman.providers import Fact
+from dragoman.providers.facts import learn_from_error
+from dragoman.types import Message, Tool, ToolCall, ToolResult
+
+WEATHER = Tool(
+    "get_weather",
+    "The current weather in a city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+CLOCK = Tool(
+    "get_time",
+    "The current time in a city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+BOOKING = Tool(
+    "book_table",
+    "Book a table in the restaurant.",
+    {
+        "type": "object",
+        "properties": {
+            "people": {"type": "integer"},
+            "area": {"type": "string", "enum": ["inside", "terrace"]},
+            "guest": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "phone": {"type": "string"}},
+                "required": ["name"],
+            },
+            "dishes": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["people", "area", "guest", "dishes"],
+    },
+)
+_ASK_WEATHER = "What is the weather in Paris? Use the tool get_weather."
+_ASK_BOTH = "What is the weather in Paris, and what is it in Rome? Call get_weather once for each city, both at once."
+_ASK_BOOKING = (
+    "Book a table for 4 people on the terrace. The guest is Ada Lee. Dishes: soup and bread. Use the tool book_table."
+)
+_CODE = "7341"
+_WITHOUT_IDS = frozenset({"gemini", "ollama"})
+"""Wires on which calls need no id."""
+
+SERVER_OPTIONS = {
+    "vllm": "start vLLM with --enable-auto-tool-choice and --tool-call-parser for this model",
+    "sglang": "start SGLang with --tool-call-parser for this model",
+    "llamacpp": "start llama-server with --jinja, and with a chat template that knows tools",
+    "llamafile": "start it with --jinja, and with a chat template that knows tools",
+    "ollama": "choose a model whose page on ollama.com says `tools`",
+}
+"""What makes a server read calls, by provider."""
+
+
+def weather(*, stream: bool = False) -> Question:
+    """A question that one call answers."""
+    name = "weather streamed" if stream else "weather"
+    return Question(name, [user(_ASK_WEATHER)], [WEATHER], mode="native", stream=stream)
+
+
+def both(*, stream: bool = False) -> Question:
+    """A question that two calls answer."""
+    name = "two cities streamed" if stream else "two cities"
+    return Question(name, [user(_ASK_BOTH)], [WEATHER], mode="native", stream=stream)
+
+
+def is_sound(call: ToolCall, tool: Tool) -> bool:
+    """Whether a call is one of this tool and fits its schema."""
+    return call.name == tool.name and not validate(call.arguments, tool.parameters)
+
+
+# ---- native calls --------------------------------------------------------------------------------------------------
+
+
+def _judge_native(patient: Patient, sights: Sights) -> Finding:
+    name, sight = "native_calls", sights[0]
+    doubt = cannot_tell(name, sights)
+    if doubt is not None:
+        return doubt
+    if sight.is_refused:
+        return _judge_refusal(patient, sight)
+    sound = [call for call in sight.reply.calls if is_sound(call, WEATHER)]
+    if sound:
+        return Finding(name, "works", "a call came in its own field", sight.shown, fact=Fact(native_tool_calls=True))
+    server = SERVER_OPTIONS.get(patient.endpoint.provider.name, "")
+    fix = "; ".join(filter(None, ["use text: --tool-mode text, or tool_mode in the configuration", server]))
+    written = formats.parse(sight.reply.text, tools=[WEATHER]).calls
+    found = written[0].provenance.format if written and written[0].provenance is not None else ""
+    if written:
+        words = f"the call came as text ({found}): the server does not read what the model writes"
+    elif sight.reply.calls or sight.reply.invalid:
+        words = "a call came that does not fit the tool"
+    else:
+        words = "the model answered in words instead of a call"
+    shown = sight.shown or excerpt("; ".join(call.raw for call in sight.reply.invalid))
+    return Finding(name, "broken", words, shown, fix, Fact(native_tool_calls=False, why=words))
+
+
+def _judge_refusal(patient: Patient, sight: Sight) -> Finding:
+    failure = sight.failure
+    assert failure is not None
+    learned = learn_from_error(failure.body or failure.message, failure.status)
+    server = SERVER_OPTIONS.get(patient.endpoint.provider.name, "")
+    if learned is not None and learned.wire:
+        fix = f"use its other wire: --wire {learned.wire}"
+    else:
+        fix = "; ".join(filter(None, ["nothing to do: calls travel as text from now on", server and f"or {server}"]))
+        learned = Fact(native_tool_calls=False, why=sight.shown)
+    return Finding("native_calls", "absent", "requests with tools are refused", sight.shown, fix, learned)
+
+
+# ---- ids -----------------------------------------------------------------------------------------------------------
+
+
+def _id_questions(patient: Patient) -> tuple[Question, ...]:
+    return (weather(), weather(stream=True)) if patient.quick else (weather(), weather(stream=True), both())
+
+
+def _judge_ids(patient: Patient, sights: Sights) -> Finding:
+    name = "call_ids"
+    calls = [call for sight in sights for call in sight.reply.calls]
+    if not calls:
+        return cannot_tell(name, sights) or Finding(name, "unknown", "no call came that could have had one")
+    fix = "nothing to do here: dragoman makes ids of its own; other clients may fail"
+    ids = [[call.wire_id for call in sight.reply.calls] for sight in sights]
+    shown = excerpt(", ".join(str(each) for group in ids for each in group))
+    if any(each is None for group in ids for each in group):
+        if patient.wire in _WITHOUT_IDS:
+            return Finding(name, "works", "this wire needs none")
+        return Finding(name, "broken", "calls come without ids", shown, fix)
+    if any(len(set(group)) < len(group) for group in ids):
+        return Finding(name, "broken", "two calls of one reply have the same id", shown, fix)
+    return Finding(name, "works", "every call has an id of its own", shown)
+
+
+# ---- several calls -------------------------------------------------------------------------------------------------
+
+
+def _judge_parallel(patient: Patient, sights: Sights) -> Finding:
+    name, sight = "parallel_calls", sights[0]
+    doubt = cannot_tell(name, sights)
+    if doubt is not None:
+        return doubt
+    sound = [call for call in sight.reply.calls if is_sound(call, WEATHER)]
+    if len(sound) > 1:
+        return Finding(name, "works", f"{len(sound)} calls came in one reply", sight.shown)
+    if sight.is_refused:
+        return Finding(name, "broken", "a question for two calls was refused", sight.shown)
+    if len(sound) == 1:
+        return Finding(name, "absent", "one call came at a time", sight.shown, "nothing to do: the loop asks again")
+    return Finding(name, "broken", "no call came where two were asked for", sight.shown)
+
+
+# ---- arguments by their schema -------------------------------------------------------------------------------------
+
+
+def _judge_schema(patient: Patient, sights: Sights) -> Finding:
+    name, sight = "schema", sights[0]
+    doubt = cannot_tell(name, sights)
+    if doubt is not None:
+        return doubt
+    fix = "nothing to do where the repairs are enough; else the quirk strict_tools, or a grammar (--tool-mode text)"
+    if sight.is_refused:
+        return Finding(name, "broken", "a schema with nested objects and enums is refused", sight.shown, fix)
+    call = next((call for call in sight.reply.calls if call.name == BOOKING.name), None)
+    if call is None:
+        broken = "; ".join(str(fault) for invalid in sight.reply.invalid for fault in invalid.faults)
+        words = "no call came, or none that could be read"
+        return Finding(name, "broken", words, excerpt(broken) or sight.shown, fix)
+    faults = [str(fault) for fault in validate(call.arguments, BOOKING.parameters)]
+    mended = [f"{change.path}: {change.rule}" for change in call.changes]
+    if faults or mended or call.repairs:
+        words = "the arguments break the schema" if faults else "the arguments had to be mended"
+        return Finding(name, "broken", words, excerpt("; ".join([*faults, *mended, *call.repairs])), fix)
+    return Finding(name, "works", "integer, enum, nested object, array and required hold", sight.shown)
+
+
+# ---- results -------------------------------------------------------------------------------------------------------
+
+
+def _result(patient: Patient) -> tuple[Question, ...]:
+    lookup = Tool(
+        "get_code",
+        "The code of a door.",
+        {"type": "object", "properties": {"door": {"type": "string"}}, "required": ["door"]},
+    )
+    messages = [
+        user("What is the code of the north door? Use the tool get_code, then tell me the code."),
+        Message("assistant", [ToolCall("call_doctor1", lookup.name, {"door": "north"})]),
+        Message("tool", [ToolResult("call_doctor1", lookup.name, f"The code of the north door is {_CODE}.")]),
+    ]
+    return (Question("result", messages, [lookup], mode="native" if patient.native else "text"),)
+
+
+def _judge_result(patient: Patient, sights: Sights) -> Finding:
+    name, sight = "results", sights[0]
+    doubt = cannot_tell(name, sights)
+    if doubt is not None:
+        return doubt
+    if sight.is_refused:
+        fix = "use text: --tool-mode text" if patient.native else ""
+        return Finding(name, "broken", "a conversation with a result is refused", sight.shown, fix)
+    if _CODE in sight.reply.text:
+        return Finding(name, "works", "a result is taken and used", sight.shown)
+    fix = "try --tool-mode text, or another model" if patient.native else "try a larger model"
+    if sight.reply.calls or sight.extraction.calls:
+        return Finding(name, "broken", "the model called again instead of using the result", sight.shown, fix)
+    return Finding(name, "broken", "the model did not use the result", sight.shown, fix)
+
+
+NATIVE = ("reachable", "native_calls")
+PROBES = (
+    Probe(
+        "native_calls",
+        "Native calls",
+        lambda patient: (weather(),),
+        _judge_native,
+        quick=True,
+        needs=("reachable",),
+    ),
+    Probe("call_ids", "Ids of calls", _id_questions, _judge_ids, quick=True, needs=NATIVE),
+    Probe("parallel_calls", "Several calls at once", lambda patient: (both(),), _judge_parallel, needs=NATIVE),
+    Probe(
+        "schema",
+        "Schemas are kept to",
+        lambda patient: (Question("booking", [user(_ASK_BOOKING)], [BOOKING], mode="native"),),
+        _judge_schema,
+        needs=NATIVE,
+    ),
+    Probe("results", "Results go back", _result, _judge_result, quick=True, needs=("reachable",)),
+)

@@ -1,0 +1,137 @@
+"""What a run needs of a journal: claim it, append to it, read it back. Nothing else, so that another store is a page.
+
+A journal knows runs, sessions and the order of records; what stands in a body is the business of whoever wrote it.
+Per call the order is: planned (in a `reply`), `approved` or `denied`, `started`, `finished`, `delivered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Literal, Protocol, get_args
+
+from msgspec import Struct
+
+Kind = Literal["run", "reply", "approved", "denied", "started", "finished", "delivered", "input", "ended"]
+KINDS: frozenset[str] = frozenset(get_args(Kind))
+DURABLE: frozenset[str] = frozenset({"run", "started", "finished", "ended"})
+"""Kinds that are on the disk before `append` returns. The rest outlives the process, but maybe not a power cut."""
+
+
+class Entry(Struct, frozen=True):
+    """Something to be recorded. `call_id` is the call it is about, where it is about one.
+
+    `calls` belongs to `reply` (the calls that it planned) and `delivered` (those whose results were sent).
+    """
+
+    kind: Kind
+    body: bytes = b"{}"
+    call_id: str = ""
+    calls: tuple[str, ...] = ()
+
+
+class Record(Struct, frozen=True):
+    """An entry in its place: `number` counts from 0 within the run, `at` is the wall clock when it was appended."""
+
+    number: int
+    kind: Kind
+    body: bytes
+    call_id: str = ""
+    at: float = 0.0
+    calls: tuple[str, ...] = ()
+
+
+class RunSummary(Struct, frozen=True):
+    run_id: str
+    session: str
+    begun: float
+    last: float
+    """When the last record was appended."""
+    records: int
+    turns: int
+    ended: bool
+    parent: str | None = None
+    """The run that this one goes on from, or that started it."""
+    copied_from: str | None = None
+    """The run whose first records these are, after a fork."""
+    holder: str = ""
+    """Who is running it, in words; empty when nobody is."""
+
+
+class SessionSummary(Struct, frozen=True):
+    session: str
+    begun: float
+    last: float
+    runs: int
+    turns: int
+    records: int
+    unfinished: int
+    """How many of its runs have no end."""
+    forked_from: str | None = None
+
+
+class Journal(Protocol):
+    """Every run belongs to a session; one that was given none is a session by itself, named by its id.
+
+    Whoever begins or claims a run gets a token, and holds the run until it is released, the journal is closed or the
+    process ends. A higher token voids the lower ones: an append with an old one raises `RunLost`. A call that is
+    cancelled while it waits may still be carried out, as with any write that is under way.
+    """
+
+    async def begin(
+        self, run_id: str, session: str | None, body: bytes, *, parent: str | None = None, owner: str = ""
+    ) -> int:
+        """Record a new run (its `run` record is number 0) and hold it: the token."""
+        ...
+
+    async def append(self, run_id: str, entries: Sequence[Entry], *, token: int) -> None:
+        """Write all of them or none; on the disk when one of them is of a durable kind."""
+        ...
+
+    async def read(self, run_id: str) -> list[Record]:
+        """All records of a run, proved to be the ones that were written, or `JournalDamaged`."""
+        ...
+
+    async def first(self, run_id: str) -> Record:
+        """The `run` record alone, proved like the others: what a run was begun with."""
+        ...
+
+    async def claim(self, run_id: str, owner: str = "") -> int:
+        """Hold a run that nobody holds, or whose holder is gone: the token. Otherwise `RunBusy`."""
+        ...
+
+    async def renew(self, run_id: str, *, token: int) -> None:
+        """Make sure that the run is still held: `RunLost` if not. Claims are kept alive by the journal itself."""
+        ...
+
+    async def release(self, run_id: str, *, token: int) -> None:
+        """Give a run back. Nothing happens if it was lost already."""
+        ...
+
+    async def run(self, run_id: str) -> RunSummary: ...
+
+    async def runs(self, session: str | None = None, *, unfinished: bool = False) -> list[RunSummary]:
+        """In the order in which they were begun."""
+        ...
+
+    async def last_run(self, session: str) -> RunSummary | None: ...
+
+    async def sessions(self) -> list[SessionSummary]:
+        """The one that was used last comes first."""
+        ...
+
+    async def fork(self, session: str, turn: int | None, new_session: str) -> RunSummary:
+        """Copy a session up to the end of a turn, None for all of it: the last run of the copy.
+
+        Turns are counted from 1 over all runs of the session; 0 keeps only what was asked first.
+        """
+        ...
+
+    async def delete(self, session: str) -> int:
+        """Remove a session with all its records: how many there were."""
+        ...
+
+    def export(self, session: str) -> AsyncIterator[dict[str, Any]]:
+        """Everything about a session, as objects for one line of JSON each."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,175 @@
+"""What the records of a run say: its turns, how far each call came, and what of it another session may keep."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.journal.errors import CannotFork
+from dragoman.journal.journal import Record, RunSummary, SessionSummary
+
+Stage = Literal["planned", "approved", "denied", "started", "finished", "delivered"]
+_STAGES: tuple[Stage, ...] = ("planned", "approved", "denied", "started", "finished", "delivered")
+_BEFORE: dict[str, tuple[Stage, ...]] = {
+    "approved": ("planned",),
+    "denied": ("planned",),
+    "started": ("planned", "approved", "started"),
+    "finished": ("started",),
+    "delivered": ("planned", "approved", "denied", "finished", "delivered"),
+}
+"""How far a call may have come when a record moves it on.
+
+A call that never ran is delivered with its refusal. A repeatable one that was interrupted is started again. After a
+fork the results of the last turn are delivered again.
+"""
+
+
+class CallTrace(Struct, frozen=True):
+    """How far a call came, and the numbers of the records that say so."""
+
+    call_id: str
+    stage: Stage
+    records: tuple[int, ...]
+    settled: bool = False
+    """Whether it has an answer: a result, a denial, or an input that speaks of it."""
+
+
+class Turn(Struct, frozen=True):
+    """A reply and what came of it: records `first` up to `end`, the latter not included."""
+
+    number: int
+    first: int
+    end: int
+    calls: tuple[CallTrace, ...] = ()
+
+
+def was_ended(records: Sequence[Record]) -> bool:
+    return bool(records) and records[-1].kind == "ended"
+
+
+def calls(records: Iterable[Record]) -> dict[str, CallTrace]:
+    """Every call that the records name, in the order in which they came up."""
+    found: dict[str, CallTrace] = {}
+    for record in records:
+        stage: Stage | None = "planned" if record.kind == "reply" else None
+        if record.kind in _STAGES:
+            stage = record.kind
+        for call_id in _named(record):
+            if stage is None and call_id not in found:
+                continue
+            known = found.get(call_id)
+            found[call_id] = CallTrace(
+                call_id,
+                stage or (known.stage if known else "planned"),
+                (*(known.records if known else ()), record.number),
+                settled=(known is not None and known.settled) or record.kind in {"finished", "denied", "input"},
+            )
+    return found
+
+
+def _named(record: Record) -> tuple[str, ...]:
+    return (record.call_id, *record.calls) if record.call_id else record.calls
+
+
+def open_calls(records: Iterable[Record]) -> list[CallTrace]:
+    """The calls without an answer: planned or approved ones have not run, of a started one nobody knows the outcome."""
+    return [call for call in calls(records).values() if not call.settled and call.stage != "delivered"]
+
+
+def turns(records: Sequence[Record]) -> list[Turn]:
+    """The turns of a run, counted from 1. What stands before the first reply belongs to none of them."""
+    places = [record.number for record in records if record.kind == "reply"]
+    ends = [*places[1:], len(records)]
+    members: list[list[CallTrace]] = [[] for _ in places]
+    for call in calls(records).values():
+        # Its first record tells the turn: that it was delivered stands in the next one.
+        number = bisect_right(places, call.records[0])
+        if number:
+            members[number - 1].append(call)
+    return [
+        Turn(number, first, end, tuple(each))
+        for number, (first, end, each) in enumerate(zip(places, ends, members, strict=False), 1)
+    ]
+
+
+def order_faults(records: Sequence[Record]) -> list[str]:
+    """Where a run breaks the order planned, approved, started, finished, delivered; empty for a sound one."""
+    faults = [] if records and records[0].kind == "run" else ["record 0: a run begins with its `run` record"]
+    stages: dict[str, Stage] = {}
+    for record in records:
+        if record.kind == "ended" and record.number != len(records) - 1:
+            faults.append(f"record {record.number}: something stands behind the end")
+        if record.kind == "run" and record.number:
+            faults.append(f"record {record.number}: a second beginning")
+        for call_id in _named(record):
+            if record.kind == "reply":
+                if call_id in stages:
+                    faults.append(f"record {record.number}: call {call_id} is planned twice")
+                stages[call_id] = "planned"
+            elif record.kind in _BEFORE:
+                if stages.get(call_id) not in _BEFORE[record.kind]:
+                    was = stages.get(call_id, "not planned")
+                    faults.append(f"record {record.number}: call {call_id} is {record.kind}, but was {was}")
+                stages[call_id] = record.kind  # type: ignore[assignment]
+    return faults
+
+
+def fork_plan(
+    history: Sequence[tuple[RunSummary, Sequence[Record]]], turn: int | None
+) -> list[tuple[RunSummary, Sequence[Record]]]:
+    """Which records of which runs a copy up to the end of `turn` keeps: always a prefix, never an open call."""
+    total = sum(run.turns for run, _ in history)
+    wanted = total if turn is None else turn
+    session = history[0][0].session
+    if not 0 <= wanted <= total:
+        raise CannotFork(f"session {session!r} has {total} turns, so there is no turn {wanted}")
+    kept: list[tuple[RunSummary, Sequence[Record]]] = []
+    left = wanted
+    for run, records in history:
+        if kept and left == 0 and turn is not None:
+            break
+        prefix = _first_turns(records, left)
+        # Once the model has spoken again, all its calls before that had their answers.
+        is_last = len(prefix) == len(records) and not was_ended(prefix)
+        unsettled = [call.call_id for call in open_calls(prefix)] if is_last else []
+        if unsettled:
+            raise CannotFork(
+                f"turn {wanted} of session {session!r} is not finished: {', '.join(unsettled)} has no result"
+            )
+        kept.append((run, prefix))
+        left -= min(left, run.turns)
+    return kept
+
+
+def _first_turns(records: Sequence[Record], wanted: int) -> Sequence[Record]:
+    """The records up to the end of a turn; all of them when there are not more turns."""
+    places = [record.number for record in records if record.kind == "reply"]
+    if len(places) <= wanted and (wanted > 0 or not places):
+        return records
+    return records[: places[wanted]]
+
+
+def summarise(runs: Iterable[RunSummary], origins: dict[str, str] | None = None) -> list[SessionSummary]:
+    """The sessions of some runs, the one that was used last first. `origins` says which session a run is of."""
+    grouped: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        grouped.setdefault(run.session, []).append(run)
+    sessions = [
+        SessionSummary(
+            session,
+            begun=min(run.begun for run in members),
+            last=max(run.last for run in members),
+            runs=len(members),
+            turns=sum(run.turns for run in members),
+            records=sum(run.records for run in members),
+            unfinished=sum(not run.ended for run in members),
+            forked_from=next(
+                (origins[run.copied_from] for run in members if origins and run.copied_from in origins), None
+            ),
+        )
+        for session, members in grouped.items()
+    ]
+    return sorted(sessions, key=lambda each: each.last, reverse=True)

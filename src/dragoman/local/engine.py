@@ -1,0 +1,178 @@
+"""A model that is loaded: llama.cpp in this process, asked in the words of OpenAI's chat completions.
+
+One engine serves several requests at once; llama.cpp computes them together and queues what is too many. An engine is
+shared by everybody in the process who names the same file, and is unloaded when the last of them lets go.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dragoman.errors import ConfigError
+from dragoman.local.cores import choose_threads
+
+INSTALL = "pip install 'dragoman[local]'"
+SLOTS = 4
+"""Requests that are computed together; further ones wait."""
+CONTEXT = 8192
+_BATCH = 256
+"""Tokens of a prompt that are read in one go; between two of them a request can be cancelled."""
+_QUIET = -1
+_PATIENCE = 10.0
+
+log = logging.getLogger("dragoman.local")
+
+Receive = Callable[[str], bool]
+"""Takes one JSON object of the answer; True ends the generation."""
+
+
+def import_llama() -> Any:
+    """The library that holds llama.cpp; a clear word where it is not installed."""
+    try:
+        import xllamacpp  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise ConfigError(f"the embedded model needs xllamacpp: {error}", hint=f"install it with: {INSTALL}") from None
+    return xllamacpp
+
+
+class Engine:
+    """One file, loaded. Made by `borrow`, or by hand for one that is not shared."""
+
+    def __init__(self, path: Path, *, name: str = "", threads: int = 0, context: int = 0) -> None:
+        self.path = path
+        self.name = name or path.stem
+        self.threads = threads or choose_threads()
+        self.context = context or CONTEXT
+        self.seconds = 0.0
+        """How long it took to load."""
+        self._idle = threading.Condition()
+        self._jobs: set[object] = set()
+        self._closed = False
+        self._server: Any = self._load()
+
+    def _load(self) -> Any:
+        llama = import_llama()
+        size = self.path.stat().st_size / 1e6
+        log.info("loading %s (%.0f MB) with %d thread%s", self.name, size, self.threads, "s" * (self.threads > 1))
+        started = time.monotonic()
+        try:
+            server = llama.Server(_settings(llama, self))
+            # Its threads are still starting, and a server that is dropped before they run waits for them for ever.
+            server.handle_completions('{"prompt": "a", "n_predict": 1}', lambda piece: False)
+        except Exception as error:
+            raise ConfigError(
+                f"{self.path} cannot be loaded: {error}", hint="it has to be a whole GGUF file of a text model"
+            ) from None
+        self.seconds = time.monotonic() - started
+        log.info("loaded %s in %.1f s", self.name, self.seconds)
+        return server
+
+    @property
+    def busy(self) -> int:
+        """How many requests are being answered."""
+        return len(self._jobs)
+
+    def complete(self, body: str, receive: Receive) -> None:
+        """Answer one request; blocks until the end. `receive` is called for every piece, and may end it."""
+        job = object()
+        with self._idle:
+            if self._closed:
+                raise ConfigError(f"{self.name} is closed", hint="open a new client for it")
+            self._jobs.add(job)
+            server = self._server
+
+        def hand_on(piece: str) -> bool:
+            return self._closed or receive(piece)
+
+        try:
+            server.handle_chat_completions(body, hand_on)
+        finally:
+            del server
+            with self._idle:
+                self._jobs.discard(job)
+                self._idle.notify_all()
+
+    def close(self) -> None:
+        """End what is being answered, and unload the model."""
+        with self._idle:
+            self._closed = True
+            self._idle.wait_for(lambda: not self._jobs, _PATIENCE)
+            self._server = None
+
+
+def _settings(llama: Any, engine: Engine) -> Any:
+    params = llama.CommonParams()
+    params.model.path = str(engine.path)
+    params.model_alias = {engine.name}
+    params.n_ctx = engine.context
+    params.n_parallel = SLOTS
+    params.kv_unified = True
+    params.n_batch = params.n_ubatch = _BATCH
+    params.warmup = False
+    params.verbosity = _QUIET
+    for cores in (params.cpuparams, params.cpuparams_batch):
+        cores.n_threads = engine.threads
+    # The library opens a port of its own that nobody here uses: without this key nobody else can either.
+    params.api_keys = [secrets.token_hex(32)]
+    params.endpoint_slots = False
+    params.ui = False
+    return params
+
+
+# ---- one engine for everybody ---------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_loaded: dict[tuple[Path, int], tuple[Engine, int]] = {}
+_owner = 0
+
+
+def borrow(path: Path, *, name: str = "", context: int = 0) -> Engine:
+    """The engine of a file, loaded now if nobody has it. `give_back` it once for every time it was borrowed."""
+    global _owner
+    place = (path.resolve(), context)
+    with _lock:
+        if _owner != os.getpid():
+            # Threads do not survive a fork, so an engine does not either.
+            _loaded.clear()
+            if not _owner:
+                atexit.register(_close_all)
+            _owner = os.getpid()
+        engine, users = _loaded.get(place) or (Engine(path, name=name, context=context), 0)
+        _loaded[place] = (engine, users + 1)
+    return engine
+
+
+def give_back(engine: Engine) -> None:
+    """Let go of an engine; the last one to do so unloads it."""
+    with _lock:
+        place = next((place for place, (held, _) in _loaded.items() if held is engine), None)
+        if place is None:
+            return
+        users = _loaded[place][1] - 1
+        if users:
+            _loaded[place] = (engine, users)
+            return
+        del _loaded[place]
+    engine.close()
+
+
+def loaded() -> list[Engine]:
+    """Every engine that somebody holds."""
+    with _lock:
+        return [engine for engine, _ in _loaded.values()]
+
+
+def _close_all() -> None:
+    with _lock:
+        engines = [engine for engine, _ in _loaded.values()] if _owner == os.getpid() else []
+        _loaded.clear()
+    for engine in engines:
+        engine.close()

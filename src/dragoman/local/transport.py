@@ -1,0 +1,188 @@
+"""The embedded model as a transport: what would go over the network is answered in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
+from dragoman.errors import DragomanError
+from dragoman.local.engine import Engine, borrow, give_back, import_llama
+from dragoman.local.gathering import Gathering
+from dragoman.local.store import Store
+from dragoman.types import JsonObject
+
+_END = None
+_DONE = b"data: [DONE]\n\n"
+
+
+class EmbeddedTransport:
+    """Carries requests of the chat wire to models in this process. One serves any number of models and event loops."""
+
+    def __init__(self, store: Store | None = None, *, context: int = 0) -> None:
+        self._store = store or Store()
+        self._context = context
+        self._engines: dict[Path, Engine] = {}
+        self._lock = threading.Lock()
+
+    def check(self, model: str) -> None:
+        """Raise what the user has to mend before anything is asked: no llama.cpp, no such model."""
+        import_llama()
+        self._store.path(model)
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts) -> EmbeddedResponse:
+        """Answer a request. The first one for a model loads it."""
+        if not request.url.partition("?")[0].endswith("/chat/completions"):
+            return _refuse(404, f"the embedded model has no {request.url}")
+        body = _read(request.body)
+        if body is None:
+            return _refuse(400, "the request is no JSON object")
+        try:
+            engine = await asyncio.to_thread(self._engine, str(body.get("model") or ""))
+        except DragomanError as error:
+            return _refuse(404, error.explain())
+        streams = bool(body.get("stream"))
+        # Asked for as a stream even where it is wanted whole: a stream can be cancelled.
+        body |= {"stream": True, "return_progress": True, "stream_options": {"include_usage": True}}
+        job = Job(engine, msgspec.json.encode(body).decode())
+        job.start()
+        try:
+            first = await job.first(timeouts.first_byte)
+        except BaseException:
+            job.cancel()
+            raise
+        if "error" in first:
+            told = first["error"] if isinstance(first["error"], dict) else {"message": str(first["error"])}
+            return EmbeddedResponse(int(told.get("code") or 500), body=msgspec.json.encode({"error": told}))
+        return EmbeddedResponse(200, job, first, streams=streams, idle=timeouts.idle)
+
+    def _engine(self, model: str) -> Engine:
+        path = self._store.path(model)
+        with self._lock:
+            if path not in self._engines:
+                self._engines[path] = borrow(path, name=self._store.name_of(path), context=self._context)
+            return self._engines[path]
+
+    async def close(self) -> None:
+        """Let go of the models; those that nobody else uses are unloaded."""
+        with self._lock:
+            engines, self._engines = list(self._engines.values()), {}
+        for engine in engines:
+            await asyncio.to_thread(give_back, engine)
+
+
+class Job:
+    """One request on a thread of its own, its pieces handed to the event loop that waits for them."""
+
+    def __init__(self, engine: Engine, body: str) -> None:
+        self._engine = engine
+        self._body = body
+        self._loop = asyncio.get_running_loop()
+        self._pieces: asyncio.Queue[JsonObject | None] = asyncio.Queue()
+        self._cancelled = False
+
+    def start(self) -> None:
+        # A daemon: whoever ends the program does not wait for a model to finish its sentence.
+        threading.Thread(target=self._run, name="dragoman-local", daemon=True).start()
+
+    def cancel(self) -> None:
+        """Stop at the next token, or at the next stretch of the prompt."""
+        self._cancelled = True
+
+    def _run(self) -> None:
+        try:
+            self._engine.complete(self._body, self._receive)
+        except Exception as error:
+            # The library raises for what a server would answer with 400.
+            self._hand_over({"error": {"code": 400, "message": str(error), "type": "invalid_request_error"}})
+        finally:
+            self._hand_over(_END)
+
+    def _receive(self, piece: str) -> bool:
+        if not self._cancelled:
+            found = msgspec.json.decode(piece)
+            if isinstance(found, dict) and "prompt_progress" not in found:
+                self._hand_over(found)
+        return self._cancelled
+
+    def _hand_over(self, piece: JsonObject | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
+        except RuntimeError:
+            # The loop is closed: nobody waits any more.
+            self._cancelled = True
+
+    async def first(self, patience: float) -> JsonObject:
+        piece = await self._next(patience, "first_byte", "the embedded model did not begin to answer")
+        return piece or {"error": {"code": 500, "message": "the embedded model said nothing"}}
+
+    async def next(self, patience: float) -> JsonObject | None:
+        return await self._next(patience, "idle", "the embedded model fell silent")
+
+    async def _next(self, patience: float, code: str, words: str) -> JsonObject | None:
+        try:
+            async with asyncio.timeout(patience):
+                return await self._pieces.get()
+        except TimeoutError:
+            self.cancel()
+            raise TransportFault("timed_out", f"{words} for {patience:.0f} s", code=code) from None
+
+
+class EmbeddedResponse:
+    """The answer of an embedded model, in the form of HTTP."""
+
+    def __init__(
+        self,
+        status: int,
+        job: Job | None = None,
+        first: JsonObject | None = None,
+        *,
+        body: bytes = b"",
+        streams: bool = False,
+        idle: float = 0.0,
+    ) -> None:
+        self.status = status
+        self.headers: Mapping[str, str] = {"content-type": "text/event-stream" if streams else "application/json"}
+        self._job, self._first, self._body = job, first, body
+        self._streams, self._idle = streams, idle
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        if self._job is None:
+            yield self._body
+            return
+        gathering = Gathering()
+        piece = self._first
+        while piece is not None:
+            if "error" in piece:
+                raise TransportFault("stream_cut", f"the embedded model failed: {_words(piece['error'])}")
+            if self._streams:
+                yield b"data: %s\n\n" % msgspec.json.encode(piece)
+            else:
+                gathering.add(piece)
+            piece = await self._job.next(self._idle)
+        yield _DONE if self._streams else msgspec.json.encode(gathering.whole())
+
+    async def close(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+
+
+def _read(data: bytes) -> JsonObject | None:
+    try:
+        body = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _refuse(status: int, message: str) -> EmbeddedResponse:
+    return EmbeddedResponse(status, body=msgspec.json.encode({"error": {"code": status, "message": message}}))
+
+
+def _words(error: Any) -> str:
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)

@@ -1,0 +1,314 @@
+"""Speaking to an endpoint in its own manner, and reading what it says.
+
+Tools travel as definitions where the endpoint has native calls, and as instructions in the prompt where it has not;
+never both. `settle_manner` decides which, `compose` writes the request, `open_reader` reads the reply to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman import formats
+from dragoman.errors import ConfigError
+from dragoman.extraction import Background, Extractor, extractor
+from dragoman.providers import Endpoint, PromptGuided
+from dragoman.providers.capabilities import overrule
+from dragoman.textmode import STOP_SEQUENCES, explain_results, render_history
+from dragoman.textmode.examples import write_examples
+from dragoman.textmode.holding import hold, merge
+from dragoman.toolset import Toolset
+from dragoman.trust.profiles import Profile
+from dragoman.types import InvalidCall, Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman.wire.options import Choice, read_choice
+from dragoman.wire.report import Loss
+
+Mode = Literal["", "native", "text"]
+ToolMode = Literal["auto", "native", "text"]
+_PLAIN = "json_message"
+_MOST_STOPS = 4
+"""Some servers take no more stop texts than this."""
+
+
+class Manner(Struct, frozen=True):
+    """How one endpoint is spoken to with these tools. `mode` is empty where there are no tools."""
+
+    endpoint: Endpoint
+    tools: Toolset
+    mode: Mode = ""
+    instructions: str = ""
+    trust: str | Profile = "default"
+    aliases: dict[str, str] = {}
+
+    @property
+    def family(self) -> tuple[str, ...] | None:
+        """The text formats of the model's family; None where nobody knows how it writes."""
+        return self.endpoint.formats if self.endpoint.profile.format else None
+
+
+class Composed(Struct, frozen=True):
+    """A request as it is to be sent, and what is needed to read the reply."""
+
+    request: Request
+    manner: Manner
+    nonce: str | None = None
+    losses: tuple[Loss, ...] = ()
+    boundaries: tuple[str, ...] = ()
+    choice: Choice = Choice()
+    """The tool choice that was asked for."""
+
+
+def settle_manner(
+    endpoint: Endpoint,
+    tools: Toolset,
+    tool_mode: ToolMode = "auto",
+    *,
+    trust: str | Profile = "default",
+    aliases: Mapping[str, str] | None = None,
+) -> Manner:
+    """Decide how the tools are offered: what the caller forces, else what the endpoint can do."""
+    if tool_mode != "auto":
+        forced = {"native_tool_calls": tool_mode == "native"}
+        endpoint = replace(endpoint, capabilities=overrule(endpoint.capabilities, forced))
+    named = dict(aliases or {})
+    if not len(tools):
+        return Manner(endpoint, tools, trust=trust, aliases=named)
+    payload = endpoint.convert_tools(tools)
+    if not isinstance(payload, PromptGuided):
+        return Manner(endpoint, tools, "native", trust=trust, aliases=named)
+    return Manner(endpoint, tools, "text", payload.instructions, trust, named)
+
+
+def compose(
+    messages: Iterable[Message],
+    manner: Manner,
+    options: Mapping[str, Any] | None = None,
+    *,
+    nonce: str | None = None,
+    boundaries: Iterable[str] = (),
+) -> Composed:
+    """Write the request. `nonce` and `boundaries` are random words for text mode, drawn by the caller."""
+    given = dict(options or {})
+    choice = read_choice(given) or Choice()
+    conversation = list(messages)
+    _check_choice(choice, manner)
+    if _needs_grammar(choice, manner):
+        manner = _as_text(manner)
+    if is_written_as_text(conversation, manner):
+        return _compose_text(conversation, manner, given, choice, nonce, boundaries)
+    tools = list(manner.tools)
+    if choice.mode == "none" and _is_ignored(choice, manner):
+        tools = []
+    request = Request(manner.endpoint.model, conversation, tools, given)
+    return Composed(request, _reading(manner, choice), choice=choice)
+
+
+def _check_choice(choice: Choice, manner: Manner) -> None:
+    for name in choice.names:
+        if manner.tools.find(name) is None:
+            raise ConfigError(
+                f"tool_choice names {name!r}, which is not offered", hint=f"offered are {', '.join(manner.tools.names)}"
+            )
+
+
+def _is_ignored(choice: Choice, manner: Manner) -> bool:
+    """Whether an endpoint with native tools does not do what the choice asks for.
+
+    To offer one tool alone and to require a call is as good as to name it.
+    """
+    if manner.mode != "native" or choice.mode == "auto":
+        return False
+    return not {choice.kind, choice.mode} & set(manner.endpoint.quirks.tool_choice)
+
+
+def _needs_grammar(choice: Choice, manner: Manner) -> bool:
+    """Whether a call can be had for sure only by a grammar, so that the tools have to be offered as text."""
+    return choice.mode == "required" and _is_ignored(choice, manner) and bool(manner.endpoint.quirks.grammar_field)
+
+
+def _as_text(manner: Manner) -> Manner:
+    """The same tools in the prompt, where a grammar can hold the reply."""
+    return settle_manner(manner.endpoint, manner.tools, "text", trust=manner.trust, aliases=manner.aliases)
+
+
+def _reading(manner: Manner, choice: Choice) -> Manner:
+    """How the reply is read: where no call is wanted, none is looked for."""
+    return replace(manner, tools=Toolset(()), mode="") if choice.mode == "none" else manner
+
+
+def is_written_as_text(messages: Sequence[Message], manner: Manner, options: Mapping[str, Any] | None = None) -> bool:
+    """Whether calls and results stand in the request as text: such a request needs boundaries."""
+    if manner.mode == "text" or _needs_grammar(read_choice(options or {}) or Choice(), manner):
+        return True
+    return not manner.endpoint.capabilities.native_tool_calls and any(
+        isinstance(part, ToolCall | InvalidCall | ToolResult) for message in messages for part in message.parts
+    )
+
+
+def _compose_text(
+    messages: list[Message],
+    manner: Manner,
+    options: dict[str, Any],
+    choice: Choice,
+    nonce: str | None,
+    boundaries: Iterable[str],
+) -> Composed:
+    endpoint = manner.endpoint
+    format = _format_of(manner, choice, nonce)
+    options.pop("tool_choice", None)
+    options.pop("parallel_tool_calls", None)
+    offered = manner.mode == "text" and choice.mode != "none"
+    taught = endpoint.prompt_format if isinstance(format, formats.Format) else format
+    rendered = render_history(messages, taught, boundaries=boundaries, tools=manner.tools)
+    written = rendered.messages
+    losses = list(rendered.losses)
+    if offered:
+        written = _with_instructions(written, manner, nonce, choice)
+        if nonce is None:
+            written = [written[0], *_show(manner, choice, format), *written[1:]]
+        stops = list(options.get("stop") or ())
+        if len(stops) + len(STOP_SEQUENCES) <= _MOST_STOPS:
+            options["stop"] = [*stops, *STOP_SEQUENCES]
+    if manner.mode == "text":
+        losses += _hold(manner, options, choice, format)
+    request = Request(endpoint.model, written, [], options)
+    return Composed(
+        request, _reading(manner, choice), nonce if offered else None, tuple(losses), rendered.boundaries, choice
+    )
+
+
+def _format_of(manner: Manner, choice: Choice, nonce: str | None) -> str | formats.Format:
+    """How calls are written: as the model was taught, or as plain JSON where a schema has to hold them."""
+    if nonce is not None:
+        return formats.nonce_format(nonce)
+    quirks = manner.endpoint.quirks
+    held = quirks.grammar_field and quirks.grammar_syntax == "json_schema" and choice.mode == "required"
+    return _PLAIN if held else manner.endpoint.prompt_format
+
+
+def _show(manner: Manner, choice: Choice, format: str | formats.Format) -> list[Message]:
+    """Examples for a model that learns from nothing else."""
+    if not manner.endpoint.profile.weak:
+        return []
+    tools = [tool for tool in manner.tools if not choice.names or tool.name in choice.names]
+    return write_examples(tools, format, replies=choice.mode == "auto")
+
+
+def _hold(manner: Manner, options: dict[str, Any], choice: Choice, format: str | formats.Format) -> list[Loss]:
+    """Put a grammar into the options, where one is due; the caller's own is left alone."""
+    endpoint = manner.endpoint
+    wire, field = endpoint.wire, endpoint.quirks.grammar_field.partition(".")[0]
+    own = options.get(wire)
+    own = own if isinstance(own, Mapping) else {}
+    if options.get("response_format") or field in own:
+        return []
+    held = hold(manner.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
+    if held.fields:
+        options[wire] = merge(own, held.fields)
+    return [held.loss] if held.loss is not None else []
+
+
+def _with_instructions(messages: list[Message], manner: Manner, nonce: str | None, choice: Choice) -> list[Message]:
+    """The system prompt with the tools behind it; one is made where there is none."""
+    first = messages[0] if messages and messages[0].role == "system" else None
+    existing = first.text if first is not None else None
+    taught = _teach(existing or "", manner, nonce, choice)
+    prompt = f"{existing}\n\n{taught}" if existing else taught
+    head = Message("system", [Text(prompt)], first.extra if first is not None else {})
+    return [head, *(messages[1:] if first is not None else messages)]
+
+
+def _teach(existing: str, manner: Manner, nonce: str | None, choice: Choice) -> str:
+    format = _format_of(manner, choice, None)
+    taught = manner.instructions
+    if nonce is not None or format != manner.endpoint.prompt_format:
+        taught = formats.instructions(manner.tools, format, layout="list", nonce=nonce)
+    weak = manner.endpoint.profile.weak
+    if formats.needs_compact(f"{existing}\n\n{taught}", native=False, weak=weak) is not None:
+        taught = formats.instructions(manner.tools, format, True, nonce=nonce)
+    return "\n".join(filter(None, [taught, explain_results(), _demand(choice)]))
+
+
+def _demand(choice: Choice) -> str:
+    """The choice of a tool, in words: a model that is spoken to in text has no other way to learn of it."""
+    if choice.mode == "required":
+        return f"Your next reply has to be a call of {' or '.join(choice.names) or 'one of these tools'}."
+    return ""
+
+
+def find_breach(composed: Composed, called: Iterable[str]) -> str:
+    """What of the tool choice a reply did not keep, in words; `called` are the names of the tools that it called."""
+    choice, names = composed.choice, list(called)
+    if choice.mode == "none" and names:
+        return f"tool_choice is none, and the model called {names[0]}"
+    if choice.mode == "required" and not names:
+        wanted = f"{choice.names[0]!r}" if choice.kind == "named" else "'required'"
+        return f"tool_choice is {wanted}, and the model called nothing"
+    wrong = [name for name in names if choice.names and name not in choice.names]
+    return f"tool_choice allows {', '.join(choice.names)}, and the model called {wrong[0]}" if wrong else ""
+
+
+def open_reader(composed: Composed, conversation: Background | Iterable[Message] | None = None) -> Extractor:
+    """A Stage for the events of the reply: what it gives out can be shown, and `.extraction` is the verdict."""
+    manner = composed.manner
+    return extractor(
+        manner.endpoint.capabilities,
+        tools=manner.tools,
+        trust=manner.trust,
+        conversation=conversation,
+        nonce=composed.nonce,
+        family=manner.family,
+        aliases=manner.aliases,
+    )
+
+
+def answer_parts(parts: Iterable[Part], text: str, calls: Iterable[ToolCall | InvalidCall]) -> list[Part]:
+    """The parts of a reply as they go into the history: in their order, with what reading made of its calls.
+
+    `calls` are the calls and the invalid calls that were read, in any channel. A text out of which calls were read is
+    replaced by what is left of it.
+    """
+    received = list(parts)
+    paired, others = _pair(received, calls)
+    whole = "".join(part.text for part in received if isinstance(part, Text))
+    written: list[Part] = []
+    placed = False
+    for place, part in enumerate(received):
+        if isinstance(part, Text) and text != whole:
+            if not placed and text.strip():
+                written.append(Text(text))
+            placed = True
+        elif isinstance(part, ToolCall | InvalidCall):
+            written += [paired[place]] if place in paired else []
+        elif not isinstance(part, Text) or part.text:
+            # An empty text says nothing, and some providers refuse it.
+            written.append(part)
+    return [*written, *others]
+
+
+def _pair(
+    parts: list[Part], calls: Iterable[ToolCall | InvalidCall]
+) -> tuple[dict[int, ToolCall | InvalidCall], list[ToolCall | InvalidCall]]:
+    """What was read of each native call, by its place, and what was read elsewhere.
+
+    They are paired in their order, because an id that was used before has given way to another one.
+    """
+    found = list(calls)
+    good = [call for call in found if isinstance(call, ToolCall)]
+    bad = [call for call in found if isinstance(call, InvalidCall)]
+    paired: dict[int, ToolCall | InvalidCall] = {}
+    for place, part in enumerate(parts):
+        if isinstance(part, ToolCall) and part.complete and (good or bad):
+            is_bad = not good or bool(bad and not _is_of(good[0], part) and _is_of(bad[0], part))
+            paired[place] = bad.pop(0) if is_bad else good.pop(0)
+    for place, part in enumerate(parts):
+        if isinstance(part, InvalidCall) and bad:
+            paired[place] = bad.pop(0)
+    return paired, [*good, *bad]
+
+
+def _is_of(call: ToolCall | InvalidCall, part: ToolCall) -> bool:
+    return call.id == part.id or (call.wire_id, call.raw, call.name) == (part.wire_id, part.raw, part.name)

@@ -1,0 +1,98 @@
+"""Secrets are taken out of a recording before anything of it touches the disk.
+
+Three things count as secrets: what stands in a header or a query parameter whose name says so, the same words
+wherever else they turn up, and whatever looks like a key of a known vendor or fits a pattern of yours.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
+
+REDACTED = "[REDACTED]"
+NAMES = re.compile(
+    r"authorization|cookie|api[-_]?key|^x-.*-key$|^key$|token|secret|signature|password|credential|session",
+    re.IGNORECASE,
+)
+"""Names of headers and query parameters whose values are secrets."""
+SHAPES = (
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bgh[pousr]_[A-Za-z0-9]{20,}",
+    r"\bhf_[A-Za-z0-9]{20,}",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*",
+)
+"""What keys of well-known vendors look like."""
+_SHORTEST = 6
+# Where a key stands behind a word in its header.
+_SCHEMES = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+")
+
+
+class Redactor:
+    """Takes secrets out of headers, addresses and bodies. `patterns` are regular expressions, beside the usual ones."""
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        self._shapes = [*SHAPES, *patterns]
+        self._words: set[str] = set()
+        self._pattern = self._compile()
+
+    def learn(self, headers: dict[str, str], url: str = "") -> None:
+        """Remember the secrets of a request, so that they are found wherever else they stand."""
+        given = [*headers.items(), *parse_qsl(urlsplit(url).query)]
+        found = {_SCHEMES.sub("", value).strip() for name, value in given if NAMES.search(name)}
+        fresh = {word for word in found if len(word) >= _SHORTEST} - self._words
+        if fresh:
+            self._words |= fresh
+            self._pattern = self._compile()
+
+    def headers(self, headers: dict[str, str]) -> dict[str, str]:
+        return {name.lower(): REDACTED if NAMES.search(name) else self.text(value) for name, value in headers.items()}
+
+    def url(self, url: str) -> str:
+        parts = urlsplit(url)
+        pairs = parse_qsl(parts.query, keep_blank_values=True)
+        query = "&".join(
+            f"{quote(name)}={REDACTED if NAMES.search(name) else quote(self.text(value))}" for name, value in pairs
+        )
+        place = parts.netloc.rpartition("@")[2]  # a name and a password before the host
+        return self.text(urlunsplit((parts.scheme, place, parts.path, query, "")))
+
+    def text(self, text: str) -> str:
+        return self.data(text.encode()).decode()
+
+    def data(self, data: bytes) -> bytes:
+        return self._pattern.sub(REDACTED.encode(), data)
+
+    def pieces(self, pieces: list[bytes]) -> list[bytes]:
+        """The pieces of a body; a secret that lies across two of them is found as well."""
+        whole = b"".join(pieces)
+        kept: list[bytes] = []
+        matches = list(self._pattern.finditer(whole))
+        start = 0
+        for piece in pieces:
+            kept.append(_clean(whole, start, start + len(piece), matches))
+            start += len(piece)
+        return [piece for piece in kept if piece]
+
+    def _compile(self) -> re.Pattern[bytes]:
+        # The longest first: a secret may contain another one. JSON may write one with escapes.
+        words = {form for word in self._words for form in (word, json.dumps(word)[1:-1], quote(word, safe=""))}
+        named = [re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word))]
+        return re.compile("|".join([*named, *self._shapes]).encode())
+
+
+def _clean(whole: bytes, start: int, end: int, matches: list[re.Match[bytes]]) -> bytes:
+    """One piece without the secrets: each is replaced in the piece where it begins, and its rest left out."""
+    out = bytearray()
+    place = start
+    for match in matches:
+        if match.end() <= start or match.start() >= end:
+            continue
+        out += whole[place : max(place, match.start())]
+        if match.start() >= start:
+            out += REDACTED.encode()
+        place = min(match.end(), end)
+    return bytes(out + whole[place:end])

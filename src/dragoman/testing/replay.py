@@ -1,0 +1,286 @@
+"""Record what a real endpoint answers, once, and replay it for ever.
+
+    with cassette("tests/cassettes/weather.jsonl") as transport:
+        agent = dragoman.Agent("openai:gpt-5.6", tools=[weather], transport=transport)
+
+A request that was not recorded is an error that shows how it differs from the nearest one that was.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.errors import ConfigError
+from dragoman.testing.answers import Answer
+from dragoman.testing.redaction import Redactor
+from dragoman.testing.script import ScriptedResponse
+from dragoman.testing.tape import (
+    Answered,
+    Asked,
+    Broken,
+    Recorded,
+    append,
+    keep_headers,
+    load,
+    read_bytes,
+    write_body,
+    write_bytes,
+)
+from dragoman.types import FailureKind
+
+Mode = Literal["once", "none", "new", "all"]
+Ignore = Callable[[Any], Any]
+"""Changes the JSON of a request before it is compared and kept: to take out what differs in every run."""
+_COMPARED = 200
+_SHOWN = 4000
+
+
+class CassetteMiss(AssertionError):
+    """A request that is not in the recording."""
+
+
+class RecordingTransport:
+    """A transport that passes everything on to another one and writes it down, without the secrets."""
+
+    def __init__(
+        self,
+        inner: Transport,
+        path: str | Path,
+        *,
+        redact: Iterable[str] = (),
+        ignore: Ignore | None = None,
+        first_number: int = 0,
+    ) -> None:
+        self._inner = inner
+        self._path = Path(path)
+        self._redactor = Redactor(redact)
+        self._ignore = ignore
+        self._number = first_number
+        self._open: set[_RecordedResponse] = set()
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
+        number, self._number = self._number, self._number + 1
+        self._redactor.learn(request.headers, request.url)
+        asked = describe(request, self._redactor, self._ignore)
+        try:
+            response = await self._inner.send(request, timeouts)
+        except TransportFault as fault:
+            self._write(number, asked, Answered(fault=_describe_fault(fault, self._redactor)))
+            raise
+
+        def write(answered: Answered) -> None:
+            self._open.discard(recording)
+            self._write(number, asked, answered)
+
+        recording = _RecordedResponse(response, write, self._redactor)
+        self._open.add(recording)
+        return recording
+
+    async def close(self) -> None:
+        for recording in list(self._open):
+            recording.finish()
+        await self._inner.close()
+
+    def _write(self, number: int, asked: Asked, answered: Answered) -> None:
+        append(self._path, Recorded(number, asked, answered))
+
+
+class _RecordedResponse:
+    """A response that is written down when it was read, or when it is closed."""
+
+    def __init__(self, inner: HttpResponse, write: Callable[[Answered], None], redactor: Redactor) -> None:
+        self._inner = inner
+        self._write: Callable[[Answered], None] | None = write
+        self._redactor = redactor
+        self._pieces: list[bytes] = []
+        self._fault: TransportFault | None = None
+
+    @property
+    def status(self) -> int:
+        return self._inner.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._inner.headers
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._inner.pieces():
+                self._pieces.append(piece)
+                yield piece
+        except TransportFault as fault:
+            self._fault = fault
+            raise
+
+    async def close(self) -> None:
+        self.finish()
+        await self._inner.close()
+
+    def finish(self) -> None:
+        write, self._write = self._write, None
+        if write is None:
+            return
+        fault = None if self._fault is None else _describe_fault(self._fault, self._redactor)
+        headers = keep_headers(self._redactor.headers(dict(self._inner.headers)))
+        pieces = [write_bytes(piece) for piece in self._redactor.pieces(self._pieces)]
+        write(Answered(self._inner.status, headers, pieces, fault))
+
+
+class ReplayTransport:
+    """A transport that answers from a recording and never touches the network.
+
+    Requests are compared by method, address and body (as JSON, whatever the order of its members). The same request
+    made several times is answered in the order in which the answers were recorded.
+    """
+
+    def __init__(self, path: str | Path, *, redact: Iterable[str] = (), ignore: Ignore | None = None) -> None:
+        self._path = Path(path)
+        if not self._path.is_file():
+            raise ConfigError(f"there is no recording {path}", hint='record it: cassette(path, record="once")')
+        self.recorded = load(self._path)
+        self._redactor = Redactor(redact)
+        self._ignore = ignore
+        self._lanes: dict[str, deque[Recorded]] = defaultdict(deque)
+        for recorded in self.recorded:
+            self._lanes[recorded.request.lane].append(recorded)
+
+    @property
+    def unused(self) -> list[Recorded]:
+        """What was recorded and not asked for."""
+        left = [recorded for lane in self._lanes.values() for recorded in lane]
+        return sorted(left, key=lambda recorded: recorded.number)
+
+    def assert_all_used(self) -> None:
+        """Fail unless every recorded answer was asked for."""
+        if self.unused:
+            shown = "\n".join(f"- {recorded.request.show()[:300]}" for recorded in self.unused)
+            raise AssertionError(f"{len(self.unused)} recordings of {self._path} were not used:\n{shown}")
+
+    def knows(self, request: HttpRequest) -> bool:
+        """Whether an answer to this request is left."""
+        return bool(self._lanes.get(self._describe(request).lane))
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
+        asked = self._describe(request)
+        lane = self._lanes.get(asked.lane)
+        if not lane:
+            raise CassetteMiss(explain_miss(asked, self.recorded, self._path))
+        answered = lane.popleft().response
+        fault = None
+        if answered.fault is not None:
+            kind = cast(FailureKind, answered.fault.kind)
+            fault = TransportFault(kind, answered.fault.message, code=answered.fault.code)
+            if not answered.status:
+                raise fault
+        pieces = [read_bytes(piece) for piece in answered.pieces]
+        return ScriptedResponse(Answer(answered.status, answered.headers, pieces=pieces, fault=fault), timeouts)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _describe(self, request: HttpRequest) -> Asked:
+        self._redactor.learn(request.headers, request.url)
+        return describe(request, self._redactor, self._ignore)
+
+
+class _ExtendingTransport:
+    """Answers from a recording what it knows, and records the rest."""
+
+    def __init__(self, replay: ReplayTransport, recording: RecordingTransport) -> None:
+        self._replay = replay
+        self._recording = recording
+
+    async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
+        known = self._replay.knows(request)
+        return await (self._replay if known else self._recording).send(request, timeouts)
+
+    async def close(self) -> None:
+        await self._recording.close()
+
+
+@contextmanager
+def cassette(
+    path: str | Path,
+    record: Mode = "once",
+    *,
+    transport: Transport | None = None,
+    redact: Iterable[str] = (),
+    ignore: Ignore | None = None,
+    all_used: bool = False,
+) -> Iterator[Transport]:
+    """A transport that records or replays.
+
+    `record`: `once` records where there is no file yet and replays else; `none` only replays; `new` replays what is
+    known and records the rest; `all` records everything anew. `transport` is used for recording. `redact` are regular
+    expressions for further secrets, `ignore` is a function that takes the JSON of a request and gives it back without
+    what differs in every run. With `all_used` an answer that was recorded and not asked for fails the test.
+    """
+    place, patterns = Path(path), list(redact)
+    if record == "all":
+        place.unlink(missing_ok=True)
+    chosen: Transport
+    replay: ReplayTransport | None = None
+    if record == "none" or (record in ("once", "new") and place.is_file()):
+        chosen = replay = ReplayTransport(place, redact=patterns, ignore=ignore)
+    if replay is None or record == "new":
+        number = max((recorded.number for recorded in replay.recorded), default=-1) + 1 if replay else 0
+        inner = _default_transport() if transport is None else transport
+        recording = RecordingTransport(inner, place, redact=patterns, ignore=ignore, first_number=number)
+        chosen = _ExtendingTransport(replay, recording) if replay else recording
+    yield chosen
+    if all_used and replay is not None:
+        replay.assert_all_used()
+
+
+def _default_transport() -> Transport:
+    # Its connections end with the event loop that they were opened in.
+    from dragoman.client.http import HttpTransport
+
+    return HttpTransport()
+
+
+def describe(request: HttpRequest, redactor: Redactor, ignore: Ignore | None = None) -> Asked:
+    """A request as it is compared and kept: without secrets, and without what is to be ignored."""
+    body = write_body(redactor.data(request.body))
+    if ignore is not None:
+        body = ignore(body)
+    headers = keep_headers(redactor.headers(request.headers))
+    return Asked(request.method, redactor.url(request.url), headers, body)
+
+
+def explain_miss(asked: Asked, recorded: list[Recorded], path: Path) -> str:
+    """What was asked, and how it differs from the nearest request that was recorded."""
+    same = [each for each in recorded if each.request.lane == asked.lane]
+    if same:
+        return f"{path} holds this request {len(same)} times, and it was made once more:\n{asked.show()[:_SHOWN]}"
+    if not recorded:
+        return f"{path} is empty; the request was:\n{asked.show()[:_SHOWN]}"
+    nearest = max(recorded[:_COMPARED], key=lambda each: _likeness(each.request, asked))
+    lines = difflib.unified_diff(
+        nearest.request.show().splitlines(),
+        asked.show().splitlines(),
+        f"recorded, number {nearest.number}",
+        "asked now",
+        lineterm="",
+    )
+    shown = "\n".join(lines)
+    if len(shown) > _SHOWN:
+        shown = shown[:_SHOWN] + "\n[the rest is left out]"
+    return (
+        f'{path} holds no such request. The nearest one differs:\n{shown}\nhint: record it with record="new" or "all"'
+    )
+
+
+def _likeness(recorded: Asked, asked: Asked) -> tuple[bool, float]:
+    matcher = difflib.SequenceMatcher(None, recorded.show()[:_SHOWN], asked.show()[:_SHOWN], autojunk=True)
+    return (recorded.url == asked.url, matcher.quick_ratio())
+
+
+def _describe_fault(fault: TransportFault, redactor: Redactor) -> Broken:
+    return Broken(fault.kind, redactor.text(fault.message), fault.code)

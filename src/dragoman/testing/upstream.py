@@ -1,0 +1,277 @@
+"""A real HTTP server on this machine that plays a script and breaks in the ways you list.
+
+It runs in a thread of its own, so that tests of blocking and of asynchronous code use it alike:
+
+    with Upstream([Fault("status", status=429), call("weather", city="Paris"), "It is warm."]) as upstream:
+        agent = dragoman.Agent(upstream.endpoint(), tools=[weather])
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from msgspec import Struct, structs
+
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, TransportFault
+from dragoman.errors import ConfigError
+from dragoman.providers import Endpoint
+from dragoman.testing.answers import Script
+from dragoman.testing.faults import Fault, Meant, Step, chunk, spoil
+from dragoman.testing.reading import Incoming, Received
+from dragoman.testing.script import Exchange, ScriptedModel
+from dragoman.types import JsonObject, Request
+
+_PATIENT = Timeouts(3600.0, 3600.0, 3600.0)
+_SECONDS_TO_STOP = 10.0
+
+
+class Upstream:
+    """A server at `upstream.url` that answers from a script.
+
+    `script` is a `ScriptedModel`, or a list of what one may say. A `Fault` in the list spoils the reply that follows
+    it; one that is an answer of its own (`Fault("status")`) stands for a request. For a `ScriptedModel`, `faults` are
+    given apart, one for each request, None for those that go well. `options` are those of `ScriptedModel`.
+    """
+
+    def __init__(
+        self,
+        script: ScriptedModel | Iterable[Script | Fault] | Script = (),
+        *,
+        faults: Sequence[Fault | None] = (),
+        tls: ssl.SSLContext | None = None,
+        **options: Any,
+    ) -> None:
+        if isinstance(script, ScriptedModel):
+            self.model, self._faults = script, list(faults)
+        else:
+            replies, listed = _sort(script)
+            self.model, self._faults = ScriptedModel(replies, **options), [*listed, *faults]
+        self._tls = tls
+        self.received: list[Received] = []
+        """Every request as it came in, those that a fault answered included."""
+        self.connections = 0
+        self.errors: list[BaseException] = []
+        """What went wrong in the script itself; leaving the `with` raises the first."""
+        self._hangups = threading.Semaphore(0)
+        self._arrivals = threading.Semaphore(0)
+        self._started = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._port = 0
+
+    # ---- what the test looks at ---------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """The base URL to give to a client."""
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/v1"
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        return self.model.exchanges
+
+    @property
+    def requests(self) -> list[Request]:
+        """The requests that the script answered, in neutral form."""
+        return self.model.requests
+
+    @property
+    def bodies(self) -> list[JsonObject]:
+        return self.model.bodies
+
+    def endpoint(self, model: str = "scripted", **settings: Any) -> Endpoint:
+        """The endpoint to give to an agent; it needs no key."""
+        return self.model.endpoint(model, base_url=self.url, **settings)
+
+    def go_on(self) -> None:
+        """Let a `slow` answer send its next piece."""
+        self._loop.call_soon_threadsafe(self._turns.release)
+
+    def wait_for_request(self, seconds: float = 10.0) -> bool:
+        """Wait until one more request has arrived; False after so many seconds."""
+        return self._arrivals.acquire(timeout=seconds)
+
+    def wait_for_hangup(self, seconds: float = 10.0) -> bool:
+        """Wait until one more client has gone away in the middle of an answer; False after so many seconds."""
+        return self._hangups.acquire(timeout=seconds)
+
+    # ---- starting and stopping ----------------------------------------------------------------------------------
+
+    def __enter__(self) -> Upstream:
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="upstream", daemon=True)
+        self._thread.start()
+        self._started.wait(_SECONDS_TO_STOP)
+        if not self._port:
+            raise self.errors[0] if self.errors else RuntimeError("the upstream did not start")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        if self._thread is not None:
+            self._thread.join(_SECONDS_TO_STOP)
+        if self.errors and error is None:
+            raise self.errors[0]
+
+    async def __aenter__(self) -> Upstream:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.__exit__, kind, error, trace)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        self._turns = asyncio.Semaphore(0)
+        self._tasks: set[asyncio.Task[None]] = set()
+        try:
+            server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
+            self._port = server.sockets[0].getsockname()[1]
+        except OSError as error:
+            self.errors.append(error)
+            return
+        finally:
+            self._started.set()
+        await self._stopped.wait()
+        server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- one connection -----------------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self.connections += 1
+        writer.transport.set_write_buffer_limits(0)  # so that `drain` waits until everything is on its way
+        try:
+            await self._converse(Incoming(reader), writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client went away, or the test is over
+        except Exception as error:
+            self.errors.append(error)
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _converse(self, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
+        """Requests on one connection, one after another, until a fault or the client ends it."""
+        goes_on = True
+        while goes_on and (received := await incoming.read()) is not None:
+            number = len(self.received)
+            self.received.append(received)
+            self._arrivals.release()
+            fault = self._faults[number] if number < len(self._faults) else None
+            goes_on = await self._answer_while_there(received, fault, incoming, writer)
+
+    async def _answer_while_there(
+        self, received: Received, fault: Fault | None, incoming: Incoming, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Send the answer unless the client goes away first; whether the connection may go on."""
+        leaving = asyncio.create_task(incoming.wait_for_end())
+        sending = asyncio.create_task(self._answer(received, fault, writer))
+        try:
+            await asyncio.wait({leaving, sending}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not isinstance(sending.exception(), ConnectionError):
+                return sending.result()
+            self._hangups.release()
+            return False
+        finally:
+            leaving.cancel()
+            sending.cancel()
+            await asyncio.gather(leaving, sending, return_exceptions=True)
+
+    async def _answer(self, received: Received, fault: Fault | None, writer: asyncio.StreamWriter) -> bool:
+        if fault is not None and fault.answers:
+            return await self._send(spoil(fault, Meant()), writer)
+        url = self.url.removesuffix("/v1") + received.target
+        try:
+            response = await self.model.send(
+                HttpRequest(received.method, url, received.headers, received.body), _PATIENT
+            )
+            meant = Meant(response.status, dict(response.headers), [], _streams(response.headers))
+            if fault is None and meant.chunked:
+                return await self._relay(meant, response, writer)
+            meant = structs.replace(meant, pieces=[piece async for piece in response.pieces()])
+        except TransportFault:
+            return await self._send([Step(then="reset")], writer)
+        except AssertionError as error:
+            # The script is at its end: the test hears of it when it leaves the `with`.
+            self.errors.append(error)
+            return await self._send(spoil(Fault("status", status=400, body=str(error)), Meant()), writer)
+        return await self._send(spoil(fault, meant), writer)
+
+    async def _relay(self, meant: Meant, response: HttpResponse, writer: asyncio.StreamWriter) -> bool:
+        """A stream that goes well: every piece when it comes."""
+        await self._write(meant.head(), writer)
+        async for piece in response.pieces():
+            await self._write(chunk(piece), writer)
+        await self._write(chunk(b""), writer)
+        return True
+
+    async def _send(self, steps: list[Step], writer: asyncio.StreamWriter) -> bool:
+        for step in steps:
+            await self._write(step.data, writer)
+            while step.repeats:
+                await asyncio.sleep(step.seconds)
+                await self._write(step.data, writer)
+            if step.then == "pause":
+                await asyncio.sleep(step.seconds)
+            elif step.then == "wait":
+                await self._turns.acquire()
+            elif step.then == "stall":
+                await self._stopped.wait()
+            elif step.then == "reset":
+                reset(writer)
+                return False
+            elif step.then == "close":
+                return False
+        return True
+
+    async def _write(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        if data:
+            writer.write(data)
+            await writer.drain()
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """Drop a connection so that the other side sees a reset and not an end."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+def _streams(headers: Mapping[str, str]) -> bool:
+    kind = headers.get("content-type", "")
+    return any(word in kind for word in ("event-stream", "eventstream", "ndjson"))
+
+
+def _sort(script: Any) -> tuple[list[Script], list[Fault | None]]:
+    """The replies of a list, and the fault of each request: one that spoils belongs to the reply behind it."""
+    if not isinstance(script, list | tuple):
+        script = [script] if isinstance(script, str | Struct | BaseException) or callable(script) else list(script)
+    replies: list[Script] = []
+    faults: list[Fault | None] = []
+    waiting: Fault | None = None
+    for entry in script:
+        if not isinstance(entry, Fault):
+            replies.append(entry)
+            faults.append(waiting)
+            waiting = None
+        elif entry.answers:
+            faults.append(entry)
+        else:
+            waiting = entry
+    if waiting is not None:
+        raise ConfigError(f"Fault({waiting.kind!r}) spoils a reply, and none follows it", hint="put a reply behind it")
+    return replies, faults

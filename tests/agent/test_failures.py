@@ -1,0 +1,242 @@
+"""Providers that fail: typed outcomes, another manner, another model, a shorter conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.agent.playbook import Playbook
+from tests.agent.toolbox import weather
+
+from dragoman.agent.limits import Limits
+from dragoman.agent.rooms import ContextSettings
+from dragoman.providers import Endpoint, Fact
+from dragoman.testing import call, scripted_endpoint
+from dragoman.types import Failure, Message, Text, ToolCall
+
+# ---- typed outcomes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failure", "kind", "category"),
+    [
+        ("rate_limited", "provider_failed", "retryable"),
+        ("overloaded", "provider_failed", "retryable"),
+        ("unauthorized", "unauthorized", "fatal"),
+        ("bad_request", "provider_failed", "fatal"),
+        ("refused", "refused", "fatal"),
+        ("not_found", "provider_failed", "fatal"),
+        ("timed_out", "provider_failed", "retryable"),
+        ("stream_cut", "provider_failed", "retryable"),
+        ("server_error", "provider_failed", "retryable"),
+        ("unreachable", "provider_failed", "retryable"),
+        ("insecure", "provider_failed", "fatal"),
+        ("broken_protocol", "provider_failed", "fatal"),
+        ("too_large", "provider_failed", "fatal"),
+    ],
+)
+def test_every_failure_has_its_outcome(failure: str, kind: str, category: str) -> None:
+    result = Playbook(weather).starts("hi").asks().fails(failure, "no luck", 499).ends(kind, category=category)
+    assert result.outcome.reason == "no luck (HTTP 499)"
+    assert not result.outcome.is_success
+    assert result.messages == [Message("user", [Text("hi")])]
+
+
+def test_a_failure_after_some_turns_keeps_what_was_done() -> None:
+    play = Playbook(weather).starts("hi").asks().replies(call("weather", city="Paris")).runs("weather").answers("sunny")
+    result = play.asks().fails("overloaded", "busy").ends("provider_failed", "busy")
+    assert [each.content for each in result.results] == ["sunny"]
+    assert len(result.messages) == 3
+
+
+# ---- native calls are rejected ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("registry.ollama.ai/library/gemma:2b does not support tools", 400),
+        ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', 400),
+        ("Unknown parameter: 'tools'", 422),
+        ("No endpoints found that support tool use.", 404),
+    ],
+)
+def test_an_endpoint_that_rejects_tools_is_spoken_to_in_text_and_that_is_remembered(message: str, status: int) -> None:
+    play = Playbook(weather).starts("hi").asks(mode="native").fails("bad_request", message, status)
+    play.learns(native=False).notices("tools_rejected", "as text").asks(mode="text", tools=[])
+    play.replies(call("weather", city="Paris")).runs("weather").answers("sunny").asks(mode="text", hearing="sunny")
+    result = play.replies("Sunny.").ends("answered")
+    assert [problem.kind for problem in result.problems] == ["tools_rejected"]
+    assert result.turns == 2, "a request that was rejected does not count"
+
+
+def test_the_lesson_in_the_body_counts_as_well() -> None:
+    play = Playbook(weather).starts("hi").asks()
+    play.fails("bad_request", "Bad Request", 400, body={"error": {"message": "this model does not support tools"}})
+    play.learns(native=False).asks(mode="text")
+
+
+def test_words_that_nobody_knows_are_tried_once_and_remembered_only_when_it_worked() -> None:
+    strange = ("bad_request", "functions: extra inputs are not permitted", 422)
+    play = Playbook(weather).starts("hi").asks(mode="native").fails(*strange).notices("tools_rejected")
+    play.asks(mode="text").replies("Hello").learns(native=False).ends("answered")
+    play = Playbook(weather).starts("hi").asks(mode="native").fails(*strange).asks(mode="text")
+    play.fails(*strange).ends("provider_failed", category="fatal")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "messages.3: tool_use_id is missing a tool_result",
+        "Invalid parameter: messages with role 'tool' must be a response; tool_call_id not found",
+        "max_tokens is too large",
+    ],
+)
+def test_other_faults_of_a_request_are_no_rejection_of_tools(message: str) -> None:
+    Playbook(weather).starts("hi").asks().fails("bad_request", message, 400).ends("provider_failed", category="fatal")
+
+
+def test_who_forces_native_calls_gets_the_failure() -> None:
+    play = Playbook(weather, tool_mode="native").starts("hi").asks(mode="native")
+    play.fails("bad_request", "this model does not support tools", 400).ends("provider_failed")
+
+
+def test_without_tools_there_is_nothing_to_learn() -> None:
+    play = Playbook().starts("hi").asks(mode="")
+    play.fails("bad_request", "this model does not support tools", 400).ends("provider_failed")
+
+
+def test_an_endpoint_that_wants_another_wire_gets_it() -> None:
+    there = scripted_endpoint("openai_responses")
+
+    def resettle(endpoint: Endpoint, fact: Fact) -> Endpoint:
+        return replace(there, wire=fact.wire)
+
+    words = "Function tools with reasoning_effort are not supported in /v1/chat/completions. Please use /v1/responses"
+    play = Playbook(weather, resettle=resettle).starts("hi").asks(mode="native").fails("bad_request", words, 400)
+    play.learns(wire="openai_responses").asks(mode="native")
+    assert play.ask.composed.manner.endpoint.wire == "openai_responses"
+    play.fails("bad_request", words, 400).ends("provider_failed")
+
+
+def test_a_run_that_is_brought_back_after_its_agent_has_learned_goes_on_where_it_was() -> None:
+    """The failure that taught the lesson stands in the journal; the agent that reads it knows the lesson already."""
+    from dragoman.agent.restoring import restore
+
+    play = Playbook(weather).starts("hi").asks().fails("bad_request", "tools are bad functions", 400).asks(mode="text")
+    play.replies("Let me see.", call("weather", city="Paris")).learns(native=False).runs("weather")
+    wiser = replace(play.setup, endpoint=scripted_endpoint(native=False))
+    restored = restore(play.records(), wiser)
+    assert restored.machine.messages == play.machine.messages
+    assert [type(command).__name__ for command in restored.commands] == ["RunTools"]
+
+
+# ---- other models ----------------------------------------------------------------------------------------------------
+
+SECOND = scripted_endpoint(model="second", base_url="http://second.invalid/v1")
+THIRD = scripted_endpoint(native=False, model="third", base_url="http://third.invalid/v1")
+
+
+def test_the_next_model_goes_on_where_one_fails() -> None:
+    play = Playbook(weather, fallbacks=(SECOND, THIRD), limits=Limits(turns=2)).starts("hi").asks(model="scripted")
+    play.fails("overloaded", "busy", 529).notices("model_replaced", "scripted failed (busy); second goes on")
+    play.asks(model="second", mode="native").replies(call("weather", city="Paris")).runs("weather").answers("sunny")
+    play.asks(model="second").fails("unreachable", "nobody there").asks(model="third", mode="text", hearing="sunny")
+    result = play.replies("Sunny.").ends("answered")
+    assert result.model == "third"
+    assert result.turns == 2
+
+
+@pytest.mark.parametrize("kind", ["unauthorized", "bad_request", "insecure"])
+def test_what_another_model_cannot_mend_is_not_tried_with_it(kind: Any) -> None:
+    Playbook(fallbacks=(SECOND,)).starts("hi").asks().fails(kind, "no").ends(
+        "unauthorized" if kind == "unauthorized" else "provider_failed"
+    )
+
+
+def test_no_other_model_takes_over_once_something_was_said() -> None:
+    failure = Failure("stream_cut", "lost")
+    play = Playbook(fallbacks=(SECOND,)).starts("hi").asks().replies("Once upon", failure=failure)
+    play.ends("provider_failed", text="Once upon")
+
+
+def test_the_last_failure_is_the_outcome() -> None:
+    play = Playbook(fallbacks=(SECOND,)).starts("hi").asks().fails("overloaded", "first").asks()
+    play.fails("rate_limited", "second").ends("provider_failed", "second")
+
+
+def test_what_is_learned_is_learned_of_the_one_that_taught_it() -> None:
+    seen: list[tuple[str, Fact]] = []
+
+    def resettle(endpoint: Endpoint, fact: Fact) -> Endpoint:
+        seen.append((endpoint.model, fact))
+        return endpoint
+
+    play = Playbook(weather, fallbacks=(SECOND,), resettle=resettle, replays=False).starts("hi").asks()
+    play.fails("overloaded", "busy").asks(model="second", mode="native")
+    play.fails("bad_request", "this model does not support tools", 400).learns(native=False)
+    play.asks(model="second", mode="text")
+    assert [model for model, _ in seen] == ["second"]
+
+
+def test_an_unsure_lesson_is_not_confirmed_by_another_model() -> None:
+    play = Playbook(weather, fallbacks=(SECOND,)).starts("hi").asks(mode="native")
+    play.fails("bad_request", "functions are odd", 400).asks(mode="text").fails("overloaded", "busy")
+    play.asks(model="second", mode="native").replies("Hello").ends("answered")
+
+
+# ---- too long --------------------------------------------------------------------------------------------------------
+
+LONG = [Message("user", [Text("word " * 2000)]), Message("assistant", [Text("ok")]), Message("user", [Text("go on")])]
+SHORT = LONG[2:]
+
+
+def test_a_conversation_that_is_too_long_is_made_shorter_once_and_asked_again() -> None:
+    play = Playbook(weather).starts(LONG).asks().fails("context_too_long", "prompt is too long", 400).makes_compact()
+    assert play.compact.messages == LONG
+    assert not play.compact.room.holds(LONG)
+    play.makes_room(SHORT, "two messages were left out").notices("compacted", "two messages").asks()
+    assert play.ask.composed.request.messages == SHORT
+    result = play.fails("context_too_long", "still too long", 400).ends("context_full", category="capacity")
+    assert [problem.kind for problem in result.problems] == ["compacted"]
+
+
+def test_it_may_become_too_long_again_later() -> None:
+    play = Playbook(weather).starts(LONG).asks().fails("context_too_long", "", 400).makes_compact().makes_room(SHORT)
+    play.asks().replies(call("weather", city="Paris")).runs("weather").answers("sunny " * 2000).asks()
+    play.fails("context_too_long", "", 400).makes_compact().makes_room(SHORT).asks().replies("Sunny.").ends("answered")
+
+
+def test_room_is_made_before_the_window_is_full() -> None:
+    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).makes_compact()
+    assert play.compact.room.target < 2000
+    assert play.machine.outstanding() == [play.compact]
+    play.makes_room(SHORT, "one long message").asks(hearing="go on").replies("Yes.").ends("answered")
+
+
+def test_a_conversation_that_fits_is_left_alone() -> None:
+    Playbook(weather, window=200_000).starts(LONG).asks()
+
+
+def test_a_compactor_that_finds_nothing_does_not_stop_the_run() -> None:
+    play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).makes_compact()
+    play.makes_room(LONG).notices("compacted", "nothing could be left out").asks().replies("Hm.").ends("answered")
+
+
+def test_what_was_learned_of_a_copied_call_outlives_the_compaction() -> None:
+    """Content that was cut away was read by the model all the same."""
+    from tests.agent.test_judged_replies import ECHO, PAGE
+    from tests.agent.toolbox import read, write
+
+    play = Playbook(read, write, native=False).starts("hi").asks().replies(call("read", path="page")).runs("read")
+    play.answers(PAGE).asks().fails("context_too_long", "", 400).makes_compact()
+    play.makes_room([Message("user", [Text("hi")])]).asks().replies(ECHO).asks(hearing="was not run")
+
+
+def test_ids_of_calls_that_were_cut_away_are_not_used_again() -> None:
+    play = Playbook(weather).starts("hi").asks().replies(ToolCall("one", "weather", {"city": "Paris"})).runs("weather")
+    play.answers("sunny").asks().fails("context_too_long", "", 400).makes_compact()
+    play.makes_room([Message("user", [Text("hi")])]).asks().replies(ToolCall("one", "weather", {"city": "Rome"}))
+    play.runs("weather")
+    assert play.batch[0].call.id != "one"

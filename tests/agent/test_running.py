@@ -1,0 +1,443 @@
+"""Tools that really run: side by side, in order, within their time, and whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from typing import Any, ClassVar
+
+import pytest
+from tests.agent.runs import agent, kinds, notices, wait
+
+import dragoman
+from dragoman.agent import Agent, Limits
+from dragoman.agent.events import RunEvent, ToolEnded, ToolProgressed, ToolStarted
+from dragoman.testing import ScriptedModel, call, calls
+from dragoman.tools import Error, Halt, Ok, ToolContext
+from dragoman.types import Text
+
+QUICK = 0.05
+
+# ---- side by side ----------------------------------------------------------------------------------------------------
+
+
+def test_safe_calls_really_run_at_the_same_time() -> None:
+    meeting = asyncio.Barrier(3)
+
+    @dragoman.tool(parallel_safe=True)
+    async def meet(name: str) -> str:
+        await meeting.wait()
+        return name
+
+    three = calls(call("meet", name="a"), call("meet", name="b"), call("meet", name="c"))
+    result = wait(agent([three, "met"], meet).arun("hi"))
+    assert result.outcome.kind == "answered"
+    assert [each.content for each in result.results] == ["a", "b", "c"]
+
+
+def test_blocking_tools_run_at_the_same_time_too() -> None:
+    meeting = threading.Barrier(2)
+
+    @dragoman.tool(parallel_safe=True)
+    def meet(name: str) -> str:
+        meeting.wait(20)
+        return name
+
+    result = wait(agent([calls(call("meet", name="a"), call("meet", name="b")), "met"], meet).arun("hi"))
+    assert [each.content for each in result.results] == ["a", "b"]
+
+
+def test_results_keep_the_order_of_the_calls_whoever_is_first() -> None:
+    second_done = asyncio.Event()
+
+    @dragoman.tool(parallel_safe=True)
+    async def work(name: str) -> str:
+        if name == "first":
+            await second_done.wait()
+        second_done.set()
+        return name
+
+    events: list[RunEvent] = []
+    both = calls(call("work", name="first"), call("work", name="second"))
+    result = wait(agent([both, "done"], work).arun("hi", on_event=events.append))
+    assert [each.content for each in result.results] == ["first", "second"]
+    ended = [event.result.content for event in events if isinstance(event, ToolEnded)]
+    assert ended == ["second", "first"], "it is told as it happens"
+
+
+def test_no_more_calls_than_the_limit_run_at_the_same_time() -> None:
+    running = 0
+    most = 0
+
+    @dragoman.tool(parallel_safe=True)
+    async def work(number: int) -> int:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        running -= 1
+        return number
+
+    many = calls(*(call("work", number=number) for number in range(12)))
+    result = wait(agent([many, "done"], work, limits=Limits(concurrency=3)).arun("hi"))
+    assert most == 3
+    assert [each.content for each in result.results] == [str(number) for number in range(12)]
+
+
+def test_an_unsafe_call_runs_alone() -> None:
+    seen: list[str] = []
+
+    @dragoman.tool(parallel_safe=True)
+    async def look(name: str) -> str:
+        seen.append(f"{name} begins")
+        await asyncio.sleep(0)
+        seen.append(f"{name} ends")
+        return name
+
+    @dragoman.tool
+    async def write(name: str) -> str:
+        seen.append(f"{name} begins")
+        await asyncio.sleep(0)
+        seen.append(f"{name} ends")
+        return name
+
+    mixed = calls(call("look", name="a"), call("write", name="b"), call("look", name="c"))
+    wait(agent([mixed, "done"], look, write).arun("hi"))
+    assert seen == [f"{name} {what}" for name in "abc" for what in ("begins", "ends")]
+
+
+# ---- time ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_tool_that_takes_too_long_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    @dragoman.tool(timeout=QUICK)
+    async def hang() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return "never"
+
+    result = wait(agent([call("hang"), "It hung."], hang).arun("hi"))
+    assert cancelled.is_set()
+    assert result.outcome.kind == "answered"
+    assert "did not answer within" in str(result.results[0].content)
+    assert "outcome is unknown" in str(result.results[0].content)
+
+
+def test_a_blocking_tool_that_takes_too_long_is_left_behind_and_reported() -> None:
+    release = threading.Event()
+    was_told = threading.Event()
+
+    @dragoman.tool(timeout=QUICK, read_only=True)
+    def hang(context: ToolContext) -> str:
+        release.wait(20)
+        if context.cancelled():
+            was_told.set()
+        return "late"
+
+    events: list[RunEvent] = []
+
+    async def script() -> Any:
+        result = await agent([call("hang"), "It hung."], hang).arun("hi", on_event=events.append)
+        release.set()
+        return result
+
+    result = wait(script())
+    assert result.outcome.kind == "answered"
+    assert "unknown" not in str(result.results[0].content), "a tool that only reads has done no harm"
+    assert "tool_abandoned" in notices(events)
+    assert "tool_abandoned" in [problem.kind for problem in result.problems]
+    assert was_told.wait(20), "a tool in a thread can ask whether it is still wanted"
+
+
+def test_the_turn_has_its_time_too() -> None:
+    @dragoman.tool
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    result = wait(agent([call("hang"), "It hung."], hang, limits=Limits(turn_seconds=QUICK)).arun("hi"))
+    assert result.outcome.kind == "answered"
+    assert "did not answer within" in str(result.results[0].content)
+
+
+def test_the_time_of_the_run_really_ends_it() -> None:
+    @dragoman.tool
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    result = wait(agent([call("hang")], hang, limits=Limits(seconds=QUICK)).arun("hi"))
+    assert result.outcome.kind == "time_limit"
+    assert len(result.results) == 1
+
+
+def test_a_model_that_never_answers_does_not_hold_a_run_up() -> None:
+    async def never(request: Any) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    result = wait(agent([never], limits=Limits(seconds=QUICK)).arun("hi"))
+    assert result.outcome.kind == "time_limit"
+
+
+def test_the_time_of_a_call_begins_when_it_does() -> None:
+    """The second call waits for the first, and has as much time all the same."""
+    order: list[str] = []
+    deadlines: list[float] = []
+
+    @dragoman.tool(parallel_safe=True, timeout=30.0)
+    async def work(name: str, context: ToolContext) -> str:
+        assert context.deadline is not None
+        deadlines.append(context.deadline)
+        order.append(name)
+        began = time.monotonic()
+        while time.monotonic() == began:
+            await asyncio.sleep(0)
+        return name
+
+    both = calls(call("work", name="a"), call("work", name="b"))
+    wait(agent([both, "done"], work, limits=Limits(concurrency=1)).arun("hi"))
+    assert order == ["a", "b"]
+    assert deadlines[1] > deadlines[0]
+
+
+# ---- whatever they do ------------------------------------------------------------------------------------------------
+
+
+class Hidden(BaseException):
+    """Something that no `except Exception` sees."""
+
+
+def _raise(problem: BaseException) -> Any:
+    raise problem
+
+
+PROBLEMS = [ValueError("bad"), SystemExit(3), KeyboardInterrupt(), Hidden("deep"), StopIteration(), RecursionError()]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: type(problem).__name__)
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_whatever_a_tool_raises_is_an_error_for_the_model(problem: BaseException, is_async: bool) -> None:
+    def broken() -> str:
+        return _raise(problem)  # type: ignore[no-any-return]
+
+    async def broken_later() -> str:
+        return _raise(problem)  # type: ignore[no-any-return]
+
+    made = dragoman.tool(name="broken")(broken_later if is_async else broken)
+    result = wait(agent([call("broken"), "It broke."], made).arun("hi"))
+    assert result.outcome.kind == "answered"
+    assert result.results[0].is_error
+
+
+def test_a_tool_that_cancels_itself_harms_nobody() -> None:
+    @dragoman.tool
+    async def quit_() -> str:
+        raise asyncio.CancelledError
+
+    result = wait(agent([call("quit_"), "It stopped."], quit_).arun("hi"))
+    assert result.outcome.kind == "answered"
+    assert result.results[0].is_error
+
+
+def _cycle() -> Any:
+    loop: list[Any] = []
+    loop.append(loop)
+    return loop
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise ValueError("no words")
+
+
+RETURNS = {
+    "huge": "x" * 5_000_000,
+    "cyclic": _cycle(),
+    "unspeakable": Unspeakable(),
+    "bytes": b"\xff\x00",
+    "half a character": "\ud800",
+    "nothing": None,
+    "a set": {1, 2},
+    "not a number": float("nan"),
+    "deep": [[[[[[[[[[1]]]]]]]]]],
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+@pytest.mark.parametrize("journal", [False, True], ids=["plain", "recorded"])
+def test_whatever_a_tool_gives_becomes_a_result(name: str, journal: bool) -> None:
+    from dragoman.journal import MemoryJournal
+
+    @dragoman.tool
+    def give() -> Any:
+        return RETURNS[name]
+
+    settings: dict[str, Any] = {"journal": MemoryJournal()} if journal else {}
+    result = wait(agent([call("give"), "Thanks."], give, **settings).arun("hi"))
+    assert result.outcome.kind == "answered"
+    content = result.results[0].content
+    shown = content if isinstance(content, str) else str(content)
+    assert len(shown) < 200_000
+    shown.encode()
+
+
+def test_an_error_is_told_and_a_hopeless_one_ends_the_run() -> None:
+    @dragoman.tool
+    def fetch(retry: bool) -> Any:
+        return Error("no connection", retryable=retry)
+
+    goes_on = wait(agent([call("fetch", retry=True), "Sorry."], fetch).arun("hi"))
+    assert (goes_on.outcome.kind, goes_on.results[0].is_error) == ("answered", True)
+    ended = wait(agent([call("fetch", retry=False)], fetch).arun("hi"))
+    assert (ended.outcome.kind, ended.outcome.reason) == ("tool_failed", "no connection")
+
+
+def test_halt_stops_the_run_and_its_siblings() -> None:
+    cancelled: list[str] = []
+    ready = asyncio.Event()
+
+    @dragoman.tool(parallel_safe=True)
+    async def work(name: str) -> str:
+        ready.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.append(name)
+            raise
+        return "never"
+
+    @dragoman.tool(parallel_safe=True)
+    async def stop() -> Any:
+        await ready.wait()
+        raise Halt("enough")
+
+    many = calls(call("work", name="a"), call("stop"), call("work", name="b"))
+    result = wait(agent([many], work, stop).arun("hi"))
+    assert (result.outcome.kind, result.outcome.reason) == ("halted", "enough")
+    assert sorted(cancelled) == ["a", "b"]
+    assert [each.call_id for each in result.results] == [each.id for each in result.calls]
+
+
+def test_data_for_the_caller_stands_beside_the_text() -> None:
+    @dragoman.tool
+    def measure() -> Any:
+        return Ok("warm", data={"degrees": 20})
+
+    result = wait(agent([call("measure"), "Warm."], measure).arun("hi"))
+    assert (result.results[0].content, result.results[0].data) == ("warm", {"degrees": 20})
+
+
+def test_parts_are_shown_as_parts() -> None:
+    @dragoman.tool
+    def show() -> Any:
+        return [Text("see"), dragoman.types.Image(data="aGk=", media_type="image/png")]
+
+    result = wait(agent([call("show"), "Seen."], show).arun("hi"))
+    assert isinstance(result.results[0].content, list)
+
+
+# ---- its surroundings ------------------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_as_it_happens() -> None:
+    @dragoman.tool
+    def copy(context: ToolContext) -> str:
+        context.progress("half", 0.5)
+        context.progress("done", 1)
+        return "copied"
+
+    events: list[RunEvent] = []
+    wait(agent([call("copy"), "Copied."], copy).arun("hi", on_event=events.append))
+    shown = [(event.message, event.fraction) for event in events if isinstance(event, ToolProgressed)]
+    assert shown == [("half", 0.5), ("done", 1)]
+    told = kinds(events)
+    assert told.index("ToolStarted") < told.index("ToolProgressed") < told.index("ToolEnded")
+
+
+def test_one_tool_serves_fifty_runs_each_in_its_own_context() -> None:
+    class Remember:
+        name = "remember"
+        description = "Say who asks."
+        schema: ClassVar[dict[str, Any]] = {"type": "object", "properties": {"who": {"type": "string"}}}
+
+        async def execute(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+            await asyncio.sleep(0)
+            return Ok(arguments["who"], data=(context.run_id, context.call_id, context.turn, context.data))
+
+    made = Remember()
+    model = ScriptedModel(lambda request: _who(request), loop=True)
+    shared = Agent(model.endpoint(), [made], transport=model)
+
+    async def script() -> list[Any]:
+        return await asyncio.gather(*(shared.arun(f"I am {number}", data=number) for number in range(50)))
+
+    results = wait(script())
+    assert [result.text for result in results] == [f"hello {number}" for number in range(50)]
+    for number, result in enumerate(results):
+        assert result.results[0].content == str(number)
+        assert result.results[0].data == (result.run_id, result.calls[0].id, 1, number)
+
+
+def _who(request: Any) -> Any:
+    who = request.messages[0].text.removeprefix("I am ")
+    return f"hello {who}" if request.messages[-1].role == "tool" else call("remember", who=who)
+
+
+def test_two_hundred_runs_at_once_lose_nothing() -> None:
+    @dragoman.tool(parallel_safe=True)
+    def remember(who: str) -> str:
+        return who
+
+    model = ScriptedModel(lambda request: _who(request), loop=True)
+    shared = Agent(model.endpoint(), [remember], transport=model)
+
+    async def script() -> list[Any]:
+        return await asyncio.gather(*(shared.arun(f"I am {number}") for number in range(200)))
+
+    results = wait(script())
+    assert [result.text for result in results] == [f"hello {number}" for number in range(200)]
+
+
+def test_tools_see_the_context_variables_of_the_caller() -> None:
+    request_id: contextvars.ContextVar[str] = contextvars.ContextVar("request_id", default="none")
+
+    @dragoman.tool
+    def blocking() -> str:
+        return request_id.get()
+
+    @dragoman.tool
+    async def waiting() -> str:
+        return request_id.get()
+
+    async def script() -> Any:
+        request_id.set("42")
+        return await agent([calls(call("blocking"), call("waiting")), "done"], blocking, waiting).arun("hi")
+
+    assert [each.content for each in wait(script()).results] == ["42", "42"]
+
+
+def test_arguments_that_the_types_refuse_are_told_and_nothing_runs() -> None:
+    from datetime import date
+
+    ran: list[Any] = []
+
+    @dragoman.tool
+    def plan(day: date) -> str:
+        ran.append(day)
+        return "planned"
+
+    events: list[RunEvent] = []
+    script = [call("plan", day="someday"), call("plan", day="2026-02-01"), "done"]
+    result = wait(agent(script, plan).arun("hi", on_event=events.append))
+    assert ran == [date(2026, 2, 1)]
+    assert [each.is_error for each in result.results] == [True, False]
+    assert sum(isinstance(event, ToolStarted) for event in events) == 1

@@ -1,0 +1,242 @@
+"""Runs in a journal: sessions that go on, runs that are taken up again, and nothing that happens twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.agent.playbook import check_conversation
+from tests.agent.runs import agent, wait
+
+import dragoman
+from dragoman.agent import Agent, Limits
+from dragoman.agent.journalling import Ledger
+from dragoman.errors import ConfigError
+from dragoman.journal import MemoryJournal
+from dragoman.journal.journal import Entry
+from dragoman.testing import Answer, ScriptedModel, call, calls
+from dragoman.types import Message, ToolResult
+
+
+class PowerCut(BaseException):
+    """The process is gone."""
+
+
+class CutJournal(MemoryJournal):
+    """A journal whose process ends after so many writes; what was written is there for the next one."""
+
+    def __init__(self, writes: int) -> None:
+        super().__init__()
+        self.left = writes
+
+    async def append(self, run_id: str, entries: Any, *, token: int) -> None:
+        if self.left == 0:
+            raise PowerCut
+        self.left -= 1
+        await super().append(run_id, entries, token=token)
+
+    def mend(self) -> None:
+        self.left = -1
+        for run in self._runs.values():
+            run.holder = None
+
+
+class Counter:
+    """Tools that count how often they really did something."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+        self.tools = [self._write(), self._read()]
+
+    def _write(self) -> Any:
+        @dragoman.tool
+        def write(name: str) -> str:
+            self.did.append(f"write {name}")
+            return f"wrote {name}"
+
+        return write
+
+    def _read(self) -> Any:
+        @dragoman.tool(read_only=True, parallel_safe=True)
+        def read(name: str) -> str:
+            self.did.append(f"read {name}")
+            return f"content of {name}"
+
+        return read
+
+
+def speak(request: Any) -> Any:
+    """A model that decides by what it has heard, so that it can be asked again after a crash."""
+    heard = sum(message.role == "tool" for message in request.messages)
+    script: list[Any] = [
+        calls(call("write", name="a"), call("read", name="b"), call("read", name="c")),
+        call("write", name="d"),
+        "done",
+    ]
+    return script[heard]
+
+
+def test_a_run_that_broke_off_at_any_write_is_taken_up_without_doing_anything_twice() -> None:
+    for writes in range(40):
+        counter = Counter()
+        journal = CutJournal(writes)
+        model = ScriptedModel(speak, loop=True)
+        made = Agent(model.endpoint(), counter.tools, transport=model, journal=journal)
+        try:
+            first = wait(made.arun("hi", run_id="run_a"))
+        except PowerCut:
+            journal.mend()
+        else:
+            assert first.outcome.kind == "answered"
+            assert writes > 8, "there are more writes than that"
+            return
+        result = wait(made.aresume("run_a"))
+        assert result.outcome.kind == "answered", writes
+        assert result.text == "done"
+        check_conversation(result.messages)
+        for name in ("write a", "write d"):
+            did = counter.did.count(name)
+            unknown = [each for each in result.results if "outcome is unknown" in str(each.content)]
+            assert did == 1 or (did == 0 and unknown), f"after {writes} writes {name} was done {did} times"
+    pytest.fail("the run never came to its end")
+
+
+def test_a_run_that_is_over_only_gives_its_result_again() -> None:
+    counter = Counter()
+    journal = MemoryJournal()
+    model = ScriptedModel(speak, loop=True)
+    made = Agent(model.endpoint(), counter.tools, transport=model, journal=journal)
+    first = wait(made.arun("hi", run_id="run_a"))
+    asked = len(model.requests)
+    again = wait(made.aresume("run_a"))
+    assert (again.text, again.outcome, again.messages) == (first.text, first.outcome, first.messages)
+    assert len(model.requests) == asked
+
+
+def test_a_session_goes_on_where_it_was() -> None:
+    model = ScriptedModel(["Hello Ann.", "You are Ann."])
+    made = Agent(model.endpoint(), transport=model, journal=MemoryJournal(), system="Be brief.")
+    wait(made.arun("I am Ann.", session="one"))
+    second = wait(made.arun("Who am I?", session="one"))
+    assert [message.text for message in second.messages] == [
+        "Be brief.",
+        "I am Ann.",
+        "Hello Ann.",
+        "Who am I?",
+        "You are Ann.",
+    ]
+    assert second.session == "one"
+
+
+def test_sessions_do_not_mix() -> None:
+    model = ScriptedModel(["Hello Ann.", "Hello Bob."])
+    made = Agent(model.endpoint(), transport=model, journal=MemoryJournal())
+    wait(made.arun("I am Ann.", session="one"))
+    assert len(wait(made.arun("I am Bob.", session="two")).messages) == 2
+
+
+def test_a_session_whose_last_run_broke_off_goes_on_with_every_call_answered() -> None:
+    journal = CutJournal(2)
+    counter = Counter()
+    model = ScriptedModel([call("write", name="a"), "done"])
+    made = Agent(model.endpoint(), counter.tools, transport=model, journal=journal)
+    with pytest.raises(PowerCut):
+        wait(made.arun("hi", session="one"))
+    journal.mend()
+    result = wait(made.arun("go on", session="one"))
+    check_conversation(result.messages)
+    answers = [part for message in result.messages for part in message.parts if isinstance(part, ToolResult)]
+    assert "unknown" in str(answers[0].content) or "cancelled" in str(answers[0].content)
+
+
+def test_a_session_needs_a_journal() -> None:
+    with pytest.raises(ConfigError, match="a session needs a journal"):
+        agent([]).run("hi", session="one")
+    with pytest.raises(ConfigError, match="resuming needs a journal"):
+        wait(agent([]).aresume("run_a"))
+
+
+def test_a_cancelled_run_is_over_in_the_journal_too() -> None:
+    async def script() -> tuple[Any, Any]:
+        begun = asyncio.Event()
+
+        @dragoman.tool
+        async def work() -> str:
+            begun.set()
+            await asyncio.Event().wait()
+            return "never"
+
+        journal = MemoryJournal()
+        run = agent([call("work")], work, journal=journal).start("hi", run_id="run_a")
+        task = asyncio.create_task(run.result())
+        await begun.wait()
+        run.cancel()
+        return await task, await journal.run("run_a")
+
+    result, summary = wait(script())
+    assert result.outcome.kind == "cancelled"
+    assert summary.ended and not summary.holder
+
+
+def test_a_run_that_learned_of_its_endpoint_can_be_taken_up() -> None:
+    rejected = Answer(400, {"content-type": "application/json"}, {"error": {"message": "tools? functions? no"}})
+    written = '<tool_call>\n{"name": "write", "arguments": {"name": "a"}}\n</tool_call>'
+    for writes in range(2, 5):
+        counter = Counter()
+        journal = CutJournal(writes)
+        model = ScriptedModel([rejected, written, "done", "done"])
+        made = Agent(model.endpoint(), counter.tools, transport=model, journal=journal)
+        with pytest.raises(PowerCut):
+            wait(made.arun("hi", run_id="run_a"))
+        journal.mend()
+        result = wait(made.aresume("run_a"))
+        assert result.outcome.kind == "answered", (writes, result.outcome)
+        assert counter.did.count("write a") <= 1
+
+
+def test_time_in_which_nobody_ran_it_does_not_count() -> None:
+    counter = Counter()
+    journal = CutJournal(3)
+    model = ScriptedModel(speak, loop=True)
+    made = Agent(model.endpoint(), counter.tools, transport=model, journal=journal, limits=Limits(seconds=60.0))
+    with pytest.raises(PowerCut):
+        wait(made.arun("hi", run_id="run_a"))
+    journal.mend()
+    assert wait(made.aresume("run_a")).outcome.kind == "answered"
+
+
+def test_what_the_model_was_told_is_marked_as_delivered() -> None:
+    journal = MemoryJournal()
+    counter = Counter()
+    model = ScriptedModel(speak, loop=True)
+    wait(Agent(model.endpoint(), counter.tools, transport=model, journal=journal).arun("hi", run_id="run_a"))
+
+    async def read() -> list[Any]:
+        return await journal.read("run_a")
+
+    records = wait(read())
+    order = [record.kind for record in records]
+    assert order[0] == "run" and order[-1] == "ended"
+    delivered = [name for record in records if record.kind == "delivered" for name in record.calls]
+    finished = [record.call_id for record in records if record.kind == "finished"]
+    started = [record.call_id for record in records if record.kind == "started"]
+    assert sorted(delivered) == sorted(finished) == sorted(started)
+    for name in started:
+        steps = [record.kind for record in records if record.call_id == name or name in record.calls]
+        assert steps == ["reply", "started", "finished", "delivered"]
+
+
+def test_a_ledger_writes_in_the_order_it_is_told() -> None:
+    async def script() -> list[str]:
+        journal = MemoryJournal()
+        token = await journal.begin("run_a", None, b"{}")
+        ledger = Ledger(journal, "run_a", token)
+        from dragoman.agent.inputs import Steered
+
+        await ledger.record(Steered(Message("user")))
+        await journal.append("run_a", [Entry("input")], token=token)
+        await ledger.close()
+        return [record.kind for record in await journal.read("run_a")]
+
+    assert wait(script()) == ["run", "input", "input"]

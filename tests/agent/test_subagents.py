@@ -1,0 +1,202 @@
+"""Agents as tools of others: never with more rights, from one budget, within the time, and over with their parent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.agent.playbook import check_conversation
+from tests.agent.runs import agent, wait
+
+import dragoman
+from dragoman.agent import Agent, Deny, Limits, deny
+from dragoman.testing import ScriptedModel, call
+from dragoman.tools import ToolContext
+from dragoman.trust.profiles import PROFILES, stricter
+from dragoman.types import Tool, ToolCall, Usage
+
+QUICK = 0.05
+TASK = call("helper", task="do it")
+
+
+def pair(replies: list[Any], *tools: Any, above: Any = None, below: Any = None, script: Any = None) -> Agent:
+    """An agent with another as its only tool; `replies` are those of the inner one."""
+    inner = agent(replies, *tools, **(below or {}))
+    return agent(script or [TASK, "done"], inner.as_tool("helper", "Does things."), **(above or {}))
+
+
+def test_an_agent_can_be_a_tool() -> None:
+    result = wait(pair(["I did it."]).arun("hi"))
+    assert result.results[0].content == "I did it."
+    assert result.results[0].data.outcome.kind == "answered"
+    assert result.text == "done"
+
+
+def test_what_the_parent_may_not_the_child_may_not_either() -> None:
+    ran: list[str] = []
+
+    @dragoman.tool
+    def write(path: str) -> str:
+        ran.append(path)
+        return "wrote"
+
+    below = pair([call("write", path="a"), "I did it."], write, above={"policy": deny(["write"])})
+    result = wait(below.arun("hi"))
+    assert ran == []
+    inner = result.results[0].data
+    assert "Denied by policy" in inner.results[0].content
+
+
+def test_a_child_asks_the_approver_of_its_parent_and_no_other() -> None:
+    asked: list[str] = []
+
+    @dragoman.tool(requires_approval=True)
+    def write(path: str) -> str:
+        return "wrote"
+
+    def above(call: Any, tool: Any, why: str) -> bool:
+        asked.append("above")
+        return False
+
+    def below(call: Any, tool: Any, why: str) -> bool:
+        asked.append("below")
+        return True
+
+    replies = [call("write", path="a"), "I did it."]
+    result = wait(pair(replies, write, above={"approve": above}, below={"approve": below}).arun("hi"))
+    assert asked == ["above"]
+    assert "Denied by the user" in result.results[0].data.results[0].content
+    result = wait(pair(replies, write, below={"approve": below}).arun("hi"))
+    assert asked == ["above"], "where nobody is above to ask, nobody is asked"
+    assert "nobody is there to give it" in result.results[0].data.results[0].content
+
+
+def test_parent_and_child_spend_from_one_budget() -> None:
+    inner_model = ScriptedModel([call("look")] * 20, usage=Usage(30, 10))
+    outer_model = ScriptedModel([TASK, "done"], usage=Usage(30, 10))
+
+    @dragoman.tool(metadata={"polling": True})
+    def look() -> str:
+        return "a wall"
+
+    inner = Agent(inner_model.endpoint(), [look], transport=inner_model, limits=Limits(turns=20))
+    outer = Agent(
+        outer_model.endpoint(), [inner.as_tool("helper", "")], transport=outer_model, limits=Limits(tokens=200)
+    )
+    result = wait(outer.arun("hi"))
+    assert result.outcome.kind == "token_limit"
+    inner_result = result.results[0].data
+    assert inner_result.outcome.kind == "token_limit"
+    assert len(inner_model.requests) == 4
+
+
+def test_a_child_has_no_more_time_than_its_call() -> None:
+    async def never(request: Any) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    inner = agent([never])
+    outer = agent([TASK, "done"], inner.as_tool("helper", "", timeout=QUICK))
+    result = wait(outer.arun("hi"))
+    assert result.outcome.kind == "answered"
+    assert result.results[0].is_error
+
+
+def test_a_child_is_cancelled_with_its_parent() -> None:
+    async def script() -> Any:
+        begun = asyncio.Event()
+        seen: list[str] = []
+
+        @dragoman.tool
+        async def work() -> str:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                seen.append("over")
+            return "never"
+
+        run = pair([call("work")], work).start("hi")
+        task = asyncio.create_task(run.result())
+        await begun.wait()
+        run.cancel("enough")
+        result = await task
+        assert seen == ["over"]
+        return result
+
+    result = wait(script())
+    assert result.outcome.kind == "cancelled"
+    check_conversation(result.messages)
+
+
+def test_the_failure_of_a_child_is_told_to_the_parents_model() -> None:
+    below = {"limits": Limits(turns=1)}
+
+    @dragoman.tool
+    def look() -> str:
+        return "a wall"
+
+    result = wait(pair([["I look.", call("look")]], look, below=below).arun("hi"))
+    assert result.outcome.kind == "answered"
+    assert "turn_limit" in str(result.results[0].content)
+    assert "I look." in str(result.results[0].content)
+
+
+def test_data_of_the_caller_reaches_the_tools_of_a_child() -> None:
+    @dragoman.tool
+    def whoami(context: ToolContext) -> str:
+        return str(context.data)
+
+    result = wait(pair([call("whoami"), "done"], whoami).arun("hi", data="Ann"))
+    assert result.results[0].data.results[0].content == "Ann"
+
+
+def test_rights_are_handed_down_through_every_generation() -> None:
+    ran: list[str] = []
+
+    @dragoman.tool
+    def write(path: str) -> str:
+        ran.append(path)
+        return "wrote"
+
+    inner = agent([call("write", path="a"), "I did it."], write)
+    middle = agent([TASK, "done"], inner.as_tool("helper", ""))
+    outer = agent([TASK, "done"], middle.as_tool("helper", ""), policy=deny(["write"]))
+    assert wait(outer.arun("hi")).outcome.kind == "answered"
+    assert ran == []
+
+
+def test_a_hook_that_guards_the_parent_guards_the_child() -> None:
+    ran: list[str] = []
+
+    @dragoman.tool
+    def write(path: str) -> str:
+        ran.append(path)
+        return "wrote"
+
+    class Guard:
+        def before_tool(self, call: ToolCall, tool: Tool) -> Deny | None:
+            return Deny("not there") if call.arguments.get("path") == "/etc" else None
+
+    class Redirect:
+        def before_tool(self, call: ToolCall, tool: Tool) -> dict[str, str]:
+            return {"path": "/etc"}
+
+    result = wait(
+        pair(
+            [call("write", path="a"), "I did it."], write, above={"hooks": [Guard()]}, below={"hooks": [Redirect()]}
+        ).arun("hi")
+    )
+    assert ran == []
+    assert "Denied by a hook: not there" in result.results[0].data.results[0].content
+
+
+@pytest.mark.parametrize("parent", PROFILES)
+@pytest.mark.parametrize("child", PROFILES)
+def test_the_trust_of_a_sub_agent_is_never_looser_than_its_parents(parent: str, child: str) -> None:
+    both = stricter(child, parent)
+    severity = ("allow", "ask", "refuse").index
+    for name in ("bare", "loose", "followed"):
+        severest = max(getattr(PROFILES[child], name), getattr(PROFILES[parent], name), key=severity)
+        assert getattr(both, name) == severest

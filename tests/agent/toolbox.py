@@ -1,0 +1,53 @@
+"""The tools of these tests. In playbooks nothing of them runs: the script says what they answer."""
+
+from __future__ import annotations
+
+import dragoman
+
+
+@dragoman.tool
+def weather(city: str) -> str:
+    """Current weather in a city."""
+    return f"sunny in {city}"
+
+
+@dragoman.tool(parallel_safe=True)
+def look(where: str) -> str:
+    """Look somewhere. It may stand beside others."""
+    return f"nothing at {where}"
+
+
+@dragoman.tool(parallel_safe=True, read_only=True, repeatable=True)
+def read(path: str) -> str:
+    """Read a file, as often as you like."""
+    return f"content of {path}"
+
+
+@dragoman.tool
+def write(path: str, text: str = "") -> str:
+    """Write a file. Nothing may run beside it."""
+    return f"wrote {path}"
+
+
+@dragoman.tool(requires_approval=True)
+def delete(path: str) -> str:
+    """Delete a file."""
+    return f"deleted {path}"
+
+
+@dragoman.tool(requires_approval=True, parallel_safe=True)
+def send(to: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"
+
+
+@dragoman.tool(metadata={"polling": True})
+def poll(job: int) -> str:
+    """Ask how a job is doing."""
+    return f"job {job} is running"
+
+
+@dragoman.tool(metadata={"duplicates": True})
+def roll(sides: int = 6) -> int:
+    """Roll a die; two rolls are two rolls."""
+    return sides

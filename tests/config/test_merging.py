@@ -1,0 +1,148 @@
+"""Who wins: the order of the layers, and the law that a project only tightens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.config.conftest import Place
+
+from dragoman.config.layers import Layer, Origin, Said, Source, defaults
+from dragoman.config.merging import ORDER, Settled, is_tighter, merge
+from dragoman.config.settings import SETTINGS, Setting
+
+NUMBERS = st.integers(1, 50)
+NAMES = st.lists(st.sampled_from(["read", "write", "git_*", "*", "search"]), max_size=4).map(
+    lambda names: tuple(dict.fromkeys(names))
+)
+
+
+def values_for(setting: Setting) -> st.SearchStrategy[Any]:
+    """Values that the setting's kind accepts, as they are after reading."""
+    if setting.merge == "stricter":
+        return st.sampled_from(setting.strictness)
+    if setting.merge == "union":
+        return NAMES
+    if setting.merge == "lower":
+        return NUMBERS | st.none() if setting.default is None or "none" in setting.kind.words else NUMBERS
+    return st.sampled_from(["one", "two", "three"])
+
+
+@st.composite
+def layered(draw: st.DrawFn) -> tuple[Setting, dict[Source, Any]]:
+    setting = SETTINGS[draw(st.sampled_from(sorted(SETTINGS)))]
+    sources = [kind for kind in ORDER if kind != "default" and (kind != "project" or setting.in_project)]
+    chosen = draw(st.lists(st.sampled_from(sources), unique=True))
+    return setting, {kind: draw(values_for(setting)) for kind in chosen}
+
+
+def settled(setting: Setting, said: dict[Source, Any]) -> Settled:
+    layers = [Layer(kind, {setting.name: Said(value, Origin(kind))}) for kind, value in said.items()]
+    return merge([defaults(), *layers])[setting.name]
+
+
+@given(layered())
+def test_a_project_never_loosens(drawn: tuple[Setting, dict[Source, Any]]) -> None:
+    setting, said = drawn
+    without = settled(setting, {kind: value for kind, value in said.items() if kind != "project"})
+    result = settled(setting, said)
+    if setting.merge == "union":
+        assert set(result.value) >= set(without.value)
+        assert set(result.value) >= set(said.get("project", ()))
+    elif setting.merge in ("lower", "stricter"):
+        assert result.value == without.value or is_tighter(setting, result.value, without.value)
+        if not {"environment", "argument"} & said.keys() and "project" in said:
+            assert not is_tighter(setting, said["project"], result.value), "the project's own word is kept to"
+    elif setting.merge == "suggest" and {"user", "environment", "argument"} & said.keys():
+        assert result.value == without.value
+    elif setting.merge == "user_only":
+        assert result == without
+
+
+@given(layered())
+def test_the_value_is_one_that_was_said_and_the_origin_says_by_whom(drawn: tuple[Setting, dict[Source, Any]]) -> None:
+    setting, said = drawn
+    result = settled(setting, said)
+    everything = {"default": setting.default, **said}
+    if setting.merge == "union":
+        assert set(result.value) == {entry for value in everything.values() for entry in value}
+        return
+    assert result.value == everything[result.origin.kind]
+    told = [result.origin.kind, *(each.said.origin.kind for each in result.overridden)]
+    assert sorted(told) == sorted(everything), "every value is either used or reported as overridden"
+
+
+@given(layered())
+def test_whoever_starts_the_program_speaks_last(drawn: tuple[Setting, dict[Source, Any]]) -> None:
+    setting, said = drawn
+    if setting.merge == "union":
+        return
+    result = settled(setting, said)
+    if "argument" in said:
+        assert result.origin.kind == "argument"
+    elif "environment" in said:
+        assert result.origin.kind == "environment"
+
+
+TURNS = "limits.turns = {}\n"
+PRECEDENCE = [
+    ("nobody", None, None, None, None, 10, "default"),
+    ("a user may raise a default", 30, None, None, None, 30, "user"),
+    ("a project lowers a default", None, 4, None, None, 4, "project"),
+    ("a project does not raise a default", None, 40, None, None, 10, "default"),
+    ("a project lowers the user's", 30, 4, None, None, 4, "project"),
+    ("a project does not raise the user's", 30, 40, None, None, 30, "user"),
+    ("the environment is over both files", 30, 4, "20", None, 20, "environment"),
+    ("an argument is over everything", 30, 4, "20", 50, 50, "argument"),
+]
+
+
+@pytest.mark.parametrize(
+    ("user", "project", "variable", "argument", "expected", "origin"),
+    [row[1:] for row in PRECEDENCE],
+    ids=[row[0] for row in PRECEDENCE],
+)
+def test_precedence(
+    place: Place,
+    user: int | None,
+    project: int | None,
+    variable: str | None,
+    argument: int | None,
+    expected: int,
+    origin: str,
+) -> None:
+    config = place.load(
+        None if user is None else TURNS.format(user),
+        None if project is None else TURNS.format(project),
+        {} if variable is None else {"DRAGOMAN_LIMITS_TURNS": variable},
+        {"limits.turns": argument},
+    )
+    assert (config["limits.turns"], config.origin("limits.turns").kind) == (expected, origin)
+
+
+def test_a_project_suggests_a_model_and_does_not_choose_it(place: Place) -> None:
+    project = 'model = "ollama:qwen3"\n'
+    assert place.load(project=project)["model"] == "ollama:qwen3"
+    config = place.load('model = "openai:gpt-5"\n', project)
+    assert config["model"] == "openai:gpt-5"
+    (other,) = [each for each in config.overridden("model") if each.said.origin.kind == "project"]
+    assert (other.said.value, other.said.origin.line) == ("ollama:qwen3", 1)
+
+
+def test_a_project_makes_trust_stricter_and_never_looser(place: Place) -> None:
+    assert place.load(project='trust = "strict"\n')["trust"] == "strict"
+    config = place.load(project='trust = "compat"\n')
+    assert (config["trust"], config.origin("trust").kind) == ("default", "default")
+    assert "may only tighten" in config.overridden("trust")[0].why
+
+
+def test_what_is_forbidden_stays_forbidden_whoever_adds_to_it(place: Place) -> None:
+    config = place.load(
+        'deny = ["shell"]\n', 'deny = ["write_*"]\napprovals = "ask"\n', {"DRAGOMAN_DENY": "fetch"}, {"deny": ["mail"]}
+    )
+    assert set(config["deny"]) == {"shell", "write_*", "fetch", "mail"}
+    assert config["approvals"] == ("*",)
+    assert config.origin("deny").kind == "argument"
+    assert [origin.kind for origin in config.settled["deny"].also] == ["project", "user", "environment"]

@@ -1,0 +1,45 @@
+"""The doctor on a real model: SmolLM2-135M, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.doctor.clinic import verdicts
+
+from dragoman.doctor import Asker, Report, admit, examine
+from dragoman.errors import DragomanError
+from dragoman.providers import resolve
+
+TOKENS = 96
+"""Enough for a call, and few enough for a test: the free answer of this model has no end."""
+
+
+def test_the_embedded_model_is_weak_and_its_server_is_sound() -> None:
+    """It answers in words where a call was asked for; with instructions, and held by a grammar, it calls."""
+    pytest.importorskip("xllamacpp", reason="the extra `local` is not installed", exc_type=ImportError)
+
+    async def go() -> Report:
+        patient = admit(resolve("local"), quick=True, tokens=TOKENS)
+        asker = Asker(patient.endpoint, environment={}, tokens=TOKENS, seconds=300)
+        try:
+            steps = [step async for step in examine(patient, asker)]
+        finally:
+            await asker.close()
+        report = steps[-1]
+        assert isinstance(report, Report)
+        return report
+
+    try:
+        report = asyncio.run(go())
+    except DragomanError as error:
+        pytest.skip(f"no model is in the store: {error}")
+    assert verdicts(report) == {
+        "models": "absent",
+        "native_calls": "broken",
+        "call_ids": "unknown",
+        "stream_calls": "unknown",
+    }
+    assert report.fact.native_tool_calls is False
+    assert report.verdict("grammar") == "works"
+    assert report.verdict("text_formats") == "works"

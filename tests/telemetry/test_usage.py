@@ -1,0 +1,48 @@
+"""What was used is counted for the model that used it."""
+
+from __future__ import annotations
+
+import json
+
+from tests.telemetry.conftest import ended, tell, whole_run
+
+from dragoman.agent.events import Asked, TurnEnded
+from dragoman.agent.outcomes import RunResult, end
+from dragoman.telemetry import Total, UsageTotals, total_results
+from dragoman.types import Usage
+
+
+def test_turns_count_for_the_model_that_was_asked() -> None:
+    totals = UsageTotals()
+    tell(totals, [Asked(1, "a:1"), Asked(1, "b:2"), TurnEnded(1, Usage(10, 5, 3), 0.5)], "one")
+    tell(totals, [Asked(1, "a:1"), TurnEnded(1, Usage(1, 1), 0.25), TurnEnded(2, Usage(1, 1), 0.25), ended()], "two")
+    assert totals.by_model == {
+        "b:2": Total(1, Usage(10, 5, 3), 0.5),
+        "a:1": Total(2, Usage(2, 2), 0.5),
+    }
+    assert totals.runs == 1
+
+
+def test_an_unknown_price_makes_the_sum_unknown_and_not_smaller() -> None:
+    totals = UsageTotals()
+    tell(totals, [Asked(1, "a:1"), TurnEnded(1, Usage(1, 1), 0.25), TurnEnded(2, Usage(1, 1), None)])
+    assert totals.by_model["a:1"].cost is None
+    assert totals.as_data()["total"]["cost"] is None
+
+
+def test_totals_as_json() -> None:
+    totals = UsageTotals()
+    tell(totals, whole_run())
+    data = totals.as_data()
+    assert (data["runs"], data["total"]["requests"], data["total"]["usage"]["input_tokens"]) == (1, 2, 20)
+    assert list(data["models"]) == ["ollama:qwen3"]
+    assert json.loads(json.dumps(data)) == data
+
+
+def test_totals_of_finished_runs() -> None:
+    results = [
+        RunResult(end("answered"), usage=Usage(3, 4), cost=0.5, turns=2, model="a:1"),
+        RunResult(end("blank"), usage=Usage(1, 1), cost=0.5, turns=1, model="a:1"),
+        RunResult(end("answered"), usage=Usage(1, 0), cost=None, turns=1, model="b:2"),
+    ]
+    assert total_results(results) == {"a:1": Total(3, Usage(4, 5), 1.0), "b:2": Total(1, Usage(1, 0), None)}
