@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         formats,
         journal,
         providers,
+        scrubbing,
         stage,
         telemetry,
         testing,
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from dragoman.extraction import Extraction, extract, extractor
     from dragoman.formats import augment_system_prompt
     from dragoman.replies import fold, unfold
-    from dragoman.tools import Error, Halt, Ok, ToolContext, tool
+    from dragoman.scrubbing import Scrubber, scrub
+    from dragoman.tools import Context, Error, Halt, Ok, ToolContext, tool
     from dragoman.toolset import Toolset
     from dragoman.types import File, Image, Message, Reply, Request, Text, Thinking, Tool, ToolCall, ToolResult
     from dragoman.verbs import decode_tool_calls, encode_definitions, encode_result
@@ -57,6 +59,7 @@ _MODULES = frozenset(
         "formats",
         "journal",
         "providers",
+        "scrubbing",
         "stage",
         "telemetry",
         "testing",
@@ -70,6 +73,7 @@ _MODULES = frozenset(
 _HOMES = {
     "Agent": "dragoman.agent",
     "Approval": "dragoman.agent",
+    "Context": "dragoman.tools",
     "Deny": "dragoman.agent",
     "DragomanError": "dragoman.errors",
     "Error": "dragoman.tools",
@@ -83,6 +87,7 @@ _HOMES = {
     "Reply": "dragoman.types",
     "Request": "dragoman.types",
     "RunResult": "dragoman.agent",
+    "Scrubber": "dragoman.scrubbing",
     "Stop": "dragoman.agent",
     "Text": "dragoman.types",
     "Thinking": "dragoman.types",
@@ -101,6 +106,7 @@ _HOMES = {
     "extract": "dragoman.extraction",
     "extractor": "dragoman.extraction",
     "fold": "dragoman.replies",
+    "scrub": "dragoman.scrubbing",
     "stream": "dragoman.client.asking",
     "tool": "dragoman.tools",
     "unfold": "dragoman.replies",
@@ -109,6 +115,7 @@ _HOMES = {
 __all__ = [
     "Agent",
     "Approval",
+    "Context",
     "Deny",
     "DragomanError",
     "Error",
@@ -122,6 +129,7 @@ __all__ = [
     "Reply",
     "Request",
     "RunResult",
+    "Scrubber",
     "Stop",
     "Text",
     "Thinking",
@@ -151,6 +159,8 @@ __all__ = [
     "formats",
     "journal",
     "providers",
+    "scrub",
+    "scrubbing",
     "stage",
     "stream",
     "telemetry",

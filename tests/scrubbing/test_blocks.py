@@ -1,0 +1,74 @@
+"""Private keys over many lines, as files, in JSON, in YAML and cut off."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.scrubbing.fakes import feed_all, private_key
+
+from dragoman.scrubbing import Scrubber, scrub
+
+KINDS = ["RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "PRIVATE KEY", "ENCRYPTED PRIVATE KEY"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_is_hidden_from_its_first_to_its_last_line(kind: str) -> None:
+    assert scrub(f"before\n{private_key(kind)}\nafter\n") == "before\n[redacted:private_key]\nafter\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_in_json_leaves_json(kind: str) -> None:
+    text = json.dumps({"type": "service_account", "private_key": private_key(kind) + "\n", "id": 1})
+    assert json.loads(scrub(text)) == {"type": "service_account", "private_key": "[redacted:private_key]\n", "id": 1}
+
+
+def test_a_key_in_yaml() -> None:
+    key = private_key().replace("\n", "\n    ")
+    assert scrub(f"tls:\n  key: |\n    {key}\nname: x\n") == "tls:\n  key: |\n    [redacted:private_key]\nname: x\n"
+
+
+def test_a_key_in_a_diff_and_in_a_listing() -> None:
+    rows = private_key().split("\n")
+    for text in ("\n".join(f"+{row}" for row in rows), "\n".join(f"key.pem:{at}:{row}" for at, row in enumerate(rows))):
+        out = scrub(text)
+        assert not any(row in out for row in rows[1:-1])
+
+
+def test_a_key_with_headers() -> None:
+    key = private_key().replace("-----\n", "-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00AA\n\n", 1)
+    assert scrub(f"{key}\nend") == "[redacted:private_key]\nend"
+
+
+@pytest.mark.parametrize("lines", [1, 2, 5, 11])
+def test_a_key_that_was_cut_off(lines: int) -> None:
+    rows = private_key().split("\n")[: lines + 1]
+    assert scrub("output truncated...\n" + "\n".join(rows)) == "output truncated...\n[redacted:private_key]"
+    assert scrub("\n".join(rows) + "\ndone with the listing\n") == "[redacted:private_key]\ndone with the listing\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        private_key("PUBLIC KEY"),
+        private_key("CERTIFICATE"),
+        'MARKS = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----")',
+        "-----BEGIN PRIVATE KEY-----\n<key bytes>\n-----END PRIVATE KEY-----",
+        "a file begins with -----BEGIN PRIVATE KEY----- and then",
+    ],
+)
+def test_what_holds_no_private_key_stays(text: str) -> None:
+    assert scrub(text) == text
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+def test_a_key_in_pieces(size: int) -> None:
+    text = f"a\n{private_key(lines=30)}\nb\n" * 2
+    assert feed_all(Scrubber(), text, size) == "a\n[redacted:private_key]\nb\n" * 2
+
+
+def test_a_key_in_base64() -> None:
+    import base64
+
+    encoded = base64.b64encode(private_key().encode()).decode()
+    assert encoded[60:120] not in scrub(f"tls.key: {encoded}\n")
