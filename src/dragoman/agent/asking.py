@@ -12,6 +12,7 @@ from dragoman.providers import Endpoint, Fact
 from dragoman.speaking import Composed, Manner, Mode, ToolMode, compose, is_written_as_text, settle_manner
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Text, ToolCall
+from dragoman.wire.options import read_choice
 
 _ESCALATION = 4
 """How much more a model may write that spent all its tokens on thinking."""
@@ -80,6 +81,12 @@ class Asking:
         return settle_manner(endpoint, setup.tools, mode, trust=setup.trust, aliases=setup.aliases)
 
     # ---- what changes ------------------------------------------------------------------------------------------------
+
+    def relax_choice(self) -> None:
+        """A call was demanded and has run: from here on the model may answer."""
+        choice = read_choice(self._options)
+        if choice is not None and choice.mode == "required":
+            self._options["tool_choice"] = "auto"
 
     def escalate(self, spent: int) -> int | None:
         """Let the model write more, once; how much, or None where that cannot be."""

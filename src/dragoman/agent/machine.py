@@ -39,7 +39,7 @@ from dragoman.agent.setup import Setup
 from dragoman.agent.turns import CallTurn
 from dragoman.agent.watching import Watch, is_starved
 from dragoman.extraction import Background
-from dragoman.speaking import Mode, answer_parts
+from dragoman.speaking import Composed, Mode, answer_parts, find_breach
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."
@@ -234,7 +234,7 @@ class Machine:
             self._text = told.found.text or reply.text
             self._add_words(reply.message)
             return [*learned, *self._finish(self._summarising)]
-        return [*learned, *self._read(told)]
+        return [*learned, *self._read(told, sent.composed)]
 
     def _spend(self, usage: Usage, model: str, *, was_sent: bool = True) -> None:
         """Count a reply. What never came costs nothing, also where no price is known."""
@@ -244,7 +244,7 @@ class Machine:
         self.spending.add(usage, cost)
         self.account.spend(usage, cost, model or endpoint.model)
 
-    def _read(self, told: Replied) -> list[Command]:
+    def _read(self, told: Replied, composed: Composed) -> list[Command]:
         reply, found = told.reply, told.found
         self._text = found.text
         if not (found.calls or found.invalid) and reply.stop not in ("refusal", "pause"):
@@ -260,6 +260,9 @@ class Machine:
             return self._refused(calls)
         for entry in found.refused:
             self.account.note("refused_call", f"{entry.name}: {entry.why}")
+        breach = find_breach(composed, [call.name for call in calls]) if reply.stop != "pause" else ""
+        if breach:
+            return self._refuse_choice(calls, breach)
         if calls:
             self._notice = found.notice
             return self._call(calls)
@@ -297,6 +300,12 @@ class Machine:
         words = "Not run: the provider withheld the reply that made this call."
         told = self._settle([(call, ToolResult(call.id, call.name, words, is_error=True)) for call in calls])
         return [*told, *self._finish(end("refused", self._text or "the model or its provider declined to answer"))]
+
+    def _refuse_choice(self, calls: Sequence[ToolCall | InvalidCall], breach: str) -> list[Command]:
+        """The endpoint let the model break the tool choice: nothing of the reply runs, and the model is told."""
+        words = f"Not run: {breach}."
+        told = self._settle([(call, ToolResult(call.id, call.name, words, is_error=True)) for call in calls])
+        return [*told, *self._repair(f"{breach[:1].upper()}{breach[1:]}. Please keep to it.", breach)]
 
     def _blank(self) -> list[Command]:
         if not self._patience.allows_blank():
@@ -428,6 +437,8 @@ class Machine:
             ending = self._limit("looping", outcome.reason) if outcome.kind == "looping" else self._finish(outcome)
             return [*commands, *ending]
         self._undelivered = tuple(result.call_id for result in results)
+        if any(slot.ran for slot in turn.slots):
+            self._asking.relax_choice()
         if self._patience.allows_calls(turn):
             return [*commands, *self._next()]
         last = results[-1].content
