@@ -147,3 +147,10 @@ def test_no_mapping_raises_and_without_a_schema_nothing_changes(raw: dict[str, A
 @given(st.dictionaries(st.sampled_from(["city", "days", "other"]), JSON, max_size=3))
 def test_json_text_and_the_mapping_it_stands_for_load_alike(raw: dict[str, Any]) -> None:
     assert load(json.dumps(raw), WEATHER) == load(raw, WEATHER)
+
+
+def test_a_million_members_are_refused_before_they_are_read() -> None:
+    raw = "{" + ",".join(f'"k{number}": 1' for number in range(1_000_000)) + "}"
+    loaded = load(raw)
+    assert loaded.value is None
+    assert [fault.why for fault in loaded.errors] == ["about 1000000 members, and 200000 are read at most"]

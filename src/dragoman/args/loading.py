@@ -16,7 +16,7 @@ from dragoman.args.wording import show
 from dragoman.toolset import as_tool
 from dragoman.types import Change, Fault, JsonObject, Tool
 
-MOST_CHARACTERS = 2_000_000
+MOST_MEMBERS = 200_000
 """More than any model writes in one reply; whoever sends more wants to keep us busy."""
 
 
@@ -94,8 +94,8 @@ def _understand(raw: object) -> tuple[Any, tuple[str, ...], Fault | None]:
 def _read(text: str) -> tuple[Any, tuple[str, ...], Fault | None]:
     if not text or text.isspace():
         return {}, (), None
-    if len(text) > MOST_CHARACTERS:
-        return None, (), Fault("$", f"{len(text)} characters of arguments, and {MOST_CHARACTERS} are read at most")
+    if len(text) > MOST_MEMBERS and (members := text.count('":')) > MOST_MEMBERS:
+        return None, (), Fault("$", f"about {members} members, and {MOST_MEMBERS} are read at most")
     try:
         return decode(text), (), None
     except Undecodable:
