@@ -9,15 +9,22 @@ from tests.doctor.clinic import verdicts
 
 from dragoman.doctor import Asker, Report, admit, examine
 from dragoman.errors import DragomanError
+from dragoman.local import Store
+from dragoman.local.engine import import_llama
 from dragoman.providers import resolve
 
 TOKENS = 96
 """Enough for a call, and few enough for a test: the free answer of this model has no end."""
 
 
+@pytest.mark.xdist_group("local")
 def test_the_embedded_model_is_weak_and_its_server_is_sound() -> None:
     """It answers in words where a call was asked for; with instructions, and held by a grammar, it calls."""
-    pytest.importorskip("xllamacpp", reason="the extra `local` is not installed", exc_type=ImportError)
+    try:
+        import_llama()
+        Store().add()
+    except DragomanError as error:
+        pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")
 
     async def go() -> Report:
         patient = admit(resolve("local"), quick=True, tokens=TOKENS)
@@ -30,10 +37,7 @@ def test_the_embedded_model_is_weak_and_its_server_is_sound() -> None:
         assert isinstance(report, Report)
         return report
 
-    try:
-        report = asyncio.run(go())
-    except DragomanError as error:
-        pytest.skip(f"no model is in the store: {error}")
+    report = asyncio.run(go())
     assert verdicts(report) == {
         "models": "absent",
         "native_calls": "broken",
