@@ -60,13 +60,11 @@ def server_side(path: Path) -> ssl.SSLContext:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("cryptography")
     return make_certificate(tmp_path_factory.mktemp("tls"), "127.0.0.1")
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("cryptography")
     return make_certificate(tmp_path_factory.mktemp("tls"), "example.invalid")
 
 
