@@ -123,7 +123,8 @@ class Agent:
         )
 
     def __repr__(self) -> str:
-        return f"<agent {self.endpoint.provider.name}:{self.endpoint.model} with {len(self.tools)} tools>"
+        tools = ", ".join(self.tools.names) or "no tools"
+        return f"<agent {self.endpoint.provider.name}:{self.endpoint.model} with {tools}>"
 
     # ---- running -----------------------------------------------------------------------------------------------------
 

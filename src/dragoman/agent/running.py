@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
@@ -106,6 +105,3 @@ async def _stop(work: asyncio.Future[Answer], cancelling: Cancelling) -> bool:
         await asyncio.wait((work,), timeout=_GRACE)
         return not work.done()
     return True
-
-
-Progress = Callable[..., None]
