@@ -30,8 +30,8 @@ _LIMITS = ("turns", "tokens", "cost", "seconds")
 _NO_NAMES = (ASK, NEVER)
 NO_MODEL = "no model is named"
 THREE_WAYS = (
-    "name one with -m provider:model (such as ollama:qwen3), with DRAGOMAN_MODEL, or as `model` in the file that "
-    "`dragoman config path` names; `dragoman providers` lists the providers"
+    "name one with -m provider:model (such as ollama:qwen3, or local for the embedded one), with DRAGOMAN_MODEL, or as "
+    "`model` in the file that `dragoman config path` names; `dragoman providers` lists the providers"
 )
 
 
