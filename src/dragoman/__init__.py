@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from dragoman import (
         agent,
         args,
+        audit,
+        builtin,
         client,
         config,
         doctor,
@@ -24,8 +26,11 @@ if TYPE_CHECKING:
         formats,
         journal,
         local,
+        mcp,
         providers,
+        sandbox,
         scrubbing,
+        shell,
         stage,
         telemetry,
         testing,
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
         types,
         wire,
     )
-    from dragoman.agent import Agent, Approval, Deny, Limits, RunResult, Stop
+    from dragoman.agent import Agent, Approval, ApprovalRequest, Deny, Limits, RunResult, Stop
     from dragoman.client.asking import aask, ask, astream, stream
     from dragoman.errors import DragomanError
     from dragoman.extraction import Extraction, extract, extractor
@@ -53,6 +58,8 @@ _MODULES = frozenset(
     {
         "agent",
         "args",
+        "audit",
+        "builtin",
         "client",
         "config",
         "doctor",
@@ -62,8 +69,11 @@ _MODULES = frozenset(
         "formats",
         "journal",
         "local",
+        "mcp",
         "providers",
+        "sandbox",
         "scrubbing",
+        "shell",
         "stage",
         "telemetry",
         "testing",
@@ -77,6 +87,7 @@ _MODULES = frozenset(
 _HOMES = {
     "Agent": "dragoman.agent",
     "Approval": "dragoman.agent",
+    "ApprovalRequest": "dragoman.agent",
     "Context": "dragoman.tools",
     "Deny": "dragoman.agent",
     "DragomanError": "dragoman.errors",
@@ -119,6 +130,7 @@ _HOMES = {
 __all__ = [
     "Agent",
     "Approval",
+    "ApprovalRequest",
     "Context",
     "Deny",
     "DragomanError",
@@ -148,7 +160,9 @@ __all__ = [
     "args",
     "ask",
     "astream",
+    "audit",
     "augment_system_prompt",
+    "builtin",
     "client",
     "config",
     "decode_tool_calls",
@@ -164,9 +178,12 @@ __all__ = [
     "formats",
     "journal",
     "local",
+    "mcp",
     "providers",
+    "sandbox",
     "scrub",
     "scrubbing",
+    "shell",
     "stage",
     "stream",
     "telemetry",

@@ -10,12 +10,12 @@ from dragoman.types import JsonObject, Tool
 
 _SCHEMA_KEYS = ("parameters", "input_schema", "inputSchema", "schema", "parametersJsonSchema")
 _NAMESPACES = ("functions.", "function.", "tools.", "tool.", "default_api.", "mcp.")
-_FOLD = str.maketrans("", "", "-_.\\ ")
+_FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz", "-_.\\ ")
 
 
 def fold(name: str) -> str:
     """A name without case, dashes, underscores and dots. Only ASCII case is folded: homoglyphs stay apart."""
-    return name.translate(_FOLD).lower()
+    return name.translate(_FOLD)
 
 
 def without_namespace(name: str) -> str:

@@ -203,6 +203,8 @@ class Tool(Struct, frozen=True):
     requires_approval: bool = False
     context_parameter: str | None = None
     """The parameter of the function that is hidden from the model and takes the context of the call."""
+    inspect: Callable[..., Any] | None = None
+    """`inspect(arguments, context)` gives the operands of a call (`dragoman.operands`) without doing anything."""
 
 
 class Request(Struct, frozen=True):

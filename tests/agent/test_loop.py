@@ -6,7 +6,7 @@ import pytest
 from tests.agent.playbook import Playbook, words_of
 from tests.agent.toolbox import delete, look, read, roll, send, weather, write
 
-from dragoman.agent.events import Asked, ToolEnded, TurnEnded
+from dragoman.agent.events import Asked, CallDecided, ToolEnded, TurnEnded
 from dragoman.agent.limits import Limits
 from dragoman.agent.policy import Decision, ask_for, default_policy, deny, strictest
 from dragoman.testing import call
@@ -37,9 +37,10 @@ def test_whoever_watches_hears_of_every_request_and_every_call() -> None:
     play = Playbook(weather).starts("hi").asks().replies(call("weather", city="Paris")).runs("weather").answers("sunny")
     play.asks().replies("done").ends("answered")
     told = [type(event) for event in play.events]
-    assert told == [Asked, ToolEnded, TurnEnded, Asked, TurnEnded]
-    first, ended, turn = play.events[:3]
+    assert told == [Asked, CallDecided, ToolEnded, TurnEnded, Asked, TurnEnded]
+    first, decided, ended, turn = play.events[:4]
     assert isinstance(first, Asked) and (first.turn, first.tools, first.mode) == (1, 1, "native")
+    assert isinstance(decided, CallDecided) and (decided.verdict, decided.call.name) == ("allow", "weather")
     assert isinstance(ended, ToolEnded) and ended.ran
     assert isinstance(turn, TurnEnded) and [each.content for each in turn.results] == ["sunny"]
 

@@ -11,7 +11,7 @@ from tests.agent.playbook import check_conversation
 from tests.agent.runs import agent, kinds, notices, wait
 
 import dragoman
-from dragoman.agent import Agent, Approval, Deny, Limits, Stop
+from dragoman.agent import Agent, Approval, ApprovalRequest, Deny, Limits, Stop
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, RunEnded, RunEvent, RunStarted, ToolEnded
 from dragoman.errors import ConfigError
 from dragoman.events import TextDelta
@@ -196,27 +196,27 @@ def test_a_reply_that_a_hook_stopped_was_paid_for() -> None:
 # ---- approval --------------------------------------------------------------------------------------------------------
 
 
-async def _later(call: ToolCall, tool: Tool, why: str) -> bool:
+async def _later(request: ApprovalRequest) -> bool:
     await asyncio.sleep(0)
     return True
 
 
-def _fail(call: ToolCall, tool: Tool, why: str) -> bool:
+def _fail(request: ApprovalRequest) -> bool:
     raise RuntimeError("no terminal")
 
 
 @pytest.mark.parametrize(
     ("approve", "said"),
     [
-        (lambda call, tool, why: True, "erased a"),
+        (lambda request: True, "erased a"),
         (_later, "erased a"),
-        (lambda call, tool, why: False, "Denied by the user."),
-        (lambda call, tool, why: "too dangerous", "Denied by the user: too dangerous"),
-        (lambda call, tool, why: Approval(True, arguments={"path": "b"}), "erased b"),
-        (lambda call, tool, why: Approval(False, "no", by="the admin"), "Denied by the admin: no"),
+        (lambda request: False, "Denied by the user."),
+        (lambda request: "too dangerous", "Denied by the user: too dangerous"),
+        (lambda request: Approval(True, arguments={"path": "b"}), "erased b"),
+        (lambda request: Approval(False, "no", by="the admin"), "Denied by the admin: no"),
         (_fail, "asking for approval failed (RuntimeError)"),
-        (lambda call, tool, why: None, "the approver gave NoneType instead of an answer"),
-        (lambda call, tool, why: 1, "the approver gave int instead of an answer"),
+        (lambda request: None, "the approver gave NoneType instead of an answer"),
+        (lambda request: 1, "the approver gave int instead of an answer"),
     ],
     ids=["yes", "yes, later", "no", "no, because", "changed", "by the admin", "raises", "nothing", "one"],
 )
@@ -232,7 +232,7 @@ def test_an_approver_answers(approve: Any, said: str) -> None:
 
 
 def test_an_approver_that_never_answers_is_a_denial_when_the_time_is_over() -> None:
-    async def never(call: ToolCall, tool: Tool, why: str) -> bool:
+    async def never(request: ApprovalRequest) -> bool:
         await asyncio.Event().wait()
         return True
 
@@ -272,6 +272,7 @@ def test_the_events_of_a_run_in_their_order() -> None:
         "CallStarted",
         "ArgumentsDelta",
         "CallEnded",
+        "CallDecided",
         "ToolStarted",
         "ToolEnded",
         "TurnEnded",
@@ -280,6 +281,25 @@ def test_the_events_of_a_run_in_their_order() -> None:
         "TurnEnded",
         "RunEnded",
     ]
+
+
+def test_a_tool_may_give_the_final_answer_and_nothing_runs_behind_it() -> None:
+    from dragoman.builtin import Finish
+    from dragoman.testing import calls
+
+    ran: list[str] = []
+
+    @dragoman.tool
+    def note(text: str) -> str:
+        """Note something."""
+        ran.append(text)
+        return "noted"
+
+    reply = calls(call("note", text="a"), call("finish", answer="It is 42."), call("note", text="b"), say="Wait.")
+    result = wait(agent([reply], note, Finish).arun("hi"))
+    assert (result.outcome.kind, result.text, ran) == ("answered", "It is 42.", ["a"])
+    assert "a final answer was given" in str(result.results[2].content)
+    check_conversation(result.messages)
 
 
 # ---- steering and cancelling -----------------------------------------------------------------------------------------

@@ -48,6 +48,55 @@ def test_what_the_parent_may_not_the_child_may_not_either() -> None:
     assert "Denied by policy" in inner.results[0].content
 
 
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [
+        ({"deny": ["write"]}, {"allow": ["write"], "mode": "bypass"}),
+        ({"mode": "locked", "ask": ["write"]}, {"mode": "bypass"}),
+        ({"ask": ["wri*"]}, {"allow": ["write"]}),
+    ],
+    ids=["a rule that denies", "a mode in which nobody is asked", "a rule that asks, and nobody is there"],
+)
+def test_no_rule_of_the_parent_is_loosened_below(above: Any, below: Any) -> None:
+    ran: list[str] = []
+
+    @dragoman.tool
+    def write(path: str) -> str:
+        ran.append(path)
+        return "wrote"
+
+    result = wait(pair([call("write", path="a"), "I did it."], write, above=above, below=below).arun("hi"))
+    assert ran == []
+    assert result.results[0].data.results[0].is_error
+
+
+def test_a_child_hides_and_restores_secrets_with_its_parent() -> None:
+    token = "ghp_" + "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0m" + "1Yl9Xz"
+    written: list[str] = []
+
+    @dragoman.tool
+    def read() -> str:
+        return f"token: {token}"
+
+    @dragoman.tool(metadata={"restores": True})
+    def write(content: str) -> str:
+        written.append(content)
+        return "written"
+
+    def copy(request: Any) -> Any:
+        told = [part.content for message in request.messages for part in message.parts if hasattr(part, "call_id")]
+        return call("helper", task="read") if not told else call("write", content=told[0]) if len(told) == 1 else "done"
+
+    def seen(request: Any) -> Any:
+        results = [part.content for message in request.messages for part in message.parts if hasattr(part, "call_id")]
+        return results[0] if results else call("read")
+
+    helper = agent(seen, read, loop=True).as_tool("helper", "Reads.")
+    result = wait(agent(copy, helper, write, loop=True).arun("hi"))
+    assert token not in str([part for message in result.messages for part in message.parts])
+    assert written == [f"token: {token}"], "the placeholder of the child is known above"
+
+
 def test_a_child_asks_the_approver_of_its_parent_and_no_other() -> None:
     asked: list[str] = []
 
@@ -55,11 +104,11 @@ def test_a_child_asks_the_approver_of_its_parent_and_no_other() -> None:
     def write(path: str) -> str:
         return "wrote"
 
-    def above(call: Any, tool: Any, why: str) -> bool:
+    def above(request: Any) -> bool:
         asked.append("above")
         return False
 
-    def below(call: Any, tool: Any, why: str) -> bool:
+    def below(request: Any) -> bool:
         asked.append("below")
         return True
 

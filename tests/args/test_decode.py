@@ -102,3 +102,20 @@ def test_the_place_of_a_fault_is_told(text: str, position: int) -> None:
 
 def test_a_value_is_read_without_looking_at_what_follows_it() -> None:
     assert raw_decode('  {"a": [1]} \ud800 NaN', 0) == ({"a": [1]}, 12)
+
+
+BROKEN = st.text(alphabet='{}[]":,\\ \nabu01-.e', max_size=40) | st.sampled_from(
+    ['{"a": 1 "b"}', '{"a": [1, 2}', '"no end', "123", "tru", '{"a": "' + "x" * 6000, "[" * 300, '{"a": 1, "a": 2}']
+)
+
+
+@given(BROKEN, st.integers(4090, 9000), st.sampled_from(["", "\n" * 50, "}" * 5000]))
+def test_where_a_value_stands_in_a_long_text_makes_no_difference(text: str, before: int, after: str) -> None:
+    def read(whole: str, position: int) -> object:
+        try:
+            value, end = raw_decode(whole, position)
+        except Undecodable as refused:
+            return str(refused).partition(" at position")[0], refused.position - position
+        return value, end - position
+
+    assert read("\n" * before + "!" + text + after, before + 1) == read(text + after, 0)

@@ -30,6 +30,10 @@ class Done(NamedTuple):
     err: str
 
     @property
+    def data(self) -> Any:
+        return msgspec.json.decode(self.out)
+
+    @property
     def events(self) -> list[dict[str, Any]]:
         return [msgspec.json.decode(line) for line in self.out.splitlines()]
 

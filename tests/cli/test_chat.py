@@ -148,10 +148,10 @@ def test_an_interrupt_ends_the_reply_and_at_the_prompt_the_chat(desk: Desk, tmp_
     os.mkfifo(pipe)
     with Upstream([call("wait_for", pipe=str(pipe)), "Still here."]) as upstream:
         with desk.at_terminal("chat", *at(upstream), *WITH_TOOLS) as terminal:
-            terminal.wait_for("custom:scripted, 2 tools, session chat-")
+            terminal.wait_for("custom:scripted, 15 tools, session chat-")
             terminal.wait_for("> ")
             terminal.type("wait\n")
-            terminal.wait_for("a = always for this tool: ")
+            terminal.wait_for("l = later: ")
             terminal.type("y\n")
             terminal.wait_for("waiting for the pipe")
             terminal.interrupt()
@@ -184,7 +184,7 @@ def test_an_interrupt_at_the_question_denies_nothing_and_ends_the_turn(desk: Des
     ):
         terminal.wait_for("> ")
         terminal.type("wait\n")
-        terminal.wait_for("a = always for this tool: ")
+        terminal.wait_for("l = later: ")
         terminal.interrupt()
         terminal.wait_for("interrupted")
         terminal.wait_for("> ")

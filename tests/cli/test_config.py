@@ -54,7 +54,7 @@ def test_show_as_json(dragoman, home: Path) -> None:
     project = home / "project" / "dragoman.toml"
     project.write_text("limits.turns = 50\n", encoding="utf-8")
     data = dragoman("config", "show", "--json").data
-    assert data["files"] == {"user": str(path), "project": str(project)}
+    assert data["files"] == {"managed": None, "user": str(path), "project": str(project)}
     assert [each["name"] for each in data["settings"]] == list(SETTINGS)
     (turns,) = [each for each in data["settings"] if each["name"] == "limits.turns"]
     assert turns["value"] == 20
@@ -90,10 +90,17 @@ def test_warnings_are_beside_the_answer(dragoman, home: Path) -> None:
 
 
 def test_a_broken_file_is_an_error_with_its_place(dragoman, home: Path) -> None:
-    (home / "project" / "dragoman.toml").write_text('proxy = "http://elsewhere"\n', encoding="utf-8")
+    (home / "project" / "dragoman.toml").write_text("limits.turns = 0\n", encoding="utf-8")
     done = dragoman("config", "show")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"error: {home}/project/dragoman.toml:1: `proxy` may not be set by a project")
+    assert done.err.startswith(f"error: {home}/project/dragoman.toml:1: `limits.turns`")
+
+
+def test_a_project_that_says_where_data_goes_is_passed_over_and_told_of(dragoman, home: Path) -> None:
+    (home / "project" / "dragoman.toml").write_text('proxy = "http://elsewhere"\n', encoding="utf-8")
+    done = dragoman("config", "show")
+    assert done.code == 0 and "elsewhere" not in done.out
+    assert "dragoman.toml:1" in done.err and "proxy" in done.err
 
 
 def test_init_writes_a_private_file_once(dragoman, home: Path) -> None:

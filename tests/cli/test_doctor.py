@@ -187,3 +187,20 @@ def test_an_interrupt_ends_it_and_keeps_nothing(desk: Desk) -> None:
         assert upstream.wait_for_hangup()
     assert "interrupted; nothing was kept" in terminal.text
     assert learned(desk) == []
+
+
+@pytest.mark.needs("bwrap", package="bubblewrap")
+def test_the_sandbox_is_examined_without_a_model(dragoman) -> None:
+    done = dragoman("doctor", "--sandbox")
+    assert done.code == 0
+    assert "sandbox: bubblewrap" in done.out and "it holds" in done.out
+    report = dragoman("doctor", "--sandbox", "--json").data
+    assert report["tier"] == "bubblewrap" and report["holds"] is True
+    assert all(attempt["stopped"] for attempt in report["attempts"])
+
+
+def test_no_sandbox_is_said_plainly(dragoman, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_SANDBOX", "none")
+    done = dragoman("doctor", "--sandbox")
+    assert done.code == 1
+    assert "commands are not confined" in done.out and "it does not hold" in done.out

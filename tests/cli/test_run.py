@@ -359,13 +359,14 @@ def test_three_ways_to_name_a_model(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("options", "result"),
     [
-        ([], "--approve wipe"),
+        (["--no-journal"], "--approve wipe"),
+        (["--mode", "locked"], "the mode is locked"),
         (["--approve", "wipe"], "/x is gone"),
         (["--approve", "w*"], "/x is gone"),
         (["--approve", "never", "--approve", "weather"], "--approve never"),
         (["--deny", "wipe"], "no tool named 'wipe'"),
     ],
-    ids=["nobody", "by name", "by pattern", "never", "not offered"],
+    ids=["nobody", "locked", "by name", "by pattern", "never", "not offered"],
 )
 def test_approval_without_a_terminal(desk: Desk, options: list[str], result: str) -> None:
     with Upstream([call("wipe", path="/x"), "ok"]) as upstream:
@@ -387,14 +388,13 @@ def test_approval_at_a_terminal(desk: Desk) -> None:
     with Upstream([wipes[0], wipes[1], wipes[2], wipes[3], "All done."]) as upstream:
         with desk.at_terminal("run", "go", *at(upstream), *WITH_TOOLS) as terminal:
             terminal.wait_for("wipe is marked as needing approval")
-            terminal.wait_for("a = always for this tool: ")
-            terminal.type("what?\n")
-            terminal.wait_for("a = always for this tool: ")
+            terminal.wait_for("a = wipe always, e = edit, l = later: ")
             terminal.type("y\n")
-            terminal.wait_for("a = always for this tool: ")
+            terminal.wait_for("l = later: ")
             terminal.type("n not that one\n")
-            terminal.wait_for("a = always for this tool: ")
+            terminal.wait_for("l = later: ")
             terminal.type("a\n")
+            terminal.wait_for("wipe is allowed in this folder from now on")
             terminal.wait_for("All done.")
             assert terminal.wait() == 0
         results = [body["messages"][-1]["content"] for body in upstream.bodies[1:]]
@@ -402,6 +402,38 @@ def test_approval_at_a_terminal(desk: Desk) -> None:
     assert results[0].endswith("is gone")
     assert "not that one" in results[1]
     assert results[2:] == ["/c is gone", "/d is gone"]
+    with Upstream([call("wipe", path="/e"), "Again."]) as upstream:
+        again = desk("run", "go", *at(upstream), *WITH_TOOLS)
+        assert upstream.bodies[1]["messages"][-1]["content"] == "/e is gone", "the rule was kept"
+    assert again.code == 0
+
+
+def test_a_run_without_a_terminal_waits_for_an_answer_and_goes_on(desk: Desk) -> None:
+    with Upstream([call("wipe", path="/x"), "It is gone."]) as upstream:
+        parked = desk("run", "go", *at(upstream), *WITH_TOOLS)
+        assert parked.code == 5 and "waiting: somebody has to approve wipe" in parked.err
+        listed = desk("approvals", "list", "--json").data
+        assert [(each["tool"], each["arguments"]) for each in listed] == [("wipe", {"path": "/x"})]
+        assert desk("run", "--resume", *at(upstream), *WITH_TOOLS).code == 5, "nobody has answered yet"
+        answered = desk("approvals", "approve", listed[0]["id"])
+        assert answered.code == 0 and "dragoman run --resume" in answered.out
+        done = desk("run", "--resume", *at(upstream), *WITH_TOOLS)
+        assert (done.code, done.out) == (0, "It is gone.\n")
+        assert upstream.bodies[1]["messages"][-1]["content"] == "/x is gone"
+    assert "sound" in desk("audit", "verify").out
+    kinds = [record["kind"] for record in desk("audit", "show", "--json", "-n", "0").data]
+    assert kinds.count("approval_asked") >= 1 and kinds.count("started") == kinds.count("ended") == 1
+
+
+def test_an_answer_for_always_is_kept_and_the_run_goes_on_with_it(desk: Desk) -> None:
+    wipe = call("wipe", path="/x")
+    with Upstream([wipe, wipe, "Both are gone.", wipe, "Again."]) as upstream:
+        assert desk("run", "go", *at(upstream), *WITH_TOOLS).code == 5
+        (waiting,) = desk("approvals", "list", "--json").data
+        answered = desk("approvals", "approve", waiting["id"], "--always")
+        assert "wipe is allowed in " in answered.out and "from now on" in answered.out
+        assert desk("run", "--resume", *at(upstream), *WITH_TOOLS).out == "Both are gone.\n"
+        assert desk("run", "again", *at(upstream), *WITH_TOOLS).out == "Again.\n", "nobody is asked any more"
 
 
 # ---- at a terminal -------------------------------------------------------------------------------------------------

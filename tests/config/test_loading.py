@@ -17,6 +17,13 @@ REFUSED = {
     "tools": 'tools = ["tools.py"]',
     "proxy": 'proxy = "http://elsewhere.example"',
     "log": 'log = "/tmp/log"',
+    "allow": 'allow = ["bash(curl *)"]',
+    "auto_approve": 'auto_approve = ["bash"]',
+    "network": "network = true",
+    "park": "park = false",
+    "mcp": '[mcp.mine]\ncommand = ["sh", "-c", "true"]',
+    "audit.path": '[audit]\npath = "x.jsonl"',
+    "audit.enabled": "[audit]\nenabled = false",
     "journal.path": '[journal]\npath = "x.db"',
     "journal.enabled": "[journal]\nenabled = false",
     "keys": '[keys]\nopenai = { env = "OTHER" }',
@@ -37,12 +44,38 @@ def test_every_setting_that_only_a_user_may_set_is_tried() -> None:
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_project_cannot_say_where_data_goes_or_what_runs(place: Place, name: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        place.load(project=f"# a comment\n{REFUSED[name]}\n")
-    line = 3 if name.startswith("journal.") else 2
-    assert str(caught.value).startswith(f"{place.project_file}:{line}: ")
-    assert f"`{name}`" in str(caught.value)
-    assert "may not be set by a project" in str(caught.value)
+    config = place.load(project=f"# a comment\n{REFUSED[name]}\n")
+    line = 3 if name.startswith(("journal.", "audit.")) else 2
+    (warning,) = config.warnings
+    assert warning.startswith(f"{place.project_file}:{line}: `{name}`")
+    assert "may not be set by a project" in warning
+    assert (config[name], config.origin(name).kind) == (place.load(project="")[name], "default")
+
+
+LOOSER = {
+    "mode": ('mode = "bypass"', "default"),
+    "mode, only a little": ('mode = "edits"', "default"),
+    "sandbox": ('sandbox = "off"', "auto"),
+    "sandbox, another one": ('sandbox = "landlock"', "auto"),
+    "scrub": ("scrub = false", True),
+    "trust": ('trust = "compat"', "default"),
+    "installed_tools": ('installed_tools = "allow"', "ask"),
+}
+
+
+@pytest.mark.parametrize("what", LOOSER)
+def test_a_project_that_would_loosen_is_passed_over_and_told_of(place: Place, what: str) -> None:
+    name, (text, kept) = what.partition(",")[0], LOOSER[what]
+    config = place.load(project=f"{text}\n")
+    assert (config[name], config.origin(name).kind) == (kept, "default")
+    (warning,) = config.warnings
+    assert warning.startswith(f"{place.project_file}:1: `{name}` is looser than default")
+
+
+def test_a_project_cannot_offer_a_tool_that_the_user_has_taken_away(place: Place) -> None:
+    config = place.load('builtin = ["read", "grep"]\n', 'builtin = ["read", "grep", "bash"]\n')
+    assert config["builtin"] == ("read", "grep")
+    assert "`builtin` is looser than" in config.warnings[0]
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -80,7 +113,10 @@ MISTAKES = [
     ("a value for a table", "limits = 3\n", 1, "`limits` is a table of settings"),
     ("a model without a provider", 'model = "qwen3"\n', 1, "a model such as ollama:qwen3"),
     ("a model that leads elsewhere", 'model = "openai:../../x?y="\n', 1, "a model such as ollama:qwen3"),
-    ("a list of other things", "deny = [1]\n", 1, "a list of names or patterns"),
+    ("a list of other things", "deny = [1]\n", 1, "a list of rules"),
+    ("a rule that is none", 'deny = ["bash("]\n', 1, "its bracket is not closed"),
+    ("a tool that is not there", 'builtin = ["reed"]\n', 1, "did you mean 'read'"),
+    ("the secret instead of its name", 'secrets = ["sk-1"]\n', 1, "something that is no name of a variable"),
 ]
 
 

@@ -22,12 +22,16 @@ NAMES = st.lists(st.sampled_from(["read", "write", "git_*", "*", "search"]), max
 def values_for(setting: Setting) -> st.SearchStrategy[Any]:
     """Values that the setting's kind accepts, as they are after reading."""
     if setting.merge == "stricter":
-        return st.sampled_from(setting.strictness)
-    if setting.merge == "union":
+        return st.sampled_from([each for rank in setting.strictness for each in _of_rank(rank)])
+    if setting.merge in ("union", "user_union", "narrow"):
         return NAMES
     if setting.merge == "lower":
         return NUMBERS | st.none() if setting.default is None or "none" in setting.kind.words else NUMBERS
     return st.sampled_from(["one", "two", "three"])
+
+
+def _of_rank(rank: Any) -> tuple[Any, ...]:
+    return rank if isinstance(rank, tuple) else (rank,)
 
 
 @st.composite
@@ -51,14 +55,30 @@ def test_a_project_never_loosens(drawn: tuple[Setting, dict[Source, Any]]) -> No
     if setting.merge == "union":
         assert set(result.value) >= set(without.value)
         assert set(result.value) >= set(said.get("project", ()))
-    elif setting.merge in ("lower", "stricter"):
+    elif setting.merge in ("lower", "stricter", "narrow"):
         assert result.value == without.value or is_tighter(setting, result.value, without.value)
         if not {"environment", "argument"} & said.keys() and "project" in said:
             assert not is_tighter(setting, said["project"], result.value), "the project's own word is kept to"
-    elif setting.merge == "suggest" and {"user", "environment", "argument"} & said.keys():
+    elif setting.merge == "suggest" and {"user", "environment", "argument", "managed"} & said.keys():
         assert result.value == without.value
-    elif setting.merge == "user_only":
+    elif setting.merge in ("user_only", "user_union"):
         assert result == without
+
+
+@given(layered())
+def test_nobody_is_looser_than_what_is_managed(drawn: tuple[Setting, dict[Source, Any]]) -> None:
+    setting, said = drawn
+    if "managed" not in said:
+        return
+    without = settled(setting, {kind: value for kind, value in said.items() if kind != "managed"})
+    result = settled(setting, said)
+    if setting.merge in ("union", "user_union"):
+        assert set(result.value) >= set(said["managed"])
+    elif setting.merge in ("lower", "stricter", "narrow"):
+        assert not is_tighter(setting, said["managed"], result.value)
+        assert result.value == without.value or is_tighter(setting, result.value, without.value)
+    else:
+        assert (result.value, result.origin.kind) == (said["managed"], "managed")
 
 
 @given(layered())
@@ -66,18 +86,26 @@ def test_the_value_is_one_that_was_said_and_the_origin_says_by_whom(drawn: tuple
     setting, said = drawn
     result = settled(setting, said)
     everything = {"default": setting.default, **said}
-    if setting.merge == "union":
+    if setting.merge in ("union", "user_union"):
         assert set(result.value) == {entry for value in everything.values() for entry in value}
+        assert {entry for part in result.parts for entry in part.value} == set(result.value)
+        assert all(part.value == everything[part.origin.kind] for part in result.parts)
         return
-    assert result.value == everything[result.origin.kind]
+    if setting.merge == "narrow":
+        assert set(result.value) <= set(everything[result.origin.kind])
+    else:
+        assert result.value == everything[result.origin.kind]
     told = [result.origin.kind, *(each.said.origin.kind for each in result.overridden)]
     assert sorted(told) == sorted(everything), "every value is either used or reported as overridden"
 
 
 @given(layered())
-def test_whoever_starts_the_program_speaks_last(drawn: tuple[Setting, dict[Source, Any]]) -> None:
+def test_whoever_starts_the_program_speaks_last_but_for_what_is_managed(
+    drawn: tuple[Setting, dict[Source, Any]],
+) -> None:
     setting, said = drawn
-    if setting.merge == "union":
+    said = {kind: value for kind, value in said.items() if kind != "managed"}
+    if setting.merge in ("union", "user_union"):
         return
     result = settled(setting, said)
     if "argument" in said:

@@ -18,6 +18,7 @@ from typing import Any
 
 import dragoman
 from dragoman.agent.agent import Agent
+from dragoman.agent.approvals import ApprovalRequest
 from dragoman.agent.outcomes import RunResult
 from dragoman.journal import Entry, MemoryJournal, SqliteJournal, UnknownRun
 from dragoman.testing import ScriptedModel
@@ -94,8 +95,8 @@ def make_agent(folder: Path, journal: Any) -> Agent:
         write("effects", line)
         return "on its way"
 
-    def approve(call: ToolCall, tool: Any, why: str) -> bool:
-        write("approvals", call.id)
+    def approve(request: ApprovalRequest) -> bool:
+        write("approvals", request.call.id)
         return True
 
     model = ScriptedModel(say, loop=True)

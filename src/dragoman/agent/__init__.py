@@ -5,39 +5,93 @@
 
 from __future__ import annotations
 
-from dragoman.agent.agent import Agent
-from dragoman.agent.approving import Approval
-from dragoman.agent.compaction import Compaction, Compactor, Room, Summarise, TrimOldResults
-from dragoman.agent.events import (
-    ApprovalGiven,
-    ApprovalNeeded,
-    Asked,
-    LoopEvent,
-    Noticed,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    ToolEnded,
-    ToolProgressed,
-    ToolStarted,
-    TurnEnded,
-)
-from dragoman.agent.handles import Run
-from dragoman.agent.hooks import Deny, Stop
-from dragoman.agent.limits import Limits
-from dragoman.agent.machine import Machine
-from dragoman.agent.outcomes import Outcome, Problem, RunResult
-from dragoman.agent.policy import Decision, Policy, ask_for, default_policy, deny, strictest
-from dragoman.agent.rooms import ContextSettings
-from dragoman.agent.setup import Setup
-from dragoman.agent.watching import WatchSettings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.agent.agent import Agent
+    from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
+    from dragoman.agent.compaction import Compaction, Compactor, Room, Summarise, TrimOldResults
+    from dragoman.agent.events import (
+        ApprovalGiven,
+        ApprovalNeeded,
+        Asked,
+        CallDecided,
+        LoopEvent,
+        Noticed,
+        RunEnded,
+        RunEvent,
+        RunStarted,
+        ToolEnded,
+        ToolProgressed,
+        ToolStarted,
+        TurnEnded,
+    )
+    from dragoman.agent.handles import Run
+    from dragoman.agent.hooks import Deny, Stop
+    from dragoman.agent.limits import Limits
+    from dragoman.agent.machine import Machine
+    from dragoman.agent.outcomes import Outcome, Problem, RunResult
+    from dragoman.agent.policy import Decision, Policy, Rule, Rules, ask_for, default_policy, deny, read_rule, strictest
+    from dragoman.agent.rooms import ContextSettings
+    from dragoman.agent.setup import Setup
+    from dragoman.agent.watching import WatchSettings
+
+# The settings need the limits and the modes alone; the rest is loaded when it is first used.
+_HOMES = {
+    "Agent": "dragoman.agent.agent",
+    "Approval": "dragoman.agent.approvals",
+    "ApprovalGiven": "dragoman.agent.events",
+    "ApprovalNeeded": "dragoman.agent.events",
+    "ApprovalRequest": "dragoman.agent.approvals",
+    "Asked": "dragoman.agent.events",
+    "CallDecided": "dragoman.agent.events",
+    "Compaction": "dragoman.agent.compaction",
+    "Compactor": "dragoman.agent.compaction",
+    "ContextSettings": "dragoman.agent.rooms",
+    "Decision": "dragoman.agent.policy",
+    "Deny": "dragoman.agent.hooks",
+    "LATER": "dragoman.agent.approvals",
+    "Limits": "dragoman.agent.limits",
+    "LoopEvent": "dragoman.agent.events",
+    "Machine": "dragoman.agent.machine",
+    "Noticed": "dragoman.agent.events",
+    "Outcome": "dragoman.agent.outcomes",
+    "Policy": "dragoman.agent.policy",
+    "Problem": "dragoman.agent.outcomes",
+    "Room": "dragoman.agent.compaction",
+    "Rule": "dragoman.agent.policy",
+    "Rules": "dragoman.agent.policy",
+    "Run": "dragoman.agent.handles",
+    "RunEnded": "dragoman.agent.events",
+    "RunEvent": "dragoman.agent.events",
+    "RunResult": "dragoman.agent.outcomes",
+    "RunStarted": "dragoman.agent.events",
+    "Setup": "dragoman.agent.setup",
+    "Stop": "dragoman.agent.hooks",
+    "Summarise": "dragoman.agent.compaction",
+    "ToolEnded": "dragoman.agent.events",
+    "ToolProgressed": "dragoman.agent.events",
+    "ToolStarted": "dragoman.agent.events",
+    "TrimOldResults": "dragoman.agent.compaction",
+    "TurnEnded": "dragoman.agent.events",
+    "WatchSettings": "dragoman.agent.watching",
+    "ask_for": "dragoman.agent.policy",
+    "default_policy": "dragoman.agent.policy",
+    "deny": "dragoman.agent.policy",
+    "read_rule": "dragoman.agent.policy",
+    "strictest": "dragoman.agent.policy",
+}
 
 __all__ = [
+    "LATER",
     "Agent",
     "Approval",
     "ApprovalGiven",
     "ApprovalNeeded",
+    "ApprovalRequest",
     "Asked",
+    "CallDecided",
     "Compaction",
     "Compactor",
     "ContextSettings",
@@ -51,6 +105,8 @@ __all__ = [
     "Policy",
     "Problem",
     "Room",
+    "Rule",
+    "Rules",
     "Run",
     "RunEnded",
     "RunEvent",
@@ -68,5 +124,18 @@ __all__ = [
     "ask_for",
     "default_policy",
     "deny",
+    "read_rule",
     "strictest",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(home), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from dragoman import providers
 from dragoman.agent.answering import answer_tool
-from dragoman.agent.approving import Approver
+from dragoman.agent.approvals import Approver
+from dragoman.agent.auditing import AuditSink
 from dragoman.agent.compaction import Compactor
 from dragoman.agent.driver import Driver
 from dragoman.agent.estimating import window
@@ -21,10 +22,11 @@ from dragoman.agent.journalling import Ledger
 from dragoman.agent.limits import Limits, Spending
 from dragoman.agent.machine import Machine
 from dragoman.agent.outcomes import RunResult
-from dragoman.agent.policy import Policy, as_policy, strictest
+from dragoman.agent.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
 from dragoman.agent.recording import Header, encode
 from dragoman.agent.restoring import Restored, last_messages, restore
 from dragoman.agent.rooms import ContextSettings
+from dragoman.agent.safety import DAY, Safety
 from dragoman.agent.setup import Setup
 from dragoman.agent.speakers import Speakers
 from dragoman.agent.surroundings import Listener, Surroundings
@@ -60,8 +62,20 @@ class Agent:
         *,
         system: str | None = None,
         policy: Policy | Iterable[Policy] | None = None,
+        mode: Mode | None = None,
+        rules: Rules | Iterable[Rule] | None = None,
+        allow: Iterable[str] = (),
+        ask: Iterable[str] = (),
+        deny: Iterable[str] = (),
         limits: Limits | None = None,
         approve: Approver | None = None,
+        ask_user: Callable[..., Any] | None = None,
+        park: bool = False,
+        approval_seconds: float | None = DAY,
+        scrub: bool = True,
+        secrets: Iterable[str] | Mapping[str, str] = (),
+        audit: AuditSink | str | os.PathLike[str] | None = None,
+        sandbox: Any = None,
         journal: Journal | str | os.PathLike[str] | bool | None = None,
         hooks: Iterable[object] = (),
         listeners: Iterable[Listener] = (),
@@ -97,8 +111,12 @@ class Agent:
         _check_runnable(self.tools)
         self.system = system
         self.policy = as_policy(policy)
+        self.rules = gather_rules(mode, rules, allow=allow, ask=ask, deny=deny)
         self.limits = limits or Limits()
         self.approve = approve
+        self._safety = Safety(
+            park, approval_seconds, scrub, secrets, audit, sandbox, ask_user, key=key, environment=environment
+        )
         self._given_journal = journal
         self._journal: Journal | None = None
         self.hooks = Hooks(hooks)
@@ -210,9 +228,7 @@ class Agent:
             run.session = summary.session if summary.session != run_id else None
             setup = self._setup(run_id, run.session, answer, tools, limits, None, approve, None)
             restored, ledger = await self._reclaim(journal, setup)
-            driver = self._driver(
-                restored.machine, run, ledger, on_event, approve, data, streaming, None, restored.elapsed
-            )
+            driver = self._driver(restored.machine, run, ledger, on_event, approve, data, streaming, None, restored)
             driver.emit(_started(setup, resumed=True))
             return driver, restored.commands, restored.started
 
@@ -303,7 +319,7 @@ class Agent:
             offered = Toolset([*offered, form])
         policy, approver = self.policy, approve or self.approve
         if above is not None:
-            policy, approver = strictest(policy, above.machine.setup.policy), above.approver
+            policy, approver = join_policies(policy, above.machine.setup.policy), above.approver
         settings = dict(self._settings)
         if above is not None:
             settings["trust"] = stricter(settings["trust"], above.machine.setup.trust)
@@ -313,8 +329,11 @@ class Agent:
             self.endpoint,
             offered,
             limits or self.limits,
+            self.rules,
+            above.machine.permits.chain if above is not None else (),
             policy,
-            has_approver=approver is not None,
+            self._safety.is_boxed(self.rules),
+            has_approver=approver is not None or self._may_park(above),
             has_reviewers=self.hooks.under(above.hooks if above is not None else None).has("before_tool"),
             answer=form,
             window=settings["context"].window or window(self.endpoint),
@@ -338,7 +357,7 @@ class Agent:
         data: Any,
         streaming: bool,
         above: Driver | None,
-        elapsed: float = 0.0,
+        restored: Restored | None = None,
     ) -> Driver:
         listeners = [*self.listeners, *run.listeners]
         if on_event is not None:
@@ -356,8 +375,20 @@ class Agent:
             data=data if data is not None or above is None else above.data,
             workspace=self._workspace,
             max_output=self._max_output,
+            terms=self._safety.terms(machine.setup, self._workspace, parks=self._may_park(above)),
+            human_sink=self._safety.human_sink(self.endpoint, self._fallbacks),
+            model_sink=above.around.model_sink if above is not None else self._safety.model_sink(),
+            auditor=self._safety.auditor(),
+            parked=restored.questions if restored is not None else None,
+            sandbox=self._safety.sandbox,
+            wall=self._safety.wall,
+            ask_user=above.around.ask_user if above is not None else self._safety.ask_user,
         )
-        return Driver(machine, around, elapsed=elapsed)
+        return Driver(machine, around, elapsed=restored.elapsed if restored is not None else 0.0)
+
+    def _may_park(self, above: Driver | None) -> bool:
+        """Whether a question may wait in the journal; the run of a tool cannot wait longer than the tool."""
+        return above is None and self._safety.parks and self.journal is not None
 
     def _find_manner(self) -> Manner:
         """How the endpoint is spoken to with the agent's own tools; settled once, until something is learned of it."""

@@ -7,6 +7,7 @@ from msgspec import Struct
 from dragoman.agent.compaction import Room
 from dragoman.agent.events import LoopEvent
 from dragoman.agent.outcomes import RunResult
+from dragoman.operands import Operand
 from dragoman.providers import Endpoint, Fact
 from dragoman.speaking import Composed
 from dragoman.types import Message, Tool, ToolCall
@@ -24,18 +25,29 @@ class Ask(Struct, frozen=True):
 
 
 class Review(Struct, frozen=True):
-    """Show a call to the hooks. Answered by Reviewed."""
+    """Show a call to the hooks, and find out what it is about. Answered by Reviewed."""
 
     call: ToolCall
     tool: Tool
 
 
 class AskApproval(Struct, frozen=True):
-    """Ask whoever may approve. Answered by Approved or Denied."""
+    """Ask whoever may approve. Answered by Approved, Denied or Postponed."""
 
     call: ToolCall
     tool: Tool
     why: str
+    operands: tuple[Operand, ...] = ()
+    suggestion: str = ""
+    """The rule that would allow calls like this one."""
+
+
+class Bond(Struct, frozen=True):
+    """What an approval holds for."""
+
+    request: str
+    digest: str
+    expires: float | None = None
 
 
 class Planned(Struct, frozen=True):
@@ -47,10 +59,13 @@ class Planned(Struct, frozen=True):
     """How long it may take once it has begun."""
     deadline: float | None = None
     """When it has to be over at the latest, in seconds since the run began."""
+    operands: tuple[Operand, ...] = ()
+    bond: Bond | None = None
+    """The approval, where there had to be one: it is checked once more right before the call runs."""
 
 
 class RunTools(Struct, frozen=True):
-    """Run these calls, beside one another. Each is answered by ToolAnswered."""
+    """Run these calls, beside one another. Each is answered by ToolAnswered, or by Stale."""
 
     batch: tuple[Planned, ...]
     turn: int
@@ -88,4 +103,10 @@ class Finish(Struct, frozen=True):
     result: RunResult
 
 
-Command = Ask | Review | AskApproval | RunTools | CancelTools | Compact | Learn | Tell | Finish
+class Park(Struct, frozen=True):
+    """Nothing can go on before somebody approves: leave the run as it is, so that it can be taken up again."""
+
+    result: RunResult
+
+
+Command = Ask | Review | AskApproval | RunTools | CancelTools | Compact | Learn | Tell | Finish | Park

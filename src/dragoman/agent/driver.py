@@ -15,17 +15,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.agent import commands as do
-from dragoman.agent.approving import Approver, ask_approver
+from dragoman.agent.approvals import ApprovalRequest, Approver
+from dragoman.agent.calls import Calls
 from dragoman.agent.compaction import TrimOldResults
-from dragoman.agent.events import (
-    ApprovalGiven,
-    ApprovalNeeded,
-    Noticed,
-    RunEnded,
-    RunEvent,
-    ToolProgressed,
-    ToolStarted,
-)
+from dragoman.agent.desk import Desk
+from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import Deny, HookFailed, Hooks, Stop, change_call, change_reply, change_request
 from dragoman.agent.inputs import (
     Approved,
@@ -33,22 +27,20 @@ from dragoman.agent.inputs import (
     Compacted,
     Denied,
     Input,
+    Postponed,
     Replied,
     Reviewed,
     Steered,
     Stopped,
-    ToolAnswered,
 )
 from dragoman.agent.machine import Machine
 from dragoman.agent.outcomes import RunResult
-from dragoman.agent.running import Cancelling, Ran, prepare, run_call
 from dragoman.agent.surroundings import Surroundings
-from dragoman.agent.turns import TOO_LATE, UNKNOWN_OUTCOME
+from dragoman.agent.veiling import Veil
 from dragoman.client.events import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.extraction import Extractor
 from dragoman.speaking import Composed, open_reader
-from dragoman.tools import ToolContext, to_result
-from dragoman.types import Failure, Message, Reply, ToolCall, ToolResult
+from dragoman.types import Failure, Message, Reply
 from dragoman.wire.report import Loss
 
 
@@ -57,13 +49,23 @@ class Driver:
 
     def __init__(self, machine: Machine, around: Surroundings, *, elapsed: float = 0.0) -> None:
         self.machine = machine
-        self._around = around
+        self.around = self._around = around
         self._setup = machine.setup
         self._began = around.clock() - elapsed
         self._waiting: deque[do.Command] = deque()
         self._steering: deque[Message] = deque()
-        self._started: set[str] = set()
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._calls = Calls(self)
+        self.desk = Desk(
+            around.terms,
+            around.approver,
+            inspect=self._calls.inspect,
+            rules=lambda: machine.permits.rules,
+            ledger=around.ledger,
+            sink=around.human_sink,
+            parked=around.parked,
+            wall=around.wall,
+        )
+        self._veil = Veil(around.human_sink)
         self._partial: Extractor | None = None
         self._losses: set[Loss] = set()
         self._cancel_reason: str | None = None
@@ -105,7 +107,7 @@ class Driver:
 
     async def run(self, commands: list[do.Command], *, started: Iterable[str] = ()) -> RunResult:
         """Do what the machine wants until it is done. `started` are calls that an earlier process had begun."""
-        self._started = set(started)
+        self._calls.started = set(started)
         task = self._task = asyncio.current_task()
         was_cancelled = self._cancel_reason is not None
         try:
@@ -136,13 +138,10 @@ class Driver:
 
     async def _abort(self) -> None:
         """Cancelled in the middle: stop what runs, answer what is open, and record the end."""
-        for task in self._running.values():
-            task.cancel()
-        if self._running:
-            await asyncio.wait(list(self._running.values()))
+        await self._calls.cancel_all()
         partial = self._partial.reply.text if self._partial is not None else ""
         self._waiting.clear()
-        await self._tell(Cancelled(self._cancel_reason or "cancelled", partial, at=self._now()))
+        await self.tell(Cancelled(self._cancel_reason or "cancelled", partial, at=self.now()))
         while self._waiting:
             command = self._waiting.popleft()
             if isinstance(command, do.Finish):
@@ -154,23 +153,24 @@ class Driver:
 
     # ---- the machine -------------------------------------------------------------------------------------------------
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Seconds since the run began, those of an earlier process included."""
         return self._around.clock() - self._began
 
-    def _left(self) -> float | None:
+    def left(self) -> float | None:
         """Seconds until the run has to be over."""
         deadline = self.machine.deadline
-        return None if deadline is None else max(0.0, deadline - self._now())
+        return None if deadline is None else max(0.0, deadline - self.now())
 
-    async def _tell(self, told: Input) -> None:
+    async def tell(self, told: Input) -> None:
         """Record what happened, then tell it; what somebody put in meanwhile comes first."""
         while self._steering:
-            await self._record_and_tell(Steered(self._steering.popleft(), at=self._now()))
+            await self._record_and_tell(Steered(self._steering.popleft(), at=self.now()))
         await self._record_and_tell(told)
 
     async def _record_and_tell(self, told: Input) -> None:
         ledger = self._around.ledger
-        if ledger is not None and self.machine.result is None:
+        if ledger is not None and self.machine.result is None and not isinstance(told, Postponed):
             await ledger.record(told)
         self._take(self.machine.receive(told))
 
@@ -180,38 +180,46 @@ class Driver:
             if isinstance(command, do.Tell):
                 self.emit(command.event)
             elif isinstance(command, do.CancelTools):
-                self._cancel_tools(command)
+                self._calls.cancel(command.call_ids)
             else:
                 self._waiting.append(command)
 
     def emit(self, event: RunEvent) -> None:
-        """Tell the listeners. One that fails is not asked again, and harms nobody else."""
-        failed = []
-        for listener in self._around.listeners:
-            try:
-                listener(self._setup.run_id, event)
-            except Exception as problem:
-                failed.append(listener)
-                self.machine.account.note("listener_failed", f"{type(problem).__name__}: {problem}")
+        """Tell the listeners what they may know. One that fails is not asked again, and harms nobody else."""
+        if self._around.auditor is not None:
+            self._around.auditor.note(self._setup.run_id, event)
+        if not self._around.listeners:
+            return
+        failed: list[Any] = []
+        for shown in self._veil.show(event):
+            for listener in self._around.listeners:
+                try:
+                    if listener not in failed:
+                        listener(self._setup.run_id, shown)
+                except Exception as problem:
+                    failed.append(listener)
+                    self.machine.account.note("listener_failed", f"{type(problem).__name__}: {problem}")
         if failed:
             self._around.listeners = tuple(each for each in self._around.listeners if each not in failed)
 
     async def _perform(self, command: do.Command) -> None:
         if isinstance(command, do.Ask):
-            await self._tell(await self._ask(command))
+            await self.tell(await self._ask(command))
         elif isinstance(command, do.RunTools):
-            await self._run_tools(command)
+            await self._calls.run(command)
         elif isinstance(command, do.Review):
-            await self._tell(await self._review(command))
+            await self.tell(await self._review(command))
         elif isinstance(command, do.AskApproval):
-            await self._tell(await self._ask_approval(command))
+            await self.tell(await self._ask_approval(command))
         elif isinstance(command, do.Compact):
-            await self._tell(await self._compact(command))
+            await self.tell(await self._compact(command))
         elif isinstance(command, do.Learn):
             if self._around.learn is not None:
                 self._around.learn(command.endpoint, command.fact)
         elif isinstance(command, do.Finish):
             await self._finish(command)
+        elif isinstance(command, do.Park):
+            self.emit(RunEnded(command.result))
 
     async def _finish(self, command: do.Finish) -> None:
         if self._around.ledger is not None:
@@ -225,11 +233,11 @@ class Driver:
         composed = command.composed
         if hooks.has("before_model"):
             try:
-                given = await hooks.ask("before_model", composed.request, change=change_request, seconds=self._left())
+                given = await hooks.ask("before_model", composed.request, change=change_request, seconds=self.left())
             except HookFailed as failure:
                 return self._hook_failed(failure)
             if isinstance(given, Stop):
-                return Stopped(given.reason, at=self._now())
+                return Stopped(given.reason, at=self.now())
             composed = replace(composed, request=given)
         if self._around.ledger is not None:
             self._around.ledger.carry(command.delivers)
@@ -238,18 +246,19 @@ class Driver:
             return told
         usage, model = told.reply.usage, told.model
         try:
-            reply = await hooks.ask("after_model", told.reply, change=change_reply, seconds=self._left())
+            reply = await hooks.ask("after_model", told.reply, change=change_reply, seconds=self.left())
         except HookFailed as failure:
             return replace(self._hook_failed(failure), usage=usage, model=model)
         if isinstance(reply, Stop):
-            return Stopped(reply.reason, at=self._now(), usage=usage, model=model)
+            return Stopped(reply.reason, at=self.now(), usage=usage, model=model)
         return told if reply is told.reply else self._reread(told, reply, composed)
 
     def _hook_failed(self, failure: HookFailed) -> Stopped:
-        self._note("hook_failed", str(failure))
-        return Stopped(str(failure), failed=True, at=self._now())
+        self.note("hook_failed", str(failure))
+        return Stopped(str(failure), failed=True, at=self.now())
 
-    def _note(self, kind: str, message: str) -> None:
+    def note(self, kind: str, message: str) -> None:
+        """Keep what a person would want to know, and tell it."""
         self.machine.account.note(kind, message)
         self.emit(Noticed(kind, message))
 
@@ -258,17 +267,17 @@ class Driver:
         reader = self._partial = open_reader(composed, self.machine.conversation)
         model = composed.manner.endpoint.model
         try:
-            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self._now())):
+            async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self.now())):
                 await self._listen(composed, reader, deadline)
         except TimeoutError:
             reply = replace(reader.reply, failure=Failure("timed_out", "the reply was not there in time"))
             self._partial = None
-            return Replied(reply, at=self._now(), model=model)
+            return Replied(reply, at=self.now(), model=model)
         # If it was cancelled meanwhile, what there is of the reply is still looked at.
         self._partial = None
         for event in reader.close():
             self.emit(event)
-        return Replied(reader.reply, reader.extraction, self._now(), model)
+        return Replied(reader.reply, reader.extraction, self.now(), model)
 
     async def _listen(self, composed: Composed, reader: Extractor, deadline: float | None) -> None:
         speaker = self._around.speaker(composed.manner.endpoint)
@@ -311,143 +320,42 @@ class Driver:
         call = command.call
         try:
             given = await self._around.hooks.ask(
-                "before_tool", call, command.tool, change=change_call, seconds=self._left()
+                "before_tool", call, command.tool, change=change_call, seconds=self.left()
             )
         except HookFailed as failure:
-            self._note("hook_failed", str(failure))
-            return Reviewed(call.id, "deny", reason=str(failure), at=self._now())
+            self.note("hook_failed", str(failure))
+            return Reviewed(call.id, "deny", reason=str(failure), at=self.now())
         if isinstance(given, Deny):
-            return Reviewed(call.id, "deny", reason=given.reason, at=self._now())
+            return Reviewed(call.id, "deny", reason=given.reason, at=self.now())
         if isinstance(given, Stop):
-            return Reviewed(call.id, "stop", reason=given.reason, at=self._now())
+            return Reviewed(call.id, "stop", reason=given.reason, at=self.now())
         changed = given.arguments if given is not call else None
-        return Reviewed(call.id, arguments=changed, at=self._now())
+        operands, uninspected = self._calls.inspect(given, command.tool)
+        return Reviewed(call.id, arguments=changed, at=self.now(), operands=operands, uninspected=uninspected)
 
     async def _ask_approval(self, command: do.AskApproval) -> Input:
         call = command.call
-        self.emit(ApprovalNeeded(call, command.why))
-        told = await ask_approver(self._around.approver, call, command.tool, command.why, self._left())
-        told = replace(told, at=self._now())
-        reason = told.reason if isinstance(told, Denied) else ""
-        self.emit(ApprovalGiven(call, isinstance(told, Approved), reason, told.by))
+        asked = await self.desk.ask(command, self.left(), self._announce)
+        if asked.ignored:
+            self.note("approval_ignored", f"an answer about {call.name} does not count: {asked.ignored}")
+        told = replace(asked.told, at=self.now())
+        if isinstance(told, Approved | Denied):
+            reason = told.reason if isinstance(told, Denied) else ""
+            approved = isinstance(told, Approved) and told.result is None
+            self.emit(ApprovalGiven(call, approved, reason, told.by, told.request, asked.request.digest))
         return told
 
-    def _cancel_tools(self, command: do.CancelTools) -> None:
-        for call_id in command.call_ids:
-            task = self._running.get(call_id)
-            if task is not None:
-                task.cancel()
-
-    async def _run_tools(self, command: do.RunTools) -> None:
-        """Run the calls of a batch beside one another, so many at a time; each is told as soon as it is answered."""
-        if len(command.batch) == 1:
-            await self._run_one(command.batch[0], command.turn)
-            return
-        gate = asyncio.Semaphore(self._setup.limits.concurrency)
-        tasks = {
-            planned.call.id: asyncio.create_task(self._run_gated(planned, command.turn, gate))
-            for planned in command.batch
-        }
-        self._running = dict(tasks)
-        try:
-            # A task that was cancelled because the run is over has nothing to say; one that failed has failed for all.
-            for ended in await asyncio.gather(*tasks.values(), return_exceptions=True):
-                if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
-                    raise ended
-        finally:
-            self._running = {}
-
-    async def _run_gated(self, planned: do.Planned, turn: int, gate: asyncio.Semaphore) -> None:
-        async with gate:
-            await self._run_one(planned, turn)
-
-    async def _run_one(self, planned: do.Planned, turn: int) -> None:
-        """Convert, record the start, run, record the end."""
-        call, tool = planned.call, planned.tool
-        is_unknown = call.id in self._started and not (tool.repeatable or tool.read_only)
-        seconds = planned.seconds
-        if planned.deadline is not None:
-            seconds = min(seconds, planned.deadline - self._now())
-        if is_unknown or seconds <= 0:
-            words = UNKNOWN_OUTCOME if is_unknown else TOO_LATE
-            result = ToolResult(call.id, call.name, words, is_error=True)
-            await self._tell(ToolAnswered(call.id, result, at=self._now(), ran=is_unknown))
-            return
-        cancelling = Cancelling()
-        bound = prepare(tool, call, self._context(call, turn, cancelling, seconds))
-        if isinstance(bound, Ran):
-            ran, began = bound, self._now()
-        else:
-            if self._around.ledger is not None:
-                await self._around.ledger.start(call, self._now())
-            self.emit(ToolStarted(call, turn))
-            began = self._now()
-            ran = await run_call(bound, call, cancelling, seconds, max_output=self._around.max_output)
-        if ran.abandoned:
-            self.abandoned += 1
-            self._note("tool_abandoned", f"{call.name} did not stop when its time was over, and may still be at work")
-        await self._answer(call, ran, self._now() - began)
-
-    async def _answer(self, call: ToolCall, ran: Ran, seconds: float) -> None:
-        result, stop = await self._show_result(call, ran.answer.result)
-        answer = ran.answer
-        await self._tell(
-            ToolAnswered(call.id, result, answer.ends, answer.reason, ran.is_mistake, seconds, at=self._now())
-        )
-        if stop is not None:
-            await self._tell(stop)
-
-    async def _show_result(self, call: ToolCall, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
-        """The result as it is after the hooks; one that could not be shown to all of them is withheld."""
-        hooks = self._around.hooks
-        if not hooks.has("after_tool"):
-            return result, None
-
-        def change(before: ToolResult, given: Any) -> ToolResult:
-            return given if isinstance(given, ToolResult) else to_result(given, call)
-
-        try:
-            shown = await hooks.ask("after_tool", result, call, change=change, seconds=self._left())
-        except HookFailed as failure:
-            self._note("hook_failed", str(failure))
-            words = "The tool ran, and its result was withheld because a hook failed."
-            return ToolResult(call.id, call.name, words, is_error=True, data=result.data), None
-        if isinstance(shown, Stop):
-            return result, Stopped(shown.reason, at=self._now())
-        return shown, None
-
-    def _context(self, call: ToolCall, turn: int, cancelling: Cancelling, seconds: float) -> ToolContext:
-        around = self._around
-        loop = asyncio.get_running_loop()
-
-        def progress(message: str, fraction: float | None = None) -> None:
-            # Tools call this from threads; listeners are called on the loop alone.
-            event = ToolProgressed(call.id, call.name, str(message), fraction)
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self.emit, event)
-
-        return ToolContext(
-            run_id=self._setup.run_id,
-            turn=turn,
-            call_id=call.id,
-            session=self._setup.session,
-            workspace=around.workspace,
-            deadline=around.clock() + seconds,
-            mode=around.mode,
-            data=around.data,
-            cancelled=cancelling,
-            progress=progress,
-            scope=self,
-        )
+    def _announce(self, request: ApprovalRequest) -> None:
+        self.emit(ApprovalNeeded(request.call, request.why, 0, request.id, request.digest))
 
     async def _compact(self, command: do.Compact) -> Input:
         compactor = self._around.compactor or TrimOldResults()
         try:
             made = compactor(list(command.messages), command.room)
             if inspect.isawaitable(made):
-                async with asyncio.timeout(self._left()):
+                async with asyncio.timeout(self.left()):
                     made = await made
         except Exception as problem:  # The developer's code; trimming needs nobody's.
-            self._note("compactor_failed", f"{type(problem).__name__}: {problem}")
+            self.note("compactor_failed", f"{type(problem).__name__}: {problem}")
             made = TrimOldResults()(list(command.messages), command.room)
-        return Compacted(made.messages, made.losses, at=self._now())
+        return Compacted(made.messages, made.losses, at=self.now())

@@ -2,7 +2,7 @@
 
     RunStarted
       ( Asked RequestRetried* <events of the reply>
-        ( ApprovalNeeded | ApprovalGiven | ToolStarted | ToolProgressed | ToolEnded | Noticed )*
+        ( CallDecided | ApprovalNeeded | ApprovalGiven | ToolStarted | ToolProgressed | ToolEnded | Noticed )*
         TurnEnded )*
     RunEnded
 
@@ -41,10 +41,24 @@ class Asked(Struct, frozen=True):
     provider: str = ""
 
 
+class CallDecided(Struct, frozen=True):
+    """The policy has spoken: `verdict` is allow, ask or deny; `rule` and `code` say what it rests on."""
+
+    call: ToolCall
+    verdict: str
+    reason: str = ""
+    rule: str = ""
+    code: str = ""
+    turn: int = 0
+
+
 class ApprovalNeeded(Struct, frozen=True):
     call: ToolCall
     why: str
     turn: int = 0
+    request: str = ""
+    """The id of the request, by which it can be answered."""
+    digest: str = ""
 
 
 class ApprovalGiven(Struct, frozen=True):
@@ -52,6 +66,8 @@ class ApprovalGiven(Struct, frozen=True):
     approved: bool
     reason: str = ""
     by: str = ""
+    request: str = ""
+    digest: str = ""
 
 
 class ToolStarted(Struct, frozen=True):
@@ -96,6 +112,7 @@ LoopEvent = (
     RunStarted
     | Asked
     | RequestRetried
+    | CallDecided
     | ApprovalNeeded
     | ApprovalGiven
     | ToolStarted

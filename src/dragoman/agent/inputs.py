@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.extraction.result import Extraction
+from dragoman.operands import Operand
 from dragoman.types import JsonObject, Message, Reply, ToolResult, Usage
 
 
@@ -25,7 +26,7 @@ class Replied(Struct, frozen=True, tag="replied"):
 
 
 class Reviewed(Struct, frozen=True, tag="reviewed"):
-    """The hooks have seen a call that is about to run."""
+    """The hooks have seen a call that is about to run, and its tool has said what it is about."""
 
     call_id: str
     verdict: Literal["go", "deny", "stop"] = "go"
@@ -33,12 +34,49 @@ class Reviewed(Struct, frozen=True, tag="reviewed"):
     """Other arguments for the call; they are checked like the model's own."""
     reason: str = ""
     at: float = 0.0
+    operands: tuple[Operand, ...] = ()
+    uninspected: str = ""
+    """Why nobody could find out what the call is about."""
 
 
 class Approved(Struct, frozen=True, tag="approved"):
+    """Somebody allowed a call, exactly as it stood in the request with this digest."""
+
     call_id: str
     arguments: JsonObject | None = None
+    """Other arguments than the model's; they are checked and decided on like its own."""
     by: str = ""
+    at: float = 0.0
+    request: str = ""
+    """The id of the request that was answered; no two are alike."""
+    digest: str = ""
+    expires: float | None = None
+    """Until when it holds, in seconds since 1970."""
+    rule: str = ""
+    """A rule that is to hold for the rest of the run as well."""
+    result: str | None = None
+    """What the model is told instead: the call does not run."""
+    operands: tuple[Operand, ...] = ()
+    """What the call is about with the other arguments."""
+    uninspected: str = ""
+
+
+class Stale(Struct, frozen=True, tag="stale"):
+    """What was approved is no longer what would run, or the approval has expired."""
+
+    call_id: str
+    reason: str = ""
+    at: float = 0.0
+    operands: tuple[Operand, ...] = ()
+    """What the call is about now."""
+    uninspected: str = ""
+
+
+class Postponed(Struct, frozen=True, tag="postponed"):
+    """Nobody has answered yet, and somebody may later. It is never recorded: a run that goes on asks again."""
+
+    call_id: str
+    request: str = ""
     at: float = 0.0
 
 
@@ -48,6 +86,7 @@ class Denied(Struct, frozen=True, tag="denied"):
     by: str = ""
     """Who denied it: `the user`, or whatever stood in for one."""
     at: float = 0.0
+    request: str = ""
 
 
 class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
@@ -55,7 +94,7 @@ class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
 
     call_id: str
     result: ToolResult
-    ends: Literal["halted", "failed"] | None = None
+    ends: Literal["finished", "halted", "failed"] | None = None
     reason: str = ""
     is_mistake: bool = False
     """The arguments could not be converted into the types of the function, and nothing ran."""
@@ -104,4 +143,17 @@ class Ticked(Struct, frozen=True, tag="ticked"):
     at: float = 0.0
 
 
-Input = Replied | Reviewed | Approved | Denied | ToolAnswered | Steered | Compacted | Cancelled | Stopped | Ticked
+Input = (
+    Replied
+    | Reviewed
+    | Approved
+    | Denied
+    | Stale
+    | Postponed
+    | ToolAnswered
+    | Steered
+    | Compacted
+    | Cancelled
+    | Stopped
+    | Ticked
+)

@@ -40,9 +40,13 @@ class Ledger:
         entries.append(Entry(kind, encode(told), call_id, calls))
         await self._append(*entries)
 
-    async def start(self, call: ToolCall, at: float) -> None:
-        """Write down that a call is about to run; on the disk before it does."""
-        await self._append(Entry("started", encode(Started(call.name, call.arguments, at)), call.id))
+    async def start(self, call: ToolCall, at: float, request: str = "") -> None:
+        """Write down that a call is about to run, and that its approval is used up; on the disk before it does."""
+        await self._append(Entry("started", encode(Started(call.name, call.arguments, at, request)), call.id))
+
+    async def ask(self, call_id: str, body: bytes) -> None:
+        """Write down that somebody was asked about a call, and may answer when this process is gone."""
+        await self._append(Entry("asked", body, call_id))
 
     async def end(self, result: RunResult) -> None:
         """Write down how the run ended."""

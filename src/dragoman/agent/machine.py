@@ -14,29 +14,19 @@ from typing import Any
 from dragoman.agent.account import Account
 from dragoman.agent.answering import read_answer, unwrap_answer, write_answer
 from dragoman.agent.asking import Asking
-from dragoman.agent.commands import Ask, Command, Compact, Finish, Learn, Tell
+from dragoman.agent.commands import Ask, Command, Compact, Finish, Learn, Park, Tell
 from dragoman.agent.estimating import Estimate
 from dragoman.agent.events import Asked, Noticed, ToolEnded, TurnEnded
-from dragoman.agent.inputs import (
-    Approved,
-    Cancelled,
-    Compacted,
-    Denied,
-    Input,
-    Replied,
-    Reviewed,
-    Steered,
-    Stopped,
-    Ticked,
-    ToolAnswered,
-)
+from dragoman.agent.inputs import Cancelled, Compacted, Input, Replied, Steered, Stopped, Ticked, ToolAnswered
 from dragoman.agent.judging import is_empty, judge_failure, only_refused
 from dragoman.agent.limits import Spending
 from dragoman.agent.outcomes import Outcome, OutcomeKind, RunResult, end
 from dragoman.agent.patience import Patience
+from dragoman.agent.permitting import Permits
 from dragoman.agent.rooms import find_room
 from dragoman.agent.setup import Setup
-from dragoman.agent.turns import CallTurn
+from dragoman.agent.strangers import read_strangers
+from dragoman.agent.turns import CallNews, CallTurn
 from dragoman.agent.watching import Watch, is_starved
 from dragoman.extraction import Background
 from dragoman.speaking import Composed, Mode, answer_parts, find_breach
@@ -57,10 +47,11 @@ class Machine:
         self.messages: list[Message] = []
         self.spending = spending or Spending(setup.limits)
         self.account = Account(setup)
-        self.conversation = Background(None, setup.tools)
+        self.conversation = Background(read_strangers(setup.tools), setup.tools)
         self.estimate = estimate or Estimate(setup.endpoint)
         self._asking = Asking(setup)
         self._watch = Watch(setup.watch)
+        self.permits = Permits(setup)
         self._patience = Patience(setup.limits)
         self._now = 0.0
         self._turn_began = 0.0
@@ -123,7 +114,7 @@ class Machine:
             return self._replied(told) if self._ask is not None else []
         if isinstance(told, Compacted):
             return self._compacted(told) if self._compact is not None else []
-        if isinstance(told, Reviewed | Approved | Denied | ToolAnswered):
+        if isinstance(told, CallNews):
             return self._called(told) if self._turn is not None else []
         assert isinstance(told, Ticked)
         return []
@@ -382,7 +373,7 @@ class Machine:
         answered = self._take_answer(calls)
         if answered is not None:
             return answered
-        self._turn = CallTurn(self.setup, self._watch, self._asks, calls, self._turn_deadline())
+        self._turn = CallTurn(self.setup, self._watch, self.permits, self._asks, calls, self._turn_deadline())
         commands = self._turn.begin(self._now)
         return [*commands, *self._after_calls()]
 
@@ -414,13 +405,15 @@ class Machine:
         ends: list[Command] = [Tell(ToolEnded(call, result, ran=False)) for call, result in answered]
         return [*ends, *self._close_turn(results)]
 
-    def _called(self, told: Reviewed | Approved | Denied | ToolAnswered) -> list[Command]:
+    def _called(self, told: CallNews) -> list[Command]:
         assert self._turn is not None
         return [*self._turn.receive(told, self._now), *self._after_calls()]
 
     def _after_calls(self) -> list[Command]:
         """Go on when every call of the reply has its result."""
         turn = self._turn
+        if turn is not None and turn.is_parked:
+            return self._park(turn)
         if turn is None or not turn.is_done:
             return []
         self._turn = None
@@ -434,6 +427,7 @@ class Machine:
             commands.append(Tell(Noticed(verdict.kind, verdict.message, turn.number)))
             outcome = end("looping", verdict.message)
         if outcome is not None:
+            self._text = turn.answer or self._text
             ending = self._limit("looping", outcome.reason) if outcome.kind == "looping" else self._finish(outcome)
             return [*commands, *ending]
         self._undelivered = tuple(result.call_id for result in results)
@@ -445,6 +439,14 @@ class Machine:
         count, shown = self._patience.mistakes, last if isinstance(last, str) else ""
         reason = f"{count} turns in a row without a call that could run; the last: {shown[:300]}"
         return [*commands, *self._limit("mistake_limit", reason)]
+
+    def _park(self, turn: CallTurn) -> list[Command]:
+        """Leave the run where it is; its result shows every call with an answer."""
+        messages = [*self.messages, Message("tool", list(turn.show_waiting()))]
+        outcome = end("awaiting_approval", f"somebody has to approve {turn.parked_names}")
+        model = self._asking.endpoint.model
+        self.result = self.account.conclude(outcome, self._text, None, messages, self._asks, model)
+        return [Park(self.result)]
 
     def _close_turn(self, results: Sequence[ToolResult] = ()) -> list[Command]:
         """Tell of the end of a turn, once."""

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from dragoman.types import InvalidCall, Message, ToolCall, ToolResult, Usage
 
-Category = Literal["success", "retryable", "capacity", "fatal"]
+Category = Literal["success", "waiting", "retryable", "capacity", "fatal"]
 OutcomeKind = Literal[
     "answered",
     "halted",
@@ -30,6 +30,7 @@ OutcomeKind = Literal[
     "unauthorized",
     "hook_failed",
     "interrupted",
+    "awaiting_approval",
 ]
 
 CATEGORIES: dict[OutcomeKind, Category] = {
@@ -53,11 +54,16 @@ CATEGORIES: dict[OutcomeKind, Category] = {
     "unauthorized": "fatal",
     "hook_failed": "fatal",
     "interrupted": "retryable",
+    "awaiting_approval": "waiting",
 }
 
 
 class Outcome(Struct, frozen=True):
-    """Why a run ended. `category` says what a caller may do about it: nothing, try again, allow more, or mend."""
+    """Why a run ended. `category` says what a caller may do about it.
+
+    `success`: nothing. `waiting`: answer, then go on with the run. `retryable`: try again. `capacity`: allow more.
+    `fatal`: mend something first.
+    """
 
     kind: OutcomeKind
     reason: str = ""

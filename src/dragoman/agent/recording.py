@@ -30,11 +30,12 @@ class Header(Struct, frozen=True):
 
 
 class Started(Struct, frozen=True):
-    """A call was about to run."""
+    """A call was about to run. `request` is the approval that it used up, where there had to be one."""
 
     name: str
     arguments: dict[str, Any]
     at: float = 0.0
+    request: str = ""
 
 
 class Ended(Struct, frozen=True):
@@ -125,4 +126,5 @@ def kind_of(told: Input) -> tuple[Any, str]:
     if isinstance(told, ToolAnswered):
         # A call whose arguments could not be converted, or whose time was over, was never started: it cannot finish.
         return ("finished" if told.ran and not told.is_mistake else "input"), told.call_id
-    return "input", told.call_id if isinstance(told, Reviewed) else ""
+    # Only a call that was answered by it is named: one that was merely looked at is still open.
+    return "input", told.call_id if isinstance(told, Reviewed) and told.verdict != "go" else ""

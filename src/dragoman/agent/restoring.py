@@ -8,9 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.commands import Command, Finish
-from dragoman.agent.inputs import Cancelled
+from dragoman.agent.inputs import Cancelled, Stale
 from dragoman.agent.limits import Spending
 from dragoman.agent.machine import Machine
+from dragoman.agent.questions import Answer, Question, read_questions
 from dragoman.agent.recording import Ended, Header, decode, decode_input
 from dragoman.agent.setup import Setup
 from dragoman.journal.journal import Record
@@ -28,6 +29,8 @@ class Restored(Struct, frozen=True):
     started: frozenset[str]
     elapsed: float
     ended: bool
+    questions: dict[str, tuple[Question, Answer | None]]
+    """What somebody was asked about calls that wait, and what was answered."""
 
 
 def read_header(records: Sequence[Record]) -> Header:
@@ -51,18 +54,18 @@ def restore(records: Sequence[Record], setup: Setup, spending: Spending | None =
             told = decode_input(record.body)
             elapsed = max(elapsed, told.at)
             commands = machine.receive(told)
-            started.discard(record.call_id)
+            started.discard(told.call_id if isinstance(told, Stale) else record.call_id)
     if machine.result is not None:
         commands = [command for command in commands if isinstance(command, Finish)] or [Finish(machine.result)]
     else:
         commands = machine.outstanding()
     ended = any(record.kind == "ended" for record in records)
-    return Restored(machine, commands, frozenset(started), elapsed, ended)
+    return Restored(machine, commands, frozenset(started), elapsed, ended, read_questions(records))
 
 
 def _as_it_was(setup: Setup, header: Header, records: Sequence[Record]) -> Setup:
     """The settings that the run was begun with, as far as they matter for what it was told."""
-    was_asked = any(record.kind in ("approved", "denied") for record in records)
+    was_asked = any(record.kind in ("asked", "approved", "denied") for record in records)
     setup = replace(
         setup,
         seed=bytes.fromhex(header.seed),

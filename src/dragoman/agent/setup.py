@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from dragoman.agent.limits import Limits
-from dragoman.agent.policy import Policy, default_policy
+from dragoman.agent.policy import Policy, Rules
 from dragoman.agent.rooms import ContextSettings
 from dragoman.agent.watching import WatchSettings
 from dragoman.providers import Endpoint, Fact
@@ -30,7 +30,14 @@ class Setup(Struct, frozen=True):
     endpoint: Endpoint
     tools: Toolset
     limits: Limits = Limits()
-    policy: Policy = default_policy
+    rules: Rules = Rules()
+    """The mode and the rules by which calls are decided."""
+    rules_above: tuple[Rules, ...] = ()
+    """Those of the runs above, for a run that a tool started: none of them is ever loosened below."""
+    policy: Policy | None = None
+    """What the developer adds to the rules; it can only make them stricter."""
+    sandboxed: bool = False
+    """Whether commands run in a sandbox that was seen to work."""
     tool_mode: ToolMode = "auto"
     trust: str | Profile = "default"
     options: dict[str, Any] = field(default_factory=dict)

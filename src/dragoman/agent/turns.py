@@ -12,23 +12,27 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from dragoman.agent.commands import AskApproval, CancelTools, Command, Planned, Review, RunTools, Tell
-from dragoman.agent.events import Noticed, ToolEnded
-from dragoman.agent.inputs import Approved, Denied, Reviewed, ToolAnswered
+from dragoman.agent.commands import AskApproval, Bond, CancelTools, Command, Planned, Review, RunTools, Tell
+from dragoman.agent.denials import TOO_STALE, WAITING, say_decided, say_denied, say_nobody
+from dragoman.agent.events import CallDecided, Noticed, ToolEnded
+from dragoman.agent.inputs import Approved, Denied, Postponed, Reviewed, Stale, ToolAnswered
 from dragoman.agent.outcomes import Outcome, end
-from dragoman.agent.policy import consult
+from dragoman.agent.permitting import Permits
+from dragoman.agent.policy import Decision
 from dragoman.agent.setup import Setup
 from dragoman.agent.watching import Verdict, Watch, duplicates
 from dragoman.args import load
 from dragoman.extraction import explain_invalid
+from dragoman.operands import Operand
 from dragoman.types import InvalidCall, Text, Tool, ToolCall, ToolResult
 
-State = Literal["planned", "reviewing", "reviewed", "asking", "ready", "running", "settled"]
+State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready", "running", "settled"]
+_WAITING = ("reviewing", "asking", "running")
+CallNews = Reviewed | Approved | Denied | Stale | Postponed | ToolAnswered
+"""What a turn can be told of one of its calls."""
+_MOST_STALE = 3
+"""How often an approval may turn out to be no longer true before the call is given up."""
 
-NOBODY = (
-    "Not run: this call needs approval, and nobody is there to give it. Go on without it, or say what you would have "
-    "done."
-)
 DUPLICATE = "Skipped duplicate tool call {name!r} with identical arguments in this turn. It was not run again."
 TOO_MANY = "Not run: the reply held {count} calls, and {most} are allowed. Make fewer calls at a time."
 TOO_LATE = "Not run: the time of this turn is over."
@@ -41,7 +45,19 @@ UNKNOWN_OUTCOME = (
 class Slot:
     """One call, and how far it is."""
 
-    __slots__ = ("call", "ran", "result", "seconds", "state", "tool", "twin")
+    __slots__ = (
+        "bond",
+        "call",
+        "operands",
+        "ran",
+        "result",
+        "seconds",
+        "stale",
+        "state",
+        "tool",
+        "twin",
+        "uninspected",
+    )
 
     def __init__(self, call: ToolCall | InvalidCall, tool: Tool | None) -> None:
         self.call = call
@@ -52,26 +68,56 @@ class Slot:
         self.seconds = 0.0
         self.twin: str | None = None
         """The id of the first call of the turn that is the same as this one."""
+        self.operands: tuple[Operand, ...] = ()
+        self.uninspected = ""
+        self.bond: Bond | None = None
+        self.stale = 0
 
 
 class CallTurn:
     """The calls of one reply. `begin` and `receive` give what is to be done next, until `is_done`."""
 
     def __init__(
-        self, setup: Setup, watch: Watch, number: int, calls: Iterable[ToolCall | InvalidCall], deadline: float | None
+        self,
+        setup: Setup,
+        watch: Watch,
+        permits: Permits,
+        number: int,
+        calls: Iterable[ToolCall | InvalidCall],
+        deadline: float | None,
     ) -> None:
         self._setup = setup
         self._watch = watch
+        self._permits = permits
         self._deadline = deadline
         self.number = number
         self.slots = [Slot(call, setup.tools.find(call.name) if isinstance(call, ToolCall) else None) for call in calls]
         self._by_id = {slot.call.id: slot for slot in self.slots}
         self.outcome: Outcome | None = None
+        self.answer = ""
+        """The final answer, where a tool gave it."""
         self.mistakes = 0
 
     @property
     def is_done(self) -> bool:
         return all(slot.state == "settled" for slot in self.slots)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether nothing can go on before somebody approves a call."""
+        group = self._group()
+        return any(slot.state == "parked" for slot in group) and not any(
+            slot.state in (*_WAITING, "ready") for slot in group
+        )
+
+    @property
+    def parked_names(self) -> str:
+        """The tools of the calls that wait for somebody."""
+        return ", ".join(slot.call.name for slot in self.slots if slot.state == "parked")
+
+    def show_waiting(self) -> list[ToolResult]:
+        """A result for each call, also for those that have none yet."""
+        return [slot.result or ToolResult(slot.call.id, slot.call.name, WAITING, is_error=True) for slot in self.slots]
 
     @property
     def results(self) -> list[ToolResult]:
@@ -140,14 +186,17 @@ class CallTurn:
                 return commands + self._settle_twins()
             for slot in group:
                 commands += self._prepare(slot)
-            if any(slot.state in ("reviewing", "asking", "running") for slot in group):
+            if any(slot.state in _WAITING for slot in group):
                 return commands
             ready = [slot for slot in group if slot.state == "ready"]
             if self._deadline is not None and now >= self._deadline:
                 # Approvals and hooks may take longer than a turn has.
                 commands += [each for slot in ready for each in self._deny(slot, TOO_LATE)]
             elif ready:
+                # What was allowed beside a call that waits for somebody need not wait with it.
                 return [*commands, self._run(ready)]
+            elif any(slot.state == "parked" for slot in group):
+                return commands
 
     def _prepare(self, slot: Slot) -> list[Command]:
         """Bring one call as far as it gets without waiting."""
@@ -155,25 +204,34 @@ class CallTurn:
         if not isinstance(call, ToolCall) or tool is None:
             return []
         if slot.state == "planned":
-            if self._setup.has_reviewers:
+            if self._setup.has_reviewers or tool.inspect is not None:
                 slot.state = "reviewing"
                 return [Review(call, tool)]
             slot.state = "reviewed"
         if slot.state != "reviewed":
             return []
         verdict = self._watch.before(call, tool)
-        if verdict is not None:
-            return self._block(slot, verdict)
-        decision = consult(self._setup.policy, call, tool)
+        return self._block(slot, verdict) if verdict is not None else self._decide(slot, call, tool)
+
+    def _decide(self, slot: Slot, call: ToolCall, tool: Tool) -> list[Command]:
+        decision = self._permits.decide(call, tool, slot.operands, slot.uninspected)
+        told: list[Command] = [Tell(self._decided(call, decision))]
         if decision.verdict == "deny":
-            return self._deny(slot, f"Denied by policy: {decision.reason}")
+            return [*told, *self._deny(slot, say_decided(decision))]
         if decision.verdict == "allow":
             slot.state = "ready"
-            return []
+            return told
         if not self._setup.has_approver:
-            return self._deny(slot, f"{NOBODY} ({decision.reason})" if decision.reason else NOBODY)
+            return [*told, *self._deny(slot, say_nobody(decision))]
         slot.state = "asking"
-        return [AskApproval(call, tool, decision.reason)]
+        return [*told, self._ask(slot, call, tool, decision)]
+
+    def _decided(self, call: ToolCall, decision: Decision) -> CallDecided:
+        return CallDecided(call, decision.verdict, decision.reason, decision.rule, decision.code, self.number)
+
+    def _ask(self, slot: Slot, call: ToolCall, tool: Tool, decision: Decision) -> AskApproval:
+        suggestion = self._permits.suggest(call, tool, slot.operands)
+        return AskApproval(call, tool, decision.reason, slot.operands, suggestion)
 
     def _block(self, slot: Slot, verdict: Verdict) -> list[Command]:
         told: list[Command] = [Tell(Noticed(verdict.kind, verdict.message, self.number))]
@@ -189,26 +247,29 @@ class CallTurn:
             assert isinstance(slot.call, ToolCall) and slot.tool is not None
             slot.state = "running"
             seconds = slot.tool.timeout if slot.tool.timeout is not None else self._setup.limits.tool_seconds
-            batch.append(Planned(slot.call, slot.tool, seconds, self._deadline))
+            batch.append(Planned(slot.call, slot.tool, seconds, self._deadline, slot.operands, slot.bond))
         return RunTools(tuple(batch), self.number)
 
     # ---- news --------------------------------------------------------------------------------------------------------
 
-    def receive(self, told: Reviewed | Approved | Denied | ToolAnswered, now: float) -> list[Command]:
+    def receive(self, told: CallNews, now: float) -> list[Command]:
         """Take in what became of a call. What comes too late, or for no call of this turn, changes nothing."""
         slot = self._by_id.get(told.call_id)
-        if slot is None:
+        if slot is None or slot.state != _expected(told):
             return []
         if isinstance(told, ToolAnswered):
-            commands = self._answer(slot, told) if slot.state == "running" else []
+            commands = self._answer(slot, told)
         elif isinstance(told, Reviewed):
-            commands = self._review(slot, told) if slot.state == "reviewing" else []
-        elif slot.state != "asking":
-            return []
+            commands = self._review(slot, told)
         elif isinstance(told, Denied):
-            commands = self._deny(slot, _denial(told))
-        else:
+            commands = self._deny(slot, say_denied(told))
+        elif isinstance(told, Approved):
             commands = self._approve(slot, told)
+        elif isinstance(told, Stale):
+            commands = self._ask_again(slot, told)
+        else:
+            slot.state = "parked"
+            commands = []
         return commands if self.outcome is not None else commands + self._advance(now)
 
     def _review(self, slot: Slot, told: Reviewed) -> list[Command]:
@@ -217,14 +278,42 @@ class CallTurn:
         if told.verdict == "deny":
             return self._deny(slot, f"Denied by a hook: {told.reason}" if told.reason else "Denied by a hook.")
         slot.state = "reviewed"
+        slot.operands, slot.uninspected = told.operands, told.uninspected
         return self._change(slot, told.arguments, "a hook")
 
     def _approve(self, slot: Slot, told: Approved) -> list[Command]:
+        by = told.by or "the approver"
+        if told.result is not None:
+            told_instead: list[Command] = [
+                Tell(Noticed("result_replaced", f"{by} answered for {slot.call.name}", self.number))
+            ]
+            return told_instead + self._settle(slot, ToolResult(slot.call.id, slot.call.name, told.result))
         slot.state = "ready"
-        return self._change(slot, told.arguments, told.by or "the approver")
+        slot.bond = Bond(told.request, told.digest, told.expires) if told.digest else None
+        commands: list[Command] = []
+        if told.rule:
+            fault = self._permits.add(told.rule)
+            allowed = f"{by} allowed {told.rule} for the rest of this run"
+            words = f"{told.rule} is no rule: {fault}" if fault else allowed
+            commands.append(Tell(Noticed("rule_refused" if fault else "rule_added", words, self.number)))
+        if told.arguments is not None:
+            slot.operands, slot.uninspected = told.operands, told.uninspected
+        return commands + self._change(slot, told.arguments, by, decides=True)
 
-    def _change(self, slot: Slot, arguments: dict[str, object] | None, by: str) -> list[Command]:
-        """Put in other arguments, if they fit the schema; the policy is asked about the call as it is then."""
+    def _ask_again(self, slot: Slot, told: Stale) -> list[Command]:
+        """What was approved is not what would run now: it is decided anew, so many times."""
+        slot.stale += 1
+        slot.bond = None
+        if slot.stale >= _MOST_STALE:
+            return self._deny(slot, TOO_STALE.format(reason=told.reason))
+        slot.state = "reviewed"
+        slot.operands, slot.uninspected = told.operands, told.uninspected
+        return [Tell(Noticed("approval_stale", f"{slot.call.name} is asked about again: {told.reason}", self.number))]
+
+    def _change(
+        self, slot: Slot, arguments: dict[str, object] | None, by: str, *, decides: bool = False
+    ) -> list[Command]:
+        """Put in other arguments, if they fit the schema; the call as it is then is decided on like any other."""
         if arguments is None or not isinstance(slot.call, ToolCall) or slot.tool is None:
             return []
         loaded = load(arguments, slot.tool)
@@ -232,10 +321,15 @@ class CallTurn:
             faults = "; ".join(map(str, loaded.errors))
             return self._deny(slot, f"Not run: {by} changed the arguments so that they do not fit: {faults}")
         slot.call = replace(slot.call, arguments=loaded.value)
-        decision = consult(self._setup.policy, slot.call, slot.tool)
+        changed: list[Command] = [
+            Tell(Noticed("arguments_changed", f"{by} changed the arguments of {slot.call.name}", self.number))
+        ]
+        if not decides:
+            return changed
+        decision = self._permits.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
         if decision.verdict == "deny":
-            return self._deny(slot, f"Denied by policy: {decision.reason}")
-        return [Tell(Noticed("arguments_changed", f"{by} changed the arguments of {slot.call.name}", self.number))]
+            return self._deny(slot, say_decided(decision))
+        return changed
 
     def _answer(self, slot: Slot, told: ToolAnswered) -> list[Command]:
         slot.ran = told.ran and not told.is_mistake
@@ -251,6 +345,9 @@ class CallTurn:
                 if verdict.action == "end" and self.outcome is None:
                     self.outcome = end("looping", verdict.message)
         commands += self._settle(slot, result)
+        if told.ends == "finished":
+            self.answer = told.reason
+            return commands + self._end(end("answered"), "Not run: a final answer was given in the same reply.")
         if told.ends is not None:
             kind: Literal["halted", "tool_failed"] = "halted" if told.ends == "halted" else "tool_failed"
             return commands + self._end(end(kind, told.reason), f"Not run: {told.ends}. {told.reason}".strip())
@@ -312,16 +409,18 @@ class CallTurn:
             if slot.state == "reviewing":
                 commands.append(Review(slot.call, slot.tool))
             elif slot.state == "asking":
-                why = consult(self._setup.policy, slot.call, slot.tool).reason
-                commands.append(AskApproval(slot.call, slot.tool, why))
+                decision = self._permits.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
+                commands.append(self._ask(slot, slot.call, slot.tool, decision))
             elif slot.state == "running":
                 running.append(slot)
         return commands + ([self._run(running)] if running else [])
 
 
-def _denial(told: Denied) -> str:
-    by = told.by or "the user"
-    return f"Denied by {by}: {told.reason}" if told.reason else f"Denied by {by}."
+def _expected(told: CallNews) -> State:
+    """Where a call has to be for these news to count."""
+    if isinstance(told, Reviewed):
+        return "reviewing"
+    return "running" if isinstance(told, ToolAnswered | Stale) else "asking"
 
 
 def _with_note(result: ToolResult, note: str) -> ToolResult:

@@ -76,6 +76,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
+_WINDOW = 4096
+_DOUBT = 64
+
 # `scan_once` reads one value at an index; the decoder's own methods are a layer around it.
 _decoder = json.JSONDecoder(
     object_pairs_hook=_unique, parse_int=read_integer, parse_float=read_float, parse_constant=_refuse_constant
@@ -118,6 +121,8 @@ def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
     """
     blanks = _BLANKS.match(text, position)
     start = blanks.end() if blanks is not None else position
+    if start > _WINDOW:
+        _fail_early(text, start)
     try:
         value, end = _scan(text, start)
     except StopIteration as error:
@@ -131,6 +136,26 @@ def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
     if end - start > 1:
         _inspect(text if start == 0 and end == len(text) else text[start:end], start, value)
     return value, end
+
+
+def _fail_early(text: str, start: int) -> None:
+    """Refuse what is wrong near its beginning, without looking at the text before it.
+
+    The scanner's error counts the lines from the beginning of the text. In a long text with many broken values that
+    would be quadratic.
+    """
+    piece = text[start : start + _WINDOW]
+    try:
+        _scan(piece, 0)
+    except StopIteration as error:
+        if error.value < len(piece) - _DOUBT:
+            raise Undecodable("expected a value", start + error.value) from None
+    except json.JSONDecodeError as error:
+        # Near the end of the piece it may be the cut that is wrong, and a string may only seem to have no end.
+        if error.pos < len(piece) - _DOUBT and not error.msg.startswith("Unterminated"):
+            raise Undecodable(error.msg[:1].lower() + error.msg[1:], start + error.pos) from None
+    except (RecursionError, ValueError):
+        pass
 
 
 def _inspect(source: str, start: int, value: Any) -> None:

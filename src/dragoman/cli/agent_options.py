@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
-Mode = Literal["auto", "native", "text"]
+OfferMode = Literal["auto", "native", "text"]
+ModeName = Literal["plan", "default", "edits", "sandboxed", "locked", "bypass"]
+SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
 TrustLevel = Literal["strict", "default", "compat"]
 
 Model = Annotated[
@@ -29,7 +31,8 @@ System = Annotated[
 ]
 BaseUrl = Annotated[str, typer.Option("--base-url", metavar="URL", help="The address of the endpoint.")]
 ToolMode = Annotated[
-    Mode | None, typer.Option("--tool-mode", help="How tools are offered: natively or as text.", show_default=False)
+    OfferMode | None,
+    typer.Option("--tool-mode", help="How tools are offered: natively or as text.", show_default=False),
 ]
 Trust = Annotated[
     TrustLevel | None, typer.Option("--trust", help="Which calls in a model's text count.", show_default=False)
@@ -56,19 +59,66 @@ Options = Annotated[
         show_default=False,
     ),
 ]
+Mode = Annotated[
+    ModeName | None,
+    typer.Option(
+        "--mode",
+        help="What runs without a question: plan reads only, edits also writes in the workspace, sandboxed also runs "
+        "commands in a sandbox, locked asks nobody and denies instead, bypass allows all but what is denied.",
+        show_default=False,
+    ),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow",
+        metavar="RULE",
+        help="Calls that need no question, such as 'bash(git status*)' or 'write(src/**)'. May be repeated.",
+        show_default=False,
+    ),
+]
+AskFor = Annotated[
+    list[str] | None,
+    typer.Option("--ask", metavar="RULE", help="Calls that are always asked about.", show_default=False),
+]
+Deny = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deny",
+        metavar="RULE",
+        help="Calls that never run, such as 'bash(rm*)'; a tool by its name alone is not even offered.",
+        show_default=False,
+    ),
+]
 Approve = Annotated[
     list[str] | None,
     typer.Option(
         "--approve",
-        metavar="ask|never|NAME",
-        help="Calls that need approval: ask at the terminal (the default), never allow them, or allow those of the "
-        "tools of this name or pattern. May be repeated.",
+        metavar="ask|later|never|NAME",
+        help="Calls that need approval: ask at the terminal (the default), leave the run waiting for `dragoman "
+        "approvals` (the default without a terminal), never allow them, or allow those of the tools of this name or "
+        "pattern. May be repeated.",
         show_default=False,
     ),
 ]
-Deny = Annotated[
-    list[str] | None,
-    typer.Option("--deny", metavar="NAME", help="Tools that are not offered. May be repeated.", show_default=False),
+Builtin = Annotated[
+    str | None,
+    typer.Option(
+        "--builtin",
+        metavar="NAMES",
+        help="The built-in tools that are offered: a list with commas, all or none.",
+        show_default=False,
+    ),
+]
+Sandbox = Annotated[
+    SandboxName | None,
+    typer.Option("--sandbox", help="What confines the commands of bash.", show_default=False),
+]
+Network = Annotated[
+    bool | None,
+    typer.Option(
+        "--network/--no-network", help="Whether commands in the sandbox reach the network.", show_default=False
+    ),
 ]
 Thinking = Annotated[bool, typer.Option("--thinking", help="Show what the model thinks, too.")]
 Log = Annotated[

@@ -11,8 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.agent import Agent
-from dragoman.agent.approving import Approver
-from dragoman.cli.approvals_prompt import ASK, NEVER
+from dragoman.agent.approvals import Approver
+from dragoman.agent.policy.rules import FAMILIES
+from dragoman.cli.approvals_prompt import WORDS
+from dragoman.cli.guarding import Guard, read_builtin
 from dragoman.cli.source import read_text
 from dragoman.client import Retries
 from dragoman.config import SETTINGS, keys_by_variable, load, load_installed, load_tools, restrict
@@ -22,12 +24,12 @@ from dragoman.config.toolboxes import matches
 from dragoman.errors import ConfigError, nearest
 from dragoman.journal import Journal, MemoryJournal, open_journal
 from dragoman.providers import WIRES, Facts, MemoryFacts
+from dragoman.scrubbing import worth_hiding
 from dragoman.telemetry import JsonLog
 from dragoman.types import Tool
 from dragoman.wire.options import NEUTRAL
 
 _LIMITS = ("turns", "tokens", "cost", "seconds")
-_NO_NAMES = (ASK, NEVER)
 NO_MODEL = "no model is named"
 THREE_WAYS = (
     "name one with -m provider:model (such as ollama:qwen3, or local for the embedded one), with DRAGOMAN_MODEL, or as "
@@ -52,6 +54,12 @@ class Wanted(Struct, frozen=True, kw_only=True):
     session: str | None = None
     approve: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    mode: str | None = None
+    builtin: str | None = None
+    sandbox: str | None = None
+    network: bool | None = None
     as_json: bool = False
     quiet: bool = False
     thinking: bool = False
@@ -65,6 +73,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
         words += [word for source in self.tools for word in ("--tools", source)]
         words += ["--base-url", self.base_url] if self.base_url else []
         words += ["--tool-mode", self.tool_mode] if self.tool_mode else []
+        words += ["--mode", self.mode] if self.mode else []
+        words += ["--builtin", self.builtin] if self.builtin else []
         return words + (["--workspace", self.workspace] if self.workspace else [])
 
 
@@ -83,11 +93,14 @@ class Workshop:
         self.system = self.config["system"] if wanted.system is None else _read_system(wanted.system)
         self.workspace = _folder(wanted.workspace)
         self.facts = open_facts(around, self.warnings)
+        self.guard = Guard(self.config, around, self.workspace, self.warnings)
         self.tools = self._load_tools()
         self.log = self._open_log()
         self.journal = self._open_journal()
 
-    def agent(self, model: str | None, approve: Approver | None) -> Agent:
+    def agent(
+        self, model: str | None, approve: Approver | None, *, ask_user: Any = None, attended: bool = True
+    ) -> Agent:
         """An agent that speaks to a model; without one, to the one of the settings."""
         config = self.config
         chosen = model or config["model"]
@@ -99,6 +112,14 @@ class Workshop:
             system=self.system,
             limits=config.limits,
             approve=approve,
+            ask_user=ask_user,
+            rules=self.guard.rules(attended=attended),
+            park=self.parks,
+            approval_seconds=config["approval_seconds"],
+            scrub=config["scrub"],
+            secrets=self._secrets(),
+            audit=self.guard.audit_log(self._keys) if self.journal is not None else None,
+            sandbox=self.guard.sandbox(self.tools),
             journal=self.journal,
             listeners=[self.log] if self.log is not None else [],
             options={**config.options, **self._options},
@@ -116,7 +137,19 @@ class Workshop:
             environment=self._environment,
         )
 
+    @property
+    def parks(self) -> bool:
+        """Whether a question that nobody can answer now is left in the journal."""
+        return bool(self.config["park"]) and self.journal is not None and not isinstance(self.journal, MemoryJournal)
+
+    def _secrets(self) -> dict[str, str]:
+        """The keys of all providers, and what the settings name; the agent looks through the environment itself."""
+        named = {name: self._environment.get(name, "") for name in self.config["secrets"]}
+        named |= {f"mcp_{number}": value for number, value in enumerate(self.guard.secrets(), 1)}
+        return {name: value for name, value in {**self._keys, **named}.items() if worth_hiding(value)}
+
     def close(self) -> None:
+        self.guard.close()
         if self.log is not None:
             self.log.close()
         if self.journal is not None:
@@ -142,8 +175,12 @@ class Workshop:
             self.warnings += box.problems
             for tool in box.tools:
                 tools.setdefault(tool.name, tool)
+        for tool in self.guard.tools():
+            tools.setdefault(tool.name, tool)
         for name in (*self.wanted.approve, *self.wanted.deny):
-            if name not in _NO_NAMES and not any(matches(tool, [name]) for tool in tools):
+            if "(" in name or name.startswith("mcp:") or name in FAMILIES:
+                continue
+            if name not in WORDS and not any(matches(tool, [name]) for tool in tools):
                 guess = nearest(name, tools)
                 self.warnings.append(f"there is no tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
         return restrict(tools.values(), deny=config["deny"], approvals=config["approvals"])
@@ -201,6 +238,12 @@ def _arguments(wanted: Wanted) -> dict[str, Any]:
         "tool_mode": wanted.tool_mode,
         "trust": wanted.trust,
         "deny": list(wanted.deny) or None,
+        "allow": list(wanted.allow) or None,
+        "ask": list(wanted.ask) or None,
+        "mode": wanted.mode,
+        "builtin": read_builtin(wanted.builtin),
+        "sandbox": wanted.sandbox,
+        "network": wanted.network,
         "log": wanted.log,
     }
     for name in _LIMITS:

@@ -11,7 +11,20 @@ from typing import Annotated
 import typer
 
 from dragoman import __version__
-from dragoman.cli import chat, config, convert, demo, doctor, formats, model, parse, providers, sessions
+from dragoman.cli import (
+    approvals,
+    audit,
+    chat,
+    config,
+    convert,
+    demo,
+    doctor,
+    formats,
+    model,
+    parse,
+    providers,
+    sessions,
+)
 from dragoman.cli.notices import show_notices
 from dragoman.cli.run import HELP as RUN_HELP
 from dragoman.cli.run import run as run_task
@@ -43,6 +56,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+app.add_typer(approvals.app, name="approvals", help=approvals.HELP, short_help="Answer calls that wait for approval.")
+app.add_typer(audit.app, name="audit", help=audit.HELP, short_help="Verify and show the log of decisions.")
 app.command("chat", help=chat.HELP, short_help="Talk with a model that has tools.")(chat.chat)
 app.add_typer(config.app, name="config", help=config.HELP, short_help="Show the settings, or write a file of them.")
 app.add_typer(sessions.app, name="sessions", help=sessions.HELP, short_help="Show what runs have left behind.")

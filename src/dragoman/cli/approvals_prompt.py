@@ -1,98 +1,225 @@
-"""Who approves calls when a command runs: a list of names, somebody at the terminal, or nobody."""
+"""Who approves calls when a command runs: a list of names, somebody at the terminal, or somebody later."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
 
-from dragoman.agent.approving import Approval
-from dragoman.cli.excerpts import cut, one_line, tame, write_arguments
+from msgspec import Struct
+
+from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
+from dragoman.cli.approvals_view import draw_arguments, draw_operand, show_operand
+from dragoman.cli.editing import EditingFailed, edit_json
+from dragoman.cli.excerpts import one_line
+from dragoman.cli.screen import Screen
 from dragoman.cli.showing import ScreenView
 from dragoman.cli.streams import forget_typed, type_line
 from dragoman.config.toolboxes import matches
 from dragoman.errors import ConfigError
-from dragoman.types import Tool, ToolCall
+from dragoman.scrubbing import HumanSink
 
 ASK = "ask"
 NEVER = "never"
+WHEN_ASKED = "later"
+WORDS = (ASK, NEVER, WHEN_ASKED)
 _SHOWN = 2000
-"""Characters of the arguments that are shown before somebody asks for all of them."""
+"""Characters of one argument that are shown before somebody asks for all of them."""
 
-Question = Callable[[ToolCall, str], Awaitable[Approval | str]]
-"""Asks somebody about a call; a text is the word `always`."""
-ALWAYS = "always"
+Question = Callable[[ApprovalRequest], Awaitable[Approval]]
+"""Asks somebody about a call."""
+Remember = Callable[[str], str]
+"""Keeps a rule for later runs; gives the words that say where."""
 
 
 class Approvals:
-    """The approver of a command. What was approved once for always stays so as long as the command runs."""
+    """The approver of a command."""
 
-    def __init__(self, rules: Sequence[str], question: Question | None = None) -> None:
-        words = [rule for rule in rules if rule in (ASK, NEVER)]
-        if len(set(words)) > 1:
-            raise ConfigError("--approve is both ask and never", hint="give one of them; names may be added to it")
-        self._patterns = [rule for rule in rules if rule not in (ASK, NEVER)]
+    def __init__(self, rules: Sequence[str], question: Question | None = None, *, parks: bool = False) -> None:
+        words = {rule for rule in rules if rule in WORDS}
+        if len(words) > 1:
+            raise ConfigError(
+                f"--approve is both {' and '.join(sorted(words))}", hint="give one of them; names may be added to it"
+            )
+        self._patterns = [rule for rule in rules if rule not in WORDS]
         self._refuses = NEVER in words
+        self._waits = WHEN_ASKED in words
+        self._parks = parks
         self.question = question
         """Asks somebody; None where nobody is."""
 
-    async def __call__(self, call: ToolCall, tool: Tool, why: str) -> Approval:
-        if matches(tool.name, self._patterns):
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        name = request.tool.name
+        if matches(name, self._patterns):
             return Approval(True, by="--approve")
         if self._refuses:
             return Approval(False, "nothing is approved in this run (--approve never)", by="--approve")
-        if self.question is None:
-            reason = f"nobody is there to approve it; whoever starts the run can allow it with --approve {tool.name}"
-            return Approval(False, reason, by="the settings of this run")
-        answer = await self.question(call, why)
-        if isinstance(answer, Approval):
-            return answer
-        self._patterns.append(_literally(tool.name))
-        return Approval(True)
+        if self.question is not None and not self._waits:
+            return await self.question(request)
+        if self._parks:
+            return LATER
+        reason = (
+            "nobody is there to approve it; whoever starts the run can allow it with "
+            f"--allow '{request.suggestion or name}' or --approve {name}"
+        )
+        return Approval(False, reason, by="the settings of this run")
 
 
-def _literally(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+# ---- at a terminal ---------------------------------------------------------------------------------------------------
+
+Choice = Literal["yes", "always", "run", "edit", "later", "show", "no"]
+_CHOICES: dict[str, Choice] = {
+    "y": "yes",
+    "yes": "yes",
+    "a": "always",
+    "always": "always",
+    "r": "run",
+    "e": "edit",
+    "edit": "edit",
+    "l": "later",
+    "later": "later",
+    "s": "show",
+    "show": "show",
+    "n": "no",
+    "no": "no",
+}
 
 
-def ask_at_terminal(view: ScreenView) -> Question:
-    """A question on the terminal: what is called, with which arguments, and why it is asked about."""
+class Typed(Struct, frozen=True):
+    """What somebody typed."""
 
-    async def ask(call: ToolCall, why: str) -> Approval | str:
-        written = write_arguments(call.arguments, indent=2)
-        view.tidy()
+    choice: Choice
+    rest: str = ""
+
+
+def read_typed(line: str) -> Typed:
+    """What a typed line means. Whatever is none of the choices is a no, and its words are the reason."""
+    word, _, rest = line.strip().partition(" ")
+    choice = _CHOICES.get(word.lower())
+    if choice is None:
+        return Typed("no", line.strip())
+    # `yes, but only once` is no yes: a choice stands alone, unless something can follow it.
+    if rest.strip() and choice not in ("no", "edit"):
+        return Typed("no", line.strip())
+    return Typed(choice, rest.strip())
+
+
+class TerminalQuestion:
+    """Asks at the terminal: what would be called, with what, why it is asked about, and what it is about."""
+
+    def __init__(
+        self,
+        view: ScreenView,
+        *,
+        remember: Remember | None = None,
+        parks: bool = False,
+        sink: HumanSink | None = None,
+        read: Callable[[], Awaitable[str | None]] = type_line,
+    ) -> None:
+        self._view = view
+        self._remember = remember
+        self._parks = parks
+        self._sink = sink or HumanSink()
+        self._read = read
+
+    async def __call__(self, request: ApprovalRequest) -> Approval:
+        self._view.tidy()
         forget_typed()
-        view.force_line("approve ", "bold yellow", (one_line(call.name, 80), "bold"), (f"?  {one_line(why, 300)}", ""))
-        _show(view, cut(written, _SHOWN))
+        screen = Screen(self._view.console.file)
+        cut = self._draw(screen, request, most=_SHOWN)
         while True:
-            more = ", s = show all" if len(written) > _SHOWN else ""
-            view.console.print(f"y = yes, n = no (a reason may follow), a = always for this tool{more}: ", end="")
+            self._view.console.print(self._menu(request, cut=cut), end="")
             try:
-                line = await type_line()
+                line = await self._read()
             except BaseException:
-                view.console.print()
+                self._view.console.print()
                 raise
             if line is None:
-                view.console.print()
-                return Approval(False, "the terminal was closed")
-            word, _, rest = line.strip().partition(" ")
-            answer = _read(word.lower(), rest.strip())
+                self._view.console.print()
+                return Approval(False, "the terminal was closed", by="default")
+            typed = read_typed(line)
+            if typed.choice == "show":
+                cut = self._draw(screen, request, most=None)
+                continue
+            answer = await self._answer(typed, request)
             if answer is not None:
                 return answer
-            if word.lower() in ("s", "show") and more:
-                _show(view, written)
+
+    def _draw(self, screen: Screen, request: ApprovalRequest, most: int | None) -> bool:
+        """Show everything that would run; whether something was left out because it is long."""
+        screen.line()
+        name = one_line(request.call.name, 80)
+        screen.line(("approve ", "bold yellow"), (name, "bold"), f"?  {one_line(request.why, 300)}")
+        arguments, cut = _shorten(request.arguments, most)
+        draw_arguments(screen, {"arguments": arguments, "hidden": list(request.hidden)})
+        for operand in request.operands:
+            if operand.kind != "command":
+                draw_operand(screen, show_operand(operand, self._sink))
+        return cut
+
+    def _menu(self, request: ApprovalRequest, *, cut: bool) -> str:
+        choices = ["y = yes", "n = no (a reason may follow)"]
+        if request.suggestion:
+            rule = one_line(request.suggestion, 60)
+            choices.append(f"r = {rule} in this run")
+            choices += [f"a = {rule} always"] if self._remember is not None else []
+        choices.append("e = edit")
+        choices += ["l = later"] if self._parks else []
+        choices += ["s = show all"] if cut else []
+        return f"{', '.join(choices)}: "
+
+    async def _answer(self, typed: Typed, request: ApprovalRequest) -> Approval | None:
+        if typed.choice == "no":
+            return Approval(False, typed.rest or "the user said no")
+        if typed.choice == "later":
+            return LATER if self._parks else Approval(False, "the user wants to decide later")
+        if typed.choice == "edit":
+            return await self._edit(typed.rest, request)
+        if typed.choice == "yes" or not request.suggestion:
+            if typed.choice != "yes":
+                self._view.note("no rule describes calls like this one; it is approved once")
+            return Approval(True)
+        if typed.choice == "always" and self._remember is not None:
+            self._view.note(self._remember(request.suggestion))
+        return Approval(True, rule=request.suggestion)
+
+    async def _edit(self, text: str, request: ApprovalRequest) -> Approval | None:
+        try:
+            arguments = await edit_json(text, request.call.arguments)
+        except EditingFailed as problem:
+            self._view.note(str(problem))
+            return None
+        return Approval(True) if arguments == request.call.arguments else Approval(True, arguments=arguments)
+
+
+def _shorten(arguments: dict[str, Any], most: int | None) -> tuple[dict[str, Any], bool]:
+    """The arguments, long texts in them cut; whether any was."""
+    if most is None:
+        return arguments, False
+    cut = {
+        name: f"{value[:most]}… (+{len(value) - most} characters)"
+        for name, value in arguments.items()
+        if isinstance(value, str) and len(value) > most
+    }
+    return {**arguments, **cut}, bool(cut)
+
+
+def ask_in_words(view: ScreenView, read: Callable[[], Awaitable[str | None]] = type_line) -> Any:
+    """How the model asks the person at the terminal something."""
+
+    async def ask(question: str, choices: Sequence[str] = ()) -> str:
+        view.tidy()
+        forget_typed()
+        view.force_line("question ", "bold yellow", (question, ""))
+        for number, choice in enumerate(choices, 1):
+            view.force_line(f"  {number}. {choice}")
+        view.console.print("> ", end="")
+        line = await read()
+        if line is None:
+            view.console.print()
+            return ""
+        text = line.strip()
+        if text.isdecimal() and 1 <= int(text) <= len(choices):
+            return choices[int(text) - 1]
+        return text
 
     return ask
-
-
-def _show(view: ScreenView, written: str) -> None:
-    for line in tame(written).split("\n"):
-        view.force_line(f"  {line}")
-
-
-def _read(word: str, rest: str) -> Approval | str | None:
-    if word in ("y", "yes"):
-        return Approval(True)
-    if word in ("a", "always"):
-        return ALWAYS
-    if word in ("n", "no"):
-        return Approval(False, rest or "the user said no")
-    return None

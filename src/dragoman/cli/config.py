@@ -6,13 +6,11 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dragoman.cli.screen import Screen, write_json
-from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
-from dragoman.config.files import project_file, shorten, user_file
 from dragoman.errors import ConfigError
 
 HELP = """Show the settings and where each comes from, or write a file to change them.
@@ -31,7 +29,7 @@ Examples:
 """
 
 app = typer.Typer(name="config", help=HELP, rich_markup_mode=None)
-_NOTHING = "-"
+PROJECT_FILE = "dragoman.toml"
 
 
 @app.callback(invoke_without_command=True)
@@ -46,12 +44,15 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show every setting, its value and where it comes from; what was said and does not count stands below it."""
+    from dragoman.cli.config_view import as_data, draw, is_set
+    from dragoman.config import load
+
     config = load()
-    names = [name for name in config.settled if not only_set or _is_set(config, name)]
+    names = [name for name in config.settled if not only_set or is_set(config, name)]
     if as_json:
         write_json(as_data(config, names))
         return
-    _draw(Screen(), config, names)
+    draw(Screen(), config, names)
     for warning in config.warnings:
         print(f"warning: {warning}", file=sys.stderr)
 
@@ -62,6 +63,8 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
 ) -> None:
     """Write a file with every setting in it, commented out. Your own is readable by you alone."""
+    from dragoman.config import write_template
+
     path = Path.cwd() / PROJECT_FILE if project else _own_file()
     write_file(path, write_template(project=project), private=not project, force=force)
     print(f"wrote {path}")
@@ -72,101 +75,17 @@ def path(
     project: Annotated[bool, typer.Option("--project", help="The project's file, if there is one.")] = False,
 ) -> None:
     """Print the path of your own file, whether it is there or not."""
+    from dragoman.config.files import project_file
+
     found = project_file(Path.cwd(), os.environ) if project else _own_file()
     if found is None:
         raise ConfigError("there is no file of this project", hint="dragoman config init --project writes one")
     print(found)
 
 
-def as_data(config: Config, names: list[str]) -> dict[str, Any]:
-    """The configuration for a program."""
-    return {
-        "files": {
-            "user": config.user_file and str(config.user_file),
-            "project": config.project_file and str(config.project_file),
-        },
-        "settings": [_setting_as_data(config, name) for name in names],
-        "warnings": list(config.warnings),
-    }
-
-
-def _setting_as_data(config: Config, name: str) -> dict[str, Any]:
-    settled = config.settled[name]
-    return {
-        "name": name,
-        "value": mask(name, settled.value),
-        "origin": _origin_as_data(settled.origin),
-        "also": [_origin_as_data(origin) for origin in settled.also],
-        "overridden": [
-            {"value": mask(name, each.said.value), "origin": _origin_as_data(each.said.origin), "why": each.why}
-            for each in settled.overridden
-        ],
-    }
-
-
-def _origin_as_data(origin: Origin) -> dict[str, Any]:
-    return {
-        "kind": origin.kind,
-        "path": origin.path or None,
-        "line": origin.line,
-        "variable": origin.variable or None,
-    }
-
-
-def _is_set(config: Config, name: str) -> bool:
-    settled = config.settled[name]
-    return settled.origin.kind != "default" or any(each.said.origin.kind != "default" for each in settled.overridden)
-
-
-# ---- drawing -------------------------------------------------------------------------------------------------------
-
-
-def _draw(screen: Screen, config: Config, names: list[str]) -> None:
-    for title, found in (("your file", config.user_file), ("project", config.project_file)):
-        screen.line((f"{title}: ", "yellow"), shorten(found, os.environ) if found else "none")
-    for title, settings in SECTIONS.items():
-        listed = [setting.name for setting in settings if setting.name in names]
-        if not listed:
-            continue
-        screen.heading(title)
-        width = max(map(len, listed))
-        for name in listed:
-            settled = config.settled[name]
-            origins = ", ".join(_place(origin) for origin in (*settled.also, settled.origin))
-            style = "dim" if settled.origin.kind == "default" else "green"
-            screen.line(f"  {name.ljust(width)}  {_value(name, settled.value)}", (f"  {origins}", style))
-            for each in settled.overridden:
-                if each.said.origin.kind != "default":
-                    said = f"{_value(name, each.said.value)}  {_place(each.said.origin)}: {each.why}"
-                    screen.line((f"  {' ' * width}  not {said}", "dim"))
-
-
-def _place(origin: Origin) -> str:
-    if not origin.path:
-        return str(origin)
-    shown = shorten(Path(origin.path), os.environ)
-    return shown if origin.line is None else f"{shown}:{origin.line}"
-
-
-def _value(name: str, value: Any) -> str:
-    from dragoman.config.writing import to_toml
-
-    shown = mask(name, value)
-    if shown is None or shown in ((), [], {}):
-        return _NOTHING
-    if isinstance(shown, dict):
-        return "{ " + ", ".join(f"{key} = {_inner(each)}" for key, each in shown.items()) + " }"
-    return to_toml(shown)
-
-
-def _inner(value: Any) -> str:
-    return _value("", value)
-
-
-# ---- writing -------------------------------------------------------------------------------------------------------
-
-
 def _own_file() -> Path:
+    from dragoman.config.files import user_file
+
     path = user_file(os.environ)
     if path is None:
         raise ConfigError("there is no place for your own file", hint="set HOME, or DRAGOMAN_CONFIG to a path")

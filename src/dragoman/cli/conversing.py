@@ -7,18 +7,18 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from dragoman.agent import Run, RunEvent
+from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.limits import add_usage
 from dragoman.agent.recording import Header, decode
 from dragoman.cli.agents import Workshop
 from dragoman.cli.approvals_prompt import Approvals
 from dragoman.cli.excerpts import one_line
 from dragoman.cli.exits import code_of, complain_about
-from dragoman.cli.following import Followed, Stage, find_question, follow, open_view
+from dragoman.cli.following import Followed, Person, Stage, find_person, follow, is_attended, open_view
 from dragoman.cli.streams import keep_for_answers
 from dragoman.errors import DragomanError, nearest
 from dragoman.types import Message, Text, Usage
@@ -38,19 +38,28 @@ class Conversation:
     def __init__(self, workshop: Workshop, stage: Stage, session: str | None) -> None:
         self._workshop = workshop
         self._stage = stage
-        self._approvals = Approvals(workshop.wanted.approve)
+        self._approvals = Approvals(workshop.wanted.approve, parks=workshop.parks)
         workshop.remember()
         assert workshop.journal is not None
         self._journal = workshop.journal
         self.session = session or _new_session()
         self._before: list[Message] | None = None
         """What was said before, where it is not what the session holds: after something was taken back."""
-        self.agent = workshop.agent(None, self._approvals)
+        self._person = Person()
+        self.agent = self._make_agent(None)
         self.usage = Usage()
         self.cost: float | None = 0.0
         self.turns = 0
         self.code = 0
         self.is_over = False
+
+    def _make_agent(self, model: str | None) -> Agent:
+        async def ask_user(question: str, choices: Sequence[str] = ()) -> str:
+            return str(await self._person.ask_user(question, choices)) if self._person.is_there else ""
+
+        attended = is_attended()
+        asking = ask_user if attended else None
+        return self._workshop.agent(model, self._approvals, ask_user=asking, attended=attended)
 
     # ---- one message -------------------------------------------------------------------------------------------------
 
@@ -93,7 +102,8 @@ class Conversation:
 
         with keep_for_answers() as out:
             view = open_view(self._workshop.wanted, out)
-            self._approvals.question = find_question(out, view)
+            self._person = find_person(out, view, self._workshop)
+            self._approvals.question = self._person.question
             try:
                 return await follow(start, view)
             finally:
@@ -127,7 +137,7 @@ class Conversation:
 
     def change_model(self, rest: str) -> None:
         if rest:
-            agent = self._workshop.agent(rest, self._approvals)
+            agent = self._make_agent(rest)
             self._stage.run(self.agent.aclose())
             self.agent = agent
         endpoint = self.agent.endpoint

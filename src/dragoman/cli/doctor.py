@@ -27,11 +27,12 @@ Examples:
   dragoman doctor local                          the embedded model
   dragoman doctor openai:gpt-5 --json | jq '.findings[] | select(.verdict == "broken")'
   dragoman doctor ollama:qwen3 --forget          drop what was learned of it
+  dragoman doctor --sandbox                      does the sandbox for commands hold on this machine?
 
 \b
 Exit codes:
   0    everything works that is there
-  1    something is broken
+  1    something is broken, or the sandbox does not hold
   2    misuse: no such provider, no key, no server at that address
   4    the endpoint did not answer
   130  interrupted by Ctrl-C; nothing was kept
@@ -62,10 +63,15 @@ def doctor(
     ] = 120.0,
     no_save: Annotated[bool, typer.Option("--no-save", help="Keep nothing of what is found.")] = False,
     forget: Annotated[bool, typer.Option("--forget", help="Drop what was learned, and ask nothing.")] = False,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead: try to break out of it.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
 ) -> int:
     from dragoman.cli.consultation import Consultation, Wish
 
+    if sandbox:
+        return _examine_sandbox(as_json=as_json)
     key = os.environ.get(key_env, "").strip() if key_env else ""
     if key_env and not key:
         raise ConfigError(f"{key_env} is not set", hint="--key-env names the variable that holds the key")
@@ -86,3 +92,21 @@ def doctor(
     for warning in consultation.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     return consultation.hold()
+
+
+def _examine_sandbox(*, as_json: bool) -> int:
+    """Try to break out of the sandbox that commands would run in; nothing is asked of a model."""
+    import msgspec
+
+    from dragoman.cli.sandbox_report import sandbox_lines
+    from dragoman.cli.screen import write_json
+    from dragoman.config import load
+    from dragoman.sandbox import find_sandbox, probe, why_not
+
+    wanted = load(environment=os.environ)["sandbox"]
+    report = probe(find_sandbox(wanted))
+    if as_json:
+        write_json({**msgspec.to_builtins(report), "holds": report.holds, "not_used": list(why_not(wanted))})
+    else:
+        print("\n".join(sandbox_lines(report, why_not(wanted), details=True)))
+    return 0 if report.holds else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from dragoman.cli.screen import show_controls
@@ -61,6 +62,28 @@ def write_arguments(arguments: Any, indent: int | None = None) -> str:
         return json.dumps(arguments, ensure_ascii=False, indent=indent, default=repr)
     except (ValueError, RecursionError):
         return repr(arguments)
+
+
+_FIRST = ("path", "file", "file_path", "command", "url", "pattern", "query", "name")
+"""What most calls are about, in the order in which it is named."""
+_MOST_OF_A_VALUE = 80
+
+
+def summarise(arguments: Mapping[str, Any]) -> str:
+    """Arguments in a few words: what the call is about first, long values cut, and nothing of what is a secret."""
+    named = sorted(arguments, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return ", ".join(f"{one_line(str(name), 40)}: {_summarise_value(str(name), arguments[name])}" for name in named)
+
+
+def _summarise_value(name: str, value: Any) -> str:
+    from dragoman.scrubbing import scrub
+    from dragoman.scrubbing.keys import Weight, weigh_key
+
+    if weigh_key(name) >= Weight.SECRET:
+        return "[redacted]"
+    text = scrub(value if isinstance(value, str) else write_arguments(value))
+    shown = tame(text[:_MOST_OF_A_VALUE].replace("\n", "\\n").replace("\t", " "))
+    return shown if len(text) <= _MOST_OF_A_VALUE else f"{shown}…"
 
 
 def result_text(result: ToolResult) -> str:

@@ -10,10 +10,11 @@ from dragoman.agent.outcomes import Category, RunResult
 from dragoman.cli.screen import show_controls
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
+from dragoman.scrubbing import scrub
 
 FATAL = 1
 MISUSED = 2
-CODES: dict[Category, int] = {"success": 0, "fatal": FATAL, "capacity": 3, "retryable": 4}
+CODES: dict[Category, int] = {"success": 0, "fatal": FATAL, "capacity": 3, "retryable": 4, "waiting": 5}
 _MISUSES = (ConfigError, UnknownRun, UnknownSession)
 SIGNALLED = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
@@ -26,6 +27,7 @@ WHAT_HELPS: dict[str, str] = {
     "context_full": "begin a new session, or choose a model with a larger window",
     "truncated": "allow a longer reply with --option max_tokens=N",
     "starved": "allow a longer reply with --option max_tokens=N, or less thinking with --option reasoning=low",
+    "awaiting_approval": "`dragoman approvals list` shows what waits; once it is answered, --resume goes on",
     "unauthorized": "check the key and what it may do; `dragoman providers NAME` says where it is looked for",
 }
 
@@ -38,8 +40,8 @@ def code_of(result: RunResult, signal: int | None = None) -> int:
 
 
 def complain(message: str, hint: str = "") -> None:
-    """Say what is wrong, and what to do about it."""
-    print(f"error: {show_controls(message)}", file=sys.stderr)
+    """Say what is wrong, and what to do about it; a provider's words may quote a key."""
+    print(f"error: {show_controls(scrub(message))}", file=sys.stderr)
     if hint:
         print(f"hint: {show_controls(hint)}", file=sys.stderr)
 

@@ -14,8 +14,8 @@ from typing import IO, Any, TypeVar
 from msgspec import Struct
 
 from dragoman.agent import Run, RunEvent, RunResult
-from dragoman.cli.agents import Wanted
-from dragoman.cli.approvals_prompt import Question, ask_at_terminal
+from dragoman.cli.agents import Wanted, Workshop
+from dragoman.cli.approvals_prompt import Question, TerminalQuestion, ask_in_words
 from dragoman.cli.interrupting import Interrupts
 from dragoman.cli.showing import JsonView, ScreenView, View
 
@@ -64,11 +64,29 @@ def open_view(wanted: Wanted, out: IO[str]) -> View:
     return JsonView(out) if wanted.as_json else ScreenView(out, quiet=wanted.quiet, thinking=wanted.thinking)
 
 
-def find_question(out: IO[str], view: View) -> Question | None:
-    """How somebody is asked about calls: only where he can see the question and type an answer."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    return ask_at_terminal(view if isinstance(view, ScreenView) else ScreenView(out, quiet=True))
+class Person(Struct, frozen=True):
+    """Whoever sits at the terminal, where somebody does: how he is asked about calls, and asked anything else."""
+
+    question: Question | None = None
+    ask_user: Any = None
+
+    @property
+    def is_there(self) -> bool:
+        return self.question is not None
+
+
+def is_attended() -> bool:
+    """Whether somebody can see a question and type an answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def find_person(out: IO[str], view: View, workshop: Workshop) -> Person:
+    """Whoever sits at the terminal, or nobody."""
+    if not is_attended():
+        return Person()
+    seen = view if isinstance(view, ScreenView) else ScreenView(out, quiet=True)
+    question = TerminalQuestion(seen, remember=workshop.guard.remember, parks=workshop.parks)
+    return Person(question, ask_in_words(seen))
 
 
 class Stage:

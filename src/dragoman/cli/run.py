@@ -26,14 +26,19 @@ The answer goes to standard output; calls, results and everything else go to sta
 piped in; together with other words, - stands for what is piped in. Settings come from `dragoman config` and from the
 environment, and the options here are over both.
 
-Ctrl-C ends the run in good order, so that --resume can go on with it; Ctrl-C again ends the program at once. A call
-that needs approval is asked about at the terminal; without one it is denied unless --approve names its tool.
+Ctrl-C ends the run in good order, so that --resume can go on with it; Ctrl-C again ends the program at once.
+
+The model has tools of its own for files, commands and the web, within the workspace; --builtin chooses among them. What
+only reads there runs at once. Whatever writes, executes or fetches is asked about at the terminal, unless --mode or a
+rule allows it; without a terminal the run is left waiting, and `dragoman approvals` answers. Commands run in a sandbox
+where one works. Secrets in results are hidden from the model.
 
 \b
 Examples:
   dragoman run "What is the weather in Paris?" -m ollama:qwen3 --tools weather.py
   dragoman run -m openai:gpt-5 --system @role.md "Summarise this" - < notes.txt
   git diff | dragoman run "Review this change:" - > review.md
+  dragoman run "Fix the test" --mode edits --allow 'bash(pytest*)'
   dragoman run "Tidy up" -t files.py --approve move_file --deny delete_file
   dragoman run "And in Rome?" --session trip     go on where the session was
   dragoman run --resume                          go on with the last run that has no answer
@@ -47,6 +52,7 @@ Exit codes:
   2    misuse: an option, a file of tools or a setting is wrong; nothing was asked
   3    a limit was reached: turns, tokens, cost, time, the context, the length of the answer
   4    it failed and may work the next time: the network, an overloaded provider, an empty answer
+  5    it waits for approval: answer with `dragoman approvals`, then --resume
   130  interrupted by Ctrl-C; 143 by SIGTERM
 """
 
@@ -70,6 +76,12 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that has no answer yet.")] = False,
     approve: shared.Approve = None,
     deny: shared.Deny = None,
+    allow: shared.Allow = None,
+    ask: shared.AskFor = None,
+    mode: shared.Mode = None,
+    builtin: shared.Builtin = None,
+    sandbox: shared.Sandbox = None,
+    network: shared.Network = None,
     turns: shared.Turns = None,
     tokens: shared.Tokens = None,
     cost: shared.Cost = None,
@@ -102,6 +114,12 @@ def run(
         session=session,
         approve=tuple(approve or ()),
         deny=tuple(deny or ()),
+        allow=tuple(allow or ()),
+        ask=tuple(ask or ()),
+        mode=mode,
+        builtin=builtin,
+        sandbox=sandbox,
+        network=network,
         as_json=as_json,
         quiet=quiet,
         thinking=thinking,
@@ -162,7 +180,7 @@ def _perform(wanted: Wanted, task: str, *, resume: bool, run_id: str | None) -> 
 async def _do(workshop: Workshop, stage: Stage, task: str, *, resume: bool, run_id: str | None) -> int:
     from dragoman.cli.approvals_prompt import Approvals
     from dragoman.cli.exits import code_of
-    from dragoman.cli.following import find_question, follow, open_view
+    from dragoman.cli.following import find_person, follow, open_view
     from dragoman.cli.resuming import find_run, go_on
     from dragoman.cli.streams import keep_for_answers, keep_from_tools
 
@@ -171,7 +189,9 @@ async def _do(workshop: Workshop, stage: Stage, task: str, *, resume: bool, run_
     with keep_from_tools(), keep_for_answers() as out:
         view = open_view(wanted, out)
         model = wanted.model or (found.header.model if found is not None else None)
-        agent = workshop.agent(model, Approvals(wanted.approve, find_question(out, view)))
+        person = find_person(out, view, workshop)
+        approvals = Approvals(wanted.approve, person.question, parks=workshop.parks)
+        agent = workshop.agent(model, approvals, ask_user=person.ask_user, attended=person.is_there)
 
         def start(tell: Callable[[RunEvent], object]) -> Run:
             if found is not None:
@@ -184,11 +204,13 @@ async def _do(workshop: Workshop, stage: Stage, task: str, *, resume: bool, run_
             view.tidy()
             await agent.aclose()
     stage.was_interrupted = followed.signal is not None
-    if followed.result.outcome.kind == "cancelled" and not wanted.quiet:
-        _say_how_to_go_on(wanted, followed.result.run_id, kept=journal is not None)
+    kind = followed.result.outcome.kind
+    if kind in ("cancelled", "awaiting_approval") and not wanted.quiet:
+        said = "interrupted" if kind == "cancelled" else "it waits for approval"
+        _say_how_to_go_on(wanted, followed.result.run_id, said, kept=journal is not None)
     return code_of(followed.result, followed.signal)
 
 
-def _say_how_to_go_on(wanted: Wanted, run_id: str, *, kept: bool) -> None:
+def _say_how_to_go_on(wanted: Wanted, run_id: str, said: str, *, kept: bool) -> None:
     command = shlex.join(["dragoman", "run", "--resume", run_id, *wanted.repeated()])
-    print(f"interrupted; go on with: {command}" if kept else "interrupted", file=sys.stderr)
+    print(f"{said}; go on with: {command}" if kept else said, file=sys.stderr)

@@ -12,6 +12,7 @@ from dragoman.agent.inputs import Denied, Replied, Reviewed, Steered, ToolAnswer
 from dragoman.agent.recording import Ended, Header, decode, decode_input
 from dragoman.cli.screen import Screen, pretty_json
 from dragoman.journal import Record, RunSummary, calls, turns
+from dragoman.scrubbing import HumanSink, scrub
 from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
 
 MOST_OF_A_RESULT = 600
@@ -26,11 +27,11 @@ def when(moment: float) -> str:
 def task_of(first: Record) -> str:
     """What a run was asked, in its own words."""
     header = _read(first, Header)
-    return header.task if isinstance(header, Header) else ""
+    return scrub(header.task) if isinstance(header, Header) else ""
 
 
 def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
-    """One run for a program, and for drawing."""
+    """One run for a program, and for drawing. Secrets in it are hidden; an export has them as they are."""
     header = _read(records[0], Header)
     ended = _read(records[-1], Ended) if records[-1].kind == "ended" else None
     data: dict[str, Any] = msgspec.to_builtins(run)
@@ -38,7 +39,8 @@ def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
     data["task"] = header.task if isinstance(header, Header) else ""
     data["outcome"] = {"kind": ended.kind, "reason": ended.reason} if isinstance(ended, Ended) else None
     data["steps"] = _steps(records)
-    return data
+    hidden: dict[str, Any] = HumanSink().value(data)
+    return hidden
 
 
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -92,7 +94,7 @@ class _Seen:
 
 
 def _told(record: Record) -> Any:
-    if record.kind in ("started", "delivered", "ended"):
+    if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
     try:
         return decode_input(record.body)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from dragoman.cli.journals import find_journal, with_journal
 from dragoman.cli.screen import Screen, write_json
 from dragoman.errors import ConfigError, DragomanError
 
@@ -33,7 +32,6 @@ Examples:
 """
 
 app = typer.Typer(name="sessions", help=HELP, rich_markup_mode=None)
-T = TypeVar("T")
 _GAP = "  "
 
 Place = Annotated[
@@ -75,8 +73,8 @@ def list_sessions(
             found.append((session, last, task))
         return found
 
-    place = _place(journal)
-    listed = _with_journal(place, work)
+    place = find_journal(journal)
+    listed = with_journal(place, work)
     if as_json:
         write_json([msgspec.to_builtins(session) | {"task": task} for session, _, task in listed])
     else:
@@ -94,7 +92,7 @@ def show(name: Name, journal: Place = None, as_json: Json = False) -> None:
         runs = [run_as_data(run, await store.read(run.run_id)) for run in await store.runs(session)]
         return {"session": session, "runs": runs}
 
-    data = _with_journal(_place(journal), work)
+    data = with_journal(find_journal(journal), work)
     if as_json:
         write_json(data)
         return
@@ -125,7 +123,7 @@ def fork(
         await store.fork(await _find(store, name), turn, new)
         return await store.runs(new)
 
-    runs = _with_journal(_place(journal), work)
+    runs = with_journal(find_journal(journal), work)
     if as_json:
         write_json({"session": new, "runs": msgspec.to_builtins(runs)})
         return
@@ -155,7 +153,7 @@ def export(
             return await write_export(store, session, file)
 
     try:
-        _with_journal(_place(journal), work)
+        with_journal(find_journal(journal), work)
     except OSError as error:
         why = (error.strerror or "it failed").lower()
         raise ConfigError(f"cannot write {output}: {why}", hint="name a file in a folder that you may write") from None
@@ -178,11 +176,11 @@ def delete(
     async def work(store: SqliteJournal) -> list[dict[str, Any]]:
         return [{"session": session, "records": await store.delete(session)} for session in sessions]
 
-    place = _place(journal)
-    sessions = _with_journal(place, look)
+    place = find_journal(journal)
+    sessions = with_journal(place, look)
     if not yes:
         _confirm(sessions)
-    deleted = _with_journal(place, work)
+    deleted = with_journal(place, work)
     if as_json:
         write_json(deleted)
         return
@@ -199,30 +197,6 @@ def _confirm(sessions: list[str]) -> None:
 
 
 # ---- the journal ---------------------------------------------------------------------------------------------------
-
-
-def _place(named: str | None) -> Path:
-    if named is not None:
-        path = Path(named).expanduser()
-        if not path.exists():
-            raise ConfigError(f"there is no journal at {path}", hint="check the path; a run with a journal makes one")
-        return path
-    from dragoman.config import load
-
-    place = load()["journal.path"]
-    if place is None:
-        raise ConfigError("there is no place for the journal", hint="set HOME, or name a file with --journal")
-    return Path(place)
-
-
-def _with_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
-    from dragoman.journal import SqliteJournal
-
-    async def opened() -> T:
-        with SqliteJournal(path) as store:
-            return await work(store)
-
-    return asyncio.run(opened())
 
 
 async def _find(store: SqliteJournal, name: str) -> str:

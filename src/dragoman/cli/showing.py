@@ -276,7 +276,10 @@ class ScreenView:
         if outcome.is_success:
             self.line(words, "yellow")
             return
-        self.force_line("error: ", "red", (words, ""))
+        if outcome.category == "waiting":
+            self.force_line("waiting: ", "yellow", (one_line(outcome.reason, 1000), ""))
+        else:
+            self.force_line("error: ", "red", (words, ""))
         hint = WHAT_HELPS.get(outcome.kind, "try again with --resume" if outcome.category == "retryable" else "")
         if hint:
             self.force_line(f"hint: {hint}", "")

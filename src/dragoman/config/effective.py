@@ -29,6 +29,8 @@ class Config(Struct, frozen=True):
     """The project's file, None if there is none."""
     warnings: tuple[str, ...] = ()
     """What is odd and did not stop anything: a key in a file that others can read, a variable that means nothing."""
+    managed_file: Path | None = None
+    """The file that nobody overrules, None if there is none."""
 
     @property
     def values(self) -> dict[str, Any]:

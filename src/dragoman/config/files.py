@@ -15,6 +15,8 @@ from dragoman.errors import ConfigError
 
 PROJECT_FILE = "dragoman.toml"
 USER_FILE = "config.toml"
+MANAGED_FILE = Path("/etc/dragoman/config.toml")
+"""What whoever looks after the machine has laid down for everybody on it."""
 LARGEST_FILE = 256 * 1024
 _REPOSITORIES = (".git", ".hg", ".jj", ".svn")
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z").search
@@ -67,6 +69,38 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
         return None if named.lower() in _SWITCHED_OFF else expand(named, Path.cwd(), environment)
     folder = config_folder(environment)
     return folder and folder / USER_FILE
+
+
+def managed_file(environment: Mapping[str, str]) -> Path | None:
+    """The file that nobody overrules, if there is one.
+
+    `$DRAGOMAN_MANAGED` names one where the machine has none; what the machine has cannot be switched off with it.
+    """
+    try:
+        MANAGED_FILE.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        named = environment.get("DRAGOMAN_MANAGED")
+        return expand(named, Path.cwd(), environment) if named and named.lower() not in _SWITCHED_OFF else None
+    except OSError:
+        # It cannot be looked at, so it cannot be known to be absent.
+        return MANAGED_FILE
+    return MANAGED_FILE
+
+
+def find_meddlers(path: Path) -> str:
+    """Who else than the administrator could change a managed file, in words; nothing if nobody can."""
+    if os.name != "posix":
+        return ""
+    for each in (path, path.parent):
+        try:
+            found = each.stat()
+        except OSError:
+            return ""
+        if found.st_uid != 0:
+            return f"{each} does not belong to root"
+        if found.st_mode & 0o022:
+            return f"{each} can be written by others than root"
+    return ""
 
 
 def project_file(directory: Path, environment: Mapping[str, str]) -> Path | None:

@@ -9,13 +9,19 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.agent.policy import read_rule
 from dragoman.config.prices import read_prices
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, nearest
 
 NO_LIMIT = "none"
 EVERY_TOOL = "ask"
+BUILTIN_TOOLS = (
+    *("read", "glob", "grep", "web_fetch", "write", "edit", "apply_patch", "bash"),
+    *("todo_write", "ask_user", "finish", "remember", "recall"),
+)
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
+_variable_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
 _MODEL = re.compile(r"[^\s?#\\\x00-\x1f\x7f]+\Z").match
 
 
@@ -99,16 +105,76 @@ def _models(value: Any) -> tuple[str, ...]:
     return tuple(_model(each) for each in _texts(value))
 
 
-def _patterns(value: Any) -> tuple[str, ...]:
-    return ("*",) if value == EVERY_TOOL else _texts(value)
+def _rules(value: Any) -> tuple[str, ...]:
+    texts = _texts(value)
+    for text in texts:
+        try:
+            read_rule(text, "ask")
+        except ConfigError as error:
+            raise ValueError(f"{error}; {error.next_step}") from None
+    return texts
+
+
+def _rules_or_all(value: Any) -> tuple[str, ...]:
+    return ("*",) if value == EVERY_TOOL else _rules(value)
 
 
 def _texts_text(text: str) -> list[str]:
     return [stripped for part in text.split(",") if (stripped := part.strip())]
 
 
-def _patterns_text(text: str) -> Any:
-    return EVERY_TOOL if text == EVERY_TOOL else _texts_text(text)
+def _rules_text(text: str) -> list[str]:
+    """Rules behind each other; a comma inside brackets belongs to a rule."""
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character == "(") - (character == ")"))
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [stripped for part in parts if (stripped := part.strip())]
+
+
+def _rules_or_all_text(text: str) -> Any:
+    return EVERY_TOOL if text == EVERY_TOOL else _rules_text(text)
+
+
+def _builtin(value: Any) -> tuple[str, ...]:
+    if value in ("all", "none"):
+        return BUILTIN_TOOLS if value == "all" else ()
+    names = _texts(value)
+    for name in names:
+        if name not in BUILTIN_TOOLS:
+            guess = nearest(name, BUILTIN_TOOLS)
+            raise ValueError(f"{name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+    return tuple(name for name in BUILTIN_TOOLS if name in names)
+
+
+def _builtin_text(text: str) -> Any:
+    return text if text in ("all", "none") else _texts_text(text)
+
+
+def _variables(value: Any) -> tuple[str, ...]:
+    names = _texts(value)
+    # The name is not shown: somebody may have written the secret itself.
+    if not all(map(_variable_name, names)):
+        raise ValueError("something that is no name of a variable")
+    return names
+
+
+def _sandbox(value: Any) -> str:
+    found = "none" if value == "off" else value
+    if found not in SANDBOXES:
+        raise ValueError
+    return str(found)
+
+
+def _servers(value: Any) -> dict[str, Any]:
+    table = _table_of_tables(value)
+    for name, row in table.items():
+        if ("command" in row) == ("url" in row):
+            raise ValueError(f"{name!r} in it, which needs either a `command` or a `url`")
+    return table
 
 
 def _switch(value: Any) -> bool:
@@ -153,6 +219,7 @@ def _prices(value: Any) -> dict[str, Any]:
     return table
 
 
+SANDBOXES = ("bubblewrap", "landlock", "auto", "none")
 _KEY_FIELDS = ("env", "file")
 
 
@@ -186,10 +253,15 @@ TEXTS = Kind("a list of texts", _texts, _texts_text)
 TOOLS = Kind(
     "a list of file.py, package.module, package.module:name or entry:NAME", _texts, _texts_text, folder_matters=True
 )
-PATTERNS = Kind("a list of names or patterns such as git_*", _texts, _texts_text)
-APPROVALS = Kind(
-    f'"{EVERY_TOOL}" for all tools, or a list of names or patterns such as git_*', _patterns, _patterns_text
+RULES = Kind("a list of rules such as git_* or write(src/**)", _rules, _rules_text)
+RULES_OR_ALL = Kind(
+    f'"{EVERY_TOOL}" for all tools, or a list of rules such as git_* or write(src/**)',
+    _rules_or_all,
+    _rules_or_all_text,
 )
+BUILTIN = Kind('a list of built-in tools such as read and bash, "all" or "none"', _builtin, _builtin_text)
+VARIABLES = Kind("a list of names of variables", _variables, _texts_text)
+SANDBOX = Kind("one of " + ", ".join(SANDBOXES), _sandbox)
 SWITCH = Kind("true or false", _switch, _switch_text)
 PATH = Kind("the path of a file", _text, folder_matters=True)
 WHOLE = Kind("a whole number", _whole(-(2**63)), int)
@@ -204,5 +276,6 @@ FRACTION = Kind("a number from 0 to 1", _number(0, most=1), float)
 REASONING = Kind('an effort such as "high", "off", or a table', _reasoning)
 TABLE = Kind("a table", _table, in_text=False)
 ROWS = Kind("a table of tables by name", _table_of_tables, in_text=False)
+SERVERS = Kind("a table of servers by name", _servers, in_text=False)
 PRICES = Kind("a table of prices by model", _prices, in_text=False)
 KEYS = Kind("a table of keys by provider", _keys, in_text=False, folder_matters=True)

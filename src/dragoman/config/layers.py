@@ -11,9 +11,9 @@ from dragoman.config.places import find_lines, line_of
 from dragoman.config.settings import PREFIX, SETTINGS, Setting
 from dragoman.errors import ConfigError, nearest
 
-Source = Literal["default", "project", "user", "environment", "argument"]
+Source = Literal["default", "project", "user", "environment", "argument", "managed"]
 
-OTHER_VARIABLES = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_DEBUG"})
+OTHER_VARIABLES = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_DEBUG"})
 """Variables that are not settings and mean something all the same."""
 _MOST_FAULTS = 20
 _INNER = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS if "." in name))
@@ -71,7 +71,7 @@ def from_tables(tables: Mapping[str, Any], kind: Source, path: str, text: str) -
         if setting is None:
             layer.faults.append(f"{origin}: {_unknown(name)}")
         elif kind == "project" and not setting.in_project:
-            layer.faults.append(f"{origin}: {_refusal(setting, value)}")
+            layer.warnings.append(f"{origin}: {_refusal(setting, value)}")
         else:
             _read(layer, setting, value, origin)
     return layer
@@ -94,6 +94,11 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
             value = setting.kind.from_text(environment[variable].strip())
         except ValueError:
             layer.faults.append(f"{origin}: {_mismatch(setting, 'something else')}")
+            continue
+        if value in setting.deliberate:
+            # A file that comes with a project can set variables, for shells that read such files.
+            words = f"`{setting.name}` is not set to {value!r} by a variable; say it in your own file or as an argument"
+            layer.warnings.append(f"{origin}: {words}")
             continue
         _read(layer, setting, value, origin)
     return layer
@@ -151,7 +156,7 @@ def _type_in_words(value: Any) -> str:
 def _refusal(setting: Setting, value: Any) -> str:
     names = f" ({', '.join(sorted(value)[:3])})" if isinstance(value, Mapping) and value else ""
     return (
-        f"`{setting.name}`{names} may not be set by a project, only in your own file: "
+        f"`{setting.name}`{names} may not be set by a project, only in your own file, and is passed over: "
         "a project comes with the code of others, so it may tighten and never decide where data goes or what runs"
     )
 

@@ -1,4 +1,4 @@
-"""Reading a configuration from where it is: two files, the environment and the arguments."""
+"""Reading a configuration from where it is: the files, the environment and the arguments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from msgspec import structs
 
 from dragoman.config import files
 from dragoman.config.effective import Config
-from dragoman.config.layers import Layer, Said, defaults, from_arguments, from_environment, refuse
-from dragoman.config.merging import merge
+from dragoman.config.layers import Layer, Said, Source, defaults, from_arguments, from_environment, refuse
+from dragoman.config.merging import Settled, merge
 from dragoman.config.settings import SETTINGS
 from dragoman.config.toolboxes import is_file
+from dragoman.errors import ConfigError
 
 _JOURNAL = "journal.db"
 
@@ -24,7 +25,8 @@ def load(
     environment: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The configuration that holds in a directory: arguments over the environment over the files.
+    """The configuration that holds in a directory: arguments over the environment over the files, and under a managed
+    file, if the machine has one.
 
     `arguments` are settings by dotted name; None in it says nothing. Raises ConfigError, which names every fault with
     its file, line and key.
@@ -39,18 +41,32 @@ def load(
     if project is not None:
         layers.append(files.read_layer(project, "project"))
     if user is not None:
-        layers.append(_user_layer(user, around))
+        layers.append(_own_layer(user, "user", around))
     layers.append(_with_paths(from_environment(around), here, around))
     layers.append(_with_paths(from_arguments(arguments or {}), here, around))
+    managed = files.managed_file(around)
+    if managed is not None:
+        layers.append(_managed_layer(managed, around))
     refuse(layers)
-    warnings = tuple(warning for layer in layers for warning in layer.warnings)
-    return Config(merge(layers), user, project, warnings)
+    merged = merge(layers)
+    warnings = [warning for layer in layers for warning in layer.warnings]
+    return Config(merged, user, project, (*warnings, *_tell_refused(merged)), managed)
 
 
 def _places(environment: Mapping[str, str]) -> dict[str, Any]:
     """Defaults that depend on the machine."""
     folder = files.state_folder(environment)
     return {} if folder is None else {"journal.path": str(folder / _JOURNAL)}
+
+
+def _tell_refused(merged: Mapping[str, Settled]) -> list[str]:
+    """A warning for each value of a project that is looser than it may be; of limits, the table of settings tells."""
+    return [
+        f"{lost.said.origin}: `{name}` is {lost.why}, so it is passed over"
+        for name, settled in merged.items()
+        for lost in settled.overridden
+        if lost.is_refused and SETTINGS[name].merge != "lower"
+    ]
 
 
 def _existing(path: Path | None, *, must_exist: bool) -> Path | None:
@@ -73,8 +89,16 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _user_layer(path: Path, environment: Mapping[str, str]) -> Layer:
-    layer = _with_paths(files.read_layer(path, "user"), path.parent, environment)
+def _managed_layer(path: Path, environment: Mapping[str, str]) -> Layer:
+    # One that anybody could have written is neither obeyed nor passed over: both could be what somebody wants.
+    meddlers = files.find_meddlers(path) if path == files.MANAGED_FILE else ""
+    if meddlers:
+        raise ConfigError(f"the managed settings cannot be trusted: {meddlers}", hint=f"chown root, chmod 644 {path}")
+    return _own_layer(path, "managed", environment)
+
+
+def _own_layer(path: Path, kind: Source, environment: Mapping[str, str]) -> Layer:
+    layer = _with_paths(files.read_layer(path, kind), path.parent, environment)
     said = layer.said.get("keys")
     if said is None or files.is_private(path):
         return layer

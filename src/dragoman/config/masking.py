@@ -10,6 +10,7 @@ HIDDEN = "(hidden)"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _QUERY = re.compile(r"([?&][^=&\s]*=)[^&\s#]+")
+_HANDED = ("env", "environment", "headers")
 _SECRET_TABLES = ("headers", "body", "metadata")
 
 
@@ -17,6 +18,8 @@ def mask(name: str, value: Any) -> Any:
     """The value of a setting with everything hidden that could be a secret."""
     if name == "keys":
         return {provider: _mask_source(source) for provider, source in value.items()}
+    if name == "mcp":
+        return {server: _mask_server(row) for server, row in value.items()}
     if name == "providers":
         return {provider: _mask_row(row) for provider, row in value.items()}
     return _mask_addresses(value)
@@ -37,6 +40,22 @@ def _mask_row(row: Any) -> Any:
             # The names of variables belong here; somebody may have written the key itself.
             names = [value] if isinstance(value, str) else list(value)
             masked[field] = [each if isinstance(each, str) and _is_variable(each) else HIDDEN for each in names]
+        else:
+            masked[field] = _mask_addresses(value)
+    return masked
+
+
+def _mask_server(row: Any) -> Any:
+    """The row of a server of MCP; what is handed to it is hidden, for many take a key in this way."""
+    if not isinstance(row, Mapping):
+        return HIDDEN
+    masked: dict[str, Any] = {}
+    for field, value in row.items():
+        if field in _HANDED and isinstance(value, Mapping):
+            masked[field] = dict.fromkeys(value, HIDDEN)
+        elif field in ("args", "command") and isinstance(value, list | tuple):
+            shown = 1 if field == "command" else 0
+            masked[field] = [*value[:shown], *([HIDDEN] * (len(value) - shown))]
         else:
             masked[field] = _mask_addresses(value)
     return masked

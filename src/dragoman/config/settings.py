@@ -7,27 +7,32 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from dragoman.agent.limits import Limits
+from dragoman.agent.policy.modes import MODES
 from dragoman.client.retrying import Retries
 from dragoman.client.transport import Timeouts
 from dragoman.config import kinds
 from dragoman.config.kinds import Kind
 from dragoman.providers import WIRES
 
-Merge = Literal["suggest", "lower", "stricter", "union", "user_only"]
+Merge = Literal["suggest", "lower", "stricter", "narrow", "union", "user_union", "user_only"]
 """What a project's file can do to a setting. It comes with the code that others wrote, so it may only tighten.
 
 - `suggest`: its value counts where the user said nothing
 - `lower`: the lower of its value and the user's counts
 - `stricter`: the stricter of both counts, by the order of `Setting.strictness`
+- `narrow`: what both name counts
 - `union`: its entries are added to the user's
-- `user_only`: it may not be there at all; it could run code, send data elsewhere or write files
+- `user_union`: the same for the user, the environment and the arguments; a project's entries are passed over
+- `user_only`: a project's value is passed over; it could run code, send data elsewhere or write files
 """
 
 MERGES: dict[Merge, str] = {
     "suggest": "may suggest one",
     "lower": "may lower it",
     "stricter": "may make it stricter",
+    "narrow": "may narrow it",
     "union": "may add to it",
+    "user_union": "may not set it",
     "user_only": "may not set it",
 }
 PREFIX = "DRAGOMAN_"
@@ -43,8 +48,10 @@ class Setting(Struct, frozen=True):
     merge: Merge
     example: str = ""
     """The value that `config init` shows, as TOML, where the default shows nothing."""
-    strictness: tuple[str, ...] = ()
-    """The values from the strictest to the loosest, where `merge` is `stricter`."""
+    strictness: tuple[Any, ...] = ()
+    """The values from the strictest to the loosest, where `merge` is `stricter`; those of a rank stand in a tuple."""
+    deliberate: tuple[str, ...] = ()
+    """Values that somebody has to write down or say: the environment, which files of a project may set, cannot."""
 
     @property
     def variable(self) -> str:
@@ -54,10 +61,21 @@ class Setting(Struct, frozen=True):
     @property
     def in_project(self) -> bool:
         """Whether a project's file may hold it."""
-        return self.merge != "user_only"
+        return self.merge not in ("user_only", "user_union")
+
+    def rank(self, value: Any) -> int:
+        """The place of a value among the others, from the strictest."""
+        for place, each in enumerate(self.strictness):
+            if value == each or (isinstance(each, tuple) and value in each):
+                return place
+        return len(self.strictness)
 
 
 _TRUST = ("strict", "default", "compat")
+# Neither of the first two allows all that the other does: in one nothing is changed, in the other nobody is asked.
+_MODES = (("plan", "locked"), "default", "edits", "sandboxed", "bypass")
+# Landlock confines less than bubblewrap does, and `auto` takes the better of both, or none: so they are of a rank.
+_SANDBOXES = ("bubblewrap", ("auto", "landlock"), "none")
 _INSTALLED = ("off", "ask", "allow")
 _TIMEOUTS = Timeouts()
 _RUN = Limits()
@@ -92,17 +110,89 @@ _SAFETY = (
         strictness=_TRUST,
     ),
     Setting(
+        "mode",
+        kinds.one_of(*MODES),
+        "default",
+        "what runs without a question",
+        "stricter",
+        strictness=_MODES,
+        deliberate=("bypass",),
+    ),
+    Setting("allow", kinds.RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),
+    Setting("ask", kinds.RULES, (), "calls that are always asked about", "union", '["bash(git push*)"]'),
+    Setting(
         "approvals",
-        kinds.APPROVALS,
+        kinds.RULES_OR_ALL,
         (),
-        "tools whose calls somebody has to allow",
+        "tools whose calls somebody has to allow; another name for `ask`",
         "union",
         '["delete_*"]',
     ),
-    Setting("deny", kinds.PATTERNS, (), "tools that are never offered nor run", "union", '["shell"]'),
+    Setting(
+        "deny",
+        kinds.RULES,
+        (),
+        "calls that never run; a tool that is named without brackets is not even offered",
+        "union",
+        '["shell", "write(.github/**)"]',
+    ),
+    Setting(
+        "auto_approve",
+        kinds.RULES,
+        (),
+        "what is taken for approved in runs without a person to ask",
+        "user_only",
+        '["write(src/**)"]',
+    ),
+    Setting(
+        "approval_seconds",
+        kinds.SECONDS_LIMIT,
+        86_400.0,
+        "how long a question can be answered, and an answer be used",
+        "lower",
+    ),
+    Setting(
+        "park",
+        kinds.SWITCH,
+        True,
+        "whether a run without a person to ask waits to be resumed; else what is asked about is denied",
+        "user_only",
+    ),
+    Setting(
+        "sandbox",
+        kinds.SANDBOX,
+        "auto",
+        "what confines commands; one that is named has to work, `auto` takes the best there is",
+        "stricter",
+        strictness=_SANDBOXES,
+    ),
+    Setting("network", kinds.SWITCH, False, "whether commands in the sandbox reach the network", "user_only"),
+    Setting(
+        "scrub",
+        kinds.SWITCH,
+        True,
+        "whether secrets are hidden from the model as well; people never see them",
+        "stricter",
+        strictness=(True, False),
+    ),
+    Setting(
+        "secrets",
+        kinds.VARIABLES,
+        (),
+        "variables whose values are secrets; those of the providers are known",
+        "union",
+        '["MY_TOKEN"]',
+    ),
 )
 
 _TOOLS = (
+    Setting(
+        "builtin",
+        kinds.BUILTIN,
+        kinds.BUILTIN_TOOLS,
+        "the built-in tools that are offered",
+        "narrow",
+    ),
     Setting(
         "tools",
         kinds.TOOLS,
@@ -174,11 +264,14 @@ _OPTIONS = (
 _RECORDS = (
     Setting("journal.enabled", kinds.SWITCH, True, "whether runs are kept, to be resumed and shown", "user_only"),
     Setting("journal.path", kinds.PATH, None, "the file of the journal", "user_only", '"~/dragoman.db"'),
+    Setting("audit.enabled", kinds.SWITCH, True, "whether decisions and approvals are kept", "user_only"),
+    Setting("audit.path", kinds.PATH, None, "the file of the audit log", "user_only", '"~/dragoman-audit.jsonl"'),
     Setting("log", kinds.PATH, None, "a file that gets one line of JSON per event", "user_only", '"~/dragoman.log"'),
 )
 
 _TABLES = (
     Setting("keys", kinds.KEYS, {}, "keys by provider: a variable, a file, or the key itself", "user_only"),
+    Setting("mcp", kinds.SERVERS, {}, "servers of MCP, whose tools are offered", "user_only"),
     Setting("prices", kinds.PRICES, {}, "US dollars for a million tokens, by provider:model", "user_only"),
     Setting("providers", kinds.ROWS, {}, "endpoints of your own", "user_only"),
     Setting("profiles", kinds.ROWS, {}, "families of models of your own", "user_only"),

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
+from dragoman.agent.policy import covers, read_rule
 from dragoman.errors import ConfigError, DragomanError, InvalidTool, nearest
 from dragoman.tools import tool_from, tools_in
 from dragoman.types import Tool
@@ -101,9 +102,17 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
 
 
 def restrict(tools: Iterable[Tool], *, deny: Sequence[str] = (), approvals: Sequence[str] = ()) -> list[Tool]:
-    """The tools without the forbidden ones, and with approval demanded where a pattern says so."""
-    kept = [each for each in tools if not matches(each.name, deny)]
-    return [structs.replace(each, requires_approval=True) if matches(each.name, approvals) else each for each in kept]
+    """The tools without the forbidden ones, and with approval demanded where a rule says so.
+
+    Only rules about whole tools count here; of one with brackets, each call has to be looked at.
+    """
+    forbidden = [rule for text in deny if (rule := read_rule(text, "deny")).pattern is None]
+    guarded = [rule for text in approvals if (rule := read_rule(text, "ask")).pattern is None]
+    kept = [each for each in tools if not any(covers(rule, each) for rule in forbidden)]
+    return [
+        structs.replace(each, requires_approval=True) if any(covers(rule, each) for rule in guarded) else each
+        for each in kept
+    ]
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:

@@ -22,8 +22,12 @@ _PROJECT_HEAD = """\
 # It counts for everybody who works here, and may only tighten what they allow: lower a limit, forbid a tool, demand
 # approval. Addresses, keys, tools and files are for each user's own configuration.
 """
-DEFAULT_PLACES = {"journal.path": "`dragoman/journal.db` in the folder for state"}
-"""Defaults that depend on the machine, in words."""
+DEFAULT_PLACES = {
+    "journal.path": "`dragoman/journal.db` in the folder for state",
+    "audit.path": "`audit.jsonl` beside the journal",
+    "builtin": "all of them",
+}
+"""Defaults that depend on the machine, or are long, in words."""
 _TABLES = """\
 # ---- Tables ----
 
@@ -31,6 +35,10 @@ _TABLES = """\
 # openai = { env = "MY_OPENAI_KEY" }          # the name of a variable
 # anthropic = { file = "~/.secrets/claude" }  # a file with nothing but the key, readable by you alone
 # groq = "gsk_..."                            # the key itself; only while nobody else can read this file
+
+# [mcp.files]                                 # a server of MCP: a program with its arguments, or an address
+# command = ["files-server", "--root", "."]
+# env = { FILES_TOKEN = "${FILES_TOKEN}" }     # `${NAME}` stands for a variable, so that no key is written down
 
 # [prices."ollama:qwen3"]                     # US dollars for a million tokens
 # input = 0.0

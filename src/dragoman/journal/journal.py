@@ -1,7 +1,8 @@
 """What a run needs of a journal: claim it, append to it, read it back. Nothing else, so that another store is a page.
 
 A journal knows runs, sessions and the order of records; what stands in a body is the business of whoever wrote it.
-Per call the order is: planned (in a `reply`), `approved` or `denied`, `started`, `finished`, `delivered`.
+Per call the order is: planned (in a `reply`), `approved` or `denied`, `started`, `finished`, `delivered`. Where nobody
+was there to approve, `asked` and `answered` stand before: the question, and what somebody said about it later.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
 
-Kind = Literal["run", "reply", "approved", "denied", "started", "finished", "delivered", "input", "ended"]
+Kind = Literal[
+    "run", "reply", "asked", "answered", "approved", "denied", "started", "finished", "delivered", "input", "ended"
+]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
-DURABLE: frozenset[str] = frozenset({"run", "started", "finished", "ended"})
+DURABLE: frozenset[str] = frozenset({"run", "asked", "answered", "started", "finished", "ended"})
 """Kinds that are on the disk before `append` returns. The rest outlives the process, but maybe not a power cut."""
 
 

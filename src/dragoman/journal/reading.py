@@ -14,16 +14,17 @@ from dragoman.journal.journal import Record, RunSummary, SessionSummary
 Stage = Literal["planned", "approved", "denied", "started", "finished", "delivered"]
 _STAGES: tuple[Stage, ...] = ("planned", "approved", "denied", "started", "finished", "delivered")
 _BEFORE: dict[str, tuple[Stage, ...]] = {
-    "approved": ("planned",),
-    "denied": ("planned",),
+    "approved": ("planned", "approved", "started"),
+    "denied": ("planned", "approved", "started"),
     "started": ("planned", "approved", "started"),
     "finished": ("started",),
     "delivered": ("planned", "approved", "denied", "finished", "delivered"),
 }
 """How far a call may have come when a record moves it on.
 
-A call that never ran is delivered with its refusal. A repeatable one that was interrupted is started again. After a
-fork the results of the last turn are delivered again.
+A call that never ran is delivered with its refusal. One whose approval turned out
+to be no longer true is asked about again, even if its start was on record. A repeatable one that was interrupted is
+started again. After a fork the results of the last turn are delivered again.
 """
 
 

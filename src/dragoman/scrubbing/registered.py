@@ -37,7 +37,7 @@ _STAND_INS: Final = word_set(
 class Secrets:
     """Known secrets with all their forms, worked out once and shared by every scrubber that gets them."""
 
-    __slots__ = ("_forms", "_heads", "_short", "longest", "values")
+    __slots__ = ("_forms", "_heads", "_short", "longest", "shortest", "values")
 
     def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
         named = secrets.items() if isinstance(secrets, Mapping) else (("secret", value) for value in secrets)
@@ -50,6 +50,7 @@ class Secrets:
             for form in needles(value):
                 self._forms.setdefault(form, kind)
         self.longest = max(map(len, self._forms), default=0)
+        self.shortest = min(map(len, self._forms), default=0)
         self._heads: dict[str, list[str]] = {}
         self._short: set[str] = set()
         for form in self._forms:
@@ -58,6 +59,13 @@ class Secrets:
 
     def __bool__(self) -> bool:
         return bool(self._forms)
+
+    def may_occur(self, text: str) -> bool:
+        """False only where no form stands in the text; most are too short for one, or have no beginning of one."""
+        if len(text) < self.shortest or not self._forms:
+            return False
+        squeezed = squeeze(text)
+        return any(head in squeezed for head in self._heads) and next(self.find(squeezed), None) is not None
 
     def find(self, squeezed: str) -> Iterator[tuple[int, int, str]]:
         """Every form in a text without blanks: where it begins and ends, and its kind."""

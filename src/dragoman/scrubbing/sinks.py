@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dragoman.scrubbing.registered import Secrets, worth_hiding
+from dragoman.scrubbing.registered import RegisteredStage, Secrets, worth_hiding
 from dragoman.scrubbing.scrubber import Scrubber
 from dragoman.scrubbing.structures import scrub_structure
 from dragoman.scrubbing.styles import get_style
+from dragoman.scrubbing.suspicion import may_hide
 from dragoman.scrubbing.vault import Restored, Vault
 
 
@@ -24,8 +25,14 @@ class HumanSink:
         """A scrubber for a text that comes in pieces."""
         return Scrubber(self._secrets, self._style)
 
+    def registered(self) -> RegisteredStage | None:
+        """What hides the known secrets alone, with little held back; None where none is known."""
+        return RegisteredStage(self._secrets, self._show) if self._secrets else None
+
     def text(self, text: str) -> str:
         """The text with its secrets hidden."""
+        if self._style == "kind" and not may_hide(text, self._secrets):
+            return text
         scrubber = self.stream()
         return scrubber.feed(text) + scrubber.close()
 
@@ -51,6 +58,8 @@ class ModelSink:
 
     def text(self, text: str) -> str:
         """The text with a placeholder for each secret."""
+        if not may_hide(text, self._secrets):
+            return text
         scrubber = self.stream()
         return scrubber.feed(text) + scrubber.close()
 

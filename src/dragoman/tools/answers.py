@@ -16,7 +16,7 @@ from dragoman.errors import ModelMistake, ToolError
 from dragoman.tools.calling import BoundCall, Wait, run_async, run_sync
 from dragoman.tools.cutting import MAX_OUTPUT, cut_parts, cut_text
 from dragoman.tools.media import Part, mcp_result, media_part
-from dragoman.tools.outcomes import Error, Halt, Ok
+from dragoman.tools.outcomes import Error, Finished, Halt, Ok
 from dragoman.tools.plain import plain, shown, whole
 from dragoman.types import File, Image, Text, Tool, ToolCall, ToolResult
 
@@ -29,8 +29,11 @@ class Answer(Struct, frozen=True):
     """The result of a call, and whether the run may go on after it."""
 
     result: ToolResult
-    ends: Literal["halted", "failed"] | None = None
-    """`halted`: the tool said Halt. `failed`: its error is not to be tried again. None: the run goes on."""
+    ends: Literal["finished", "halted", "failed"] | None = None
+    """`finished`: the tool gave the final answer. `halted`: it said Halt. `failed`: its error is not to be tried again.
+
+    None: the run goes on.
+    """
     reason: str = ""
     problem: BaseException | None = None
     """What was raised, for whoever keeps a log; the model is told its message only."""
@@ -94,6 +97,8 @@ def _with_result(answer: Answer, **changes: Any) -> Answer:
 
 
 def _answer(value: Any, call: ToolCall, traceback: bool) -> Answer:
+    if isinstance(value, Finished):
+        return Answer(ToolResult(call.id, call.name, "Finished."), "finished", value.answer)
     if isinstance(value, Halt):
         words = f"The run was halted: {value.reason}" if value.reason else "The run was halted."
         return Answer(ToolResult(call.id, call.name, whole(words)), "halted", value.reason, value)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.errors import InvalidArguments, InvalidTool, ToolFailed
+from dragoman.tools.drawing import adraw, draw
 from dragoman.tools.forms import Reading
 from dragoman.tools.functions import MappingRunner, Runner
 from dragoman.tools.objects import tool_from
@@ -71,7 +72,7 @@ def run_sync(call: BoundCall, wait: Wait | None = None) -> Any:
     """The answer of the function, in code without an event loop; `wait` is needed for async tools."""
     value = call()
     if inspect.isgenerator(value):
-        return _join(list(value))
+        return _join(draw(value))
     if not inspect.isawaitable(value) and not inspect.isasyncgen(value):
         return value
     if wait is None:
@@ -91,16 +92,12 @@ async def _settle(value: Any) -> Any:
     if inspect.isawaitable(value):
         return await _value_of(value)
     if inspect.isasyncgen(value):
-        return _join(await _items_of(value))
-    return _join(list(value)) if inspect.isgenerator(value) else value
+        return _join(await adraw(value))
+    return _join(draw(value)) if inspect.isgenerator(value) else value
 
 
 async def _value_of(value: Awaitable[Any]) -> Any:
     return await value
-
-
-async def _items_of(items: AsyncIterator[Any]) -> list[Any]:
-    return [item async for item in items]
 
 
 def _join(items: list[Any]) -> Any:

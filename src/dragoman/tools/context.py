@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.operands import Operand
+
 
 def _never() -> bool:
     return False
@@ -35,6 +37,12 @@ class ToolContext(Struct, frozen=True):
     """Whether the run has been given up; a long tool asks now and then, and stops."""
     progress: Callable[..., None] = _ignore
     """`progress(message, fraction=None)` tells a watching person how far the tool is."""
+    operands: tuple[Operand, ...] = ()
+    """What was decided on, and approved where that was needed. A tool that finds something else there stops."""
+    sandbox: Any = None
+    """The sandbox for commands; None leaves the choice to the tool."""
+    ask: Callable[..., Any] | None = None
+    """`await ask(question, choices)` gives what a person answered; None where nobody is there."""
     scope: Any = None
     """The run itself, for tools that start runs of their own: these stay within its rights and its budget."""
 

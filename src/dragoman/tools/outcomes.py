@@ -35,3 +35,11 @@ class Halt(Exception):
     def __init__(self, reason: object = "") -> None:
         super().__init__(str(reason))
         self.reason = str(reason)
+
+
+class Finished(Halt):
+    """The task is done, and this is the answer: the run ends with it as if the model had said it."""
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(answer)
+        self.answer = answer

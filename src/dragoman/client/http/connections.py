@@ -37,6 +37,7 @@ class Response:
         "_pieces",
         "_steps",
         "_timeouts",
+        "_wire_left",
         "buffered",
         "ended",
         "headers",
@@ -44,13 +45,14 @@ class Response:
         "waiter",
     )
 
-    def __init__(self, head: Head, connection: Connection, limit: int, timeouts: Timeouts) -> None:
+    def __init__(self, head: Head, connection: Connection, limits: Limits, timeouts: Timeouts) -> None:
         self.status = head.status
         self.headers = head.headers
         self._connection: Connection | None = connection
         self._decoder: Decoder | None = decoder_for(head.headers)
         self._steps: Iterator[bytes] | None = None
-        self._left = limit
+        self._left = limits.body_bytes
+        self._wire_left = limits.wire_bytes
         self._timeouts = timeouts
         self._pieces: deque[bytes] = deque()
         self._fault: TransportFault | None = None
@@ -157,6 +159,11 @@ class Response:
 
     def add(self, piece: bytes) -> None:
         if not self.ended:
+            self._wire_left -= len(piece)
+            if self._wire_left < 0 and self._decoder is not None:
+                raise TransportFault(
+                    "too_large", "the compressed body of the answer is larger than allowed", code="wire"
+                )
             self._pieces.append(piece)
             self.buffered += len(piece)
 
@@ -271,7 +278,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _begin(self, head: Head) -> None:
-        response = Response(head, self, self._limits.body_bytes, self._timeouts)
+        response = Response(head, self, self._limits, self._timeouts)
         self._response = response
         self._idle_limit = _keep_alive(head.headers, self._limits.idle_seconds)
         waiting, self._head = self._head, None

@@ -10,6 +10,8 @@ class Limits(Struct, frozen=True):
 
     body_bytes: int = 64 * 1024 * 1024
     """Of one body, after decoding."""
+    wire_bytes: int = 64 * 1024 * 1024
+    """Of one body, as it comes over the wire: a compressed one may decode to nothing for as long as it likes."""
     head_bytes: int = 64 * 1024
     """Of the status line and all headers; also of all trailers, and of all chunk extensions."""
     headers: int = 200

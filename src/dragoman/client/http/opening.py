@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from ipaddress import ip_address
 
 from dragoman.client.http.addresses import Address
 from dragoman.client.http.connections import Connection
@@ -21,15 +22,22 @@ async def open_connection(
     proxy: Proxy | None,
     context: ssl.SSLContext | None,
     timeouts: Timeouts,
+    at: str = "",
 ) -> None:
-    """Connect, with TLS for https. Raises a TransportFault that says what went wrong."""
+    """Connect, with TLS for https. Raises a TransportFault that says what went wrong.
+
+    `at` is the numeric address to connect to where it has been chosen already; no name is looked up then, and the
+    certificate has to be that of the name all the same.
+    """
     place = address.authority if proxy is None else f"the proxy {proxy.host}:{proxy.port}"
     try:
         async with asyncio.timeout(timeouts.connect):
             if proxy is None:
-                await _connect(connection, address.host, address.port, context)
+                await _connect(connection, at or address.host, address.port, context, address.host)
+                if at:
+                    _check_peer(connection, at, place)
             else:
-                await _connect(connection, proxy.host, proxy.port, None)
+                await _connect(connection, proxy.host, proxy.port, None, "")
                 if context is not None:
                     await _tunnel(connection, address, proxy, context, timeouts)
     except TransportFault:
@@ -49,9 +57,19 @@ async def open_connection(
         ) from None
 
 
-async def _connect(connection: Connection, host: str, port: int, context: ssl.SSLContext | None) -> None:
-    name = host if context is not None else None
-    await connection.loop.create_connection(lambda: connection, host, port, ssl=context, server_hostname=name)
+async def _connect(connection: Connection, host: str, port: int, context: ssl.SSLContext | None, name: str) -> None:
+    certified = name if context is not None else None
+    await connection.loop.create_connection(lambda: connection, host, port, ssl=context, server_hostname=certified)
+
+
+def _check_peer(connection: Connection, at: str, place: str) -> None:
+    """Make sure that whoever is at the other end has the address that was chosen, before anything is said."""
+    transport = connection.transport
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    found = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    if not found or ip_address(found) != ip_address(at):
+        message = f"the connection to {place} went to {found or 'an unknown address'} and not to {at}"
+        raise TransportFault("insecure", message, code="peer")
 
 
 async def _tunnel(

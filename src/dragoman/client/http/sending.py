@@ -7,6 +7,7 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
+from ipaddress import ip_address
 from weakref import WeakKeyDictionary
 
 from dragoman.client.http.addresses import Address, read_address
@@ -28,6 +29,8 @@ class HttpTransport:
 
     `proxy` is the address of an HTTP proxy, or `"env"` for those that the environment names; by default the
     environment is not looked at. `tls` is a context of your own, for a private authority or a client certificate.
+    `at` is a numeric address: every connection goes there, and no name is looked up. The Host header and the name in
+    the certificate are still those of the request.
     """
 
     def __init__(
@@ -37,9 +40,13 @@ class HttpTransport:
         proxy: str | None = None,
         tls: ssl.SSLContext | None = None,
         environment: Mapping[str, str] | None = None,
+        at: str = "",
     ) -> None:
         self._limits = limits or Limits()
         self._proxies = read_proxies(proxy, os.environ if environment is None else environment)
+        if at and self._proxies is not None:
+            raise ConfigError("a proxy would choose the address itself", hint="give `proxy` or `at`, not both")
+        self._at = _check_numeric(at)
         self._tls = tls
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = WeakKeyDictionary()
 
@@ -68,7 +75,7 @@ class HttpTransport:
     def _opener(self, address: Address, proxy: Proxy | None, timeouts: Timeouts) -> Opener:
         async def connect(connection: Connection) -> None:
             context = self._context() if address.scheme == "https" else None
-            await open_connection(connection, address, proxy, context, timeouts)
+            await open_connection(connection, address, proxy, context, timeouts, self._at)
 
         return connect
 
@@ -85,6 +92,13 @@ class HttpTransport:
             context.set_alpn_protocols(["http/1.1"])
             self._tls = context
         return self._tls
+
+
+def _check_numeric(at: str) -> str:
+    try:
+        return at and str(ip_address(at))
+    except ValueError:
+        raise ConfigError(f"{at[:80]!r} is no numeric address", hint="look the name up first") from None
 
 
 def write_head(request: HttpRequest, address: Address, proxy: Proxy | None = None) -> bytes:

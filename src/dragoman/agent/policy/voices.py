@@ -8,21 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import Literal
 
-from msgspec import Struct
-
+from dragoman.agent.policy.deciding import judge_trust
+from dragoman.agent.policy.decisions import STRICTNESS, Decision, Verdict
 from dragoman.errors import ConfigError
 from dragoman.types import Tool, ToolCall
-
-Verdict = Literal["allow", "ask", "deny"]
-_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
-
-
-class Decision(Struct, frozen=True):
-    verdict: Verdict
-    reason: str = ""
-
 
 Policy = Callable[[ToolCall, Tool], Decision]
 ALLOWED = Decision("allow")
@@ -30,11 +20,11 @@ ALLOWED = Decision("allow")
 
 def default_policy(call: ToolCall, tool: Tool) -> Decision:
     """The developer's own tools run, unless one is marked, or the call came in a way that has to be asked about."""
+    trust = judge_trust(call, tool)
+    if trust is not None:
+        return trust
     if tool.requires_approval:
-        return Decision("ask", f"{tool.name} is marked as needing approval")
-    provenance = call.provenance
-    if provenance is not None and provenance.verdict == "ask":
-        return Decision("ask", f"the call was read from text in a way that has to be asked about ({provenance.level})")
+        return Decision("ask", f"{tool.name} is marked as needing approval", "marked", "marked")
     return ALLOWED
 
 
@@ -50,8 +40,8 @@ def ask_for(names: Iterable[str]) -> Policy:
 
 def _by_name(patterns: tuple[str, ...], verdict: Verdict, words: str) -> Policy:
     def decide(call: ToolCall, tool: Tool) -> Decision:
-        matched = any(fnmatchcase(tool.name, pattern) for pattern in patterns)
-        return Decision(verdict, f"{tool.name} {words}") if matched else ALLOWED
+        matched = next((pattern for pattern in patterns if fnmatchcase(tool.name, pattern)), None)
+        return ALLOWED if matched is None else Decision(verdict, f"{tool.name} {words}", matched, "policy")
 
     return decide
 
@@ -61,7 +51,7 @@ def strictest(*policies: Policy) -> Policy:
 
     def decide(call: ToolCall, tool: Tool) -> Decision:
         decisions = [consult(policy, call, tool) for policy in policies]
-        return max(decisions, key=lambda decision: _STRICTNESS[decision.verdict], default=ALLOWED)
+        return max(decisions, key=lambda decision: STRICTNESS[decision.verdict], default=ALLOWED)
 
     return decide
 
@@ -71,19 +61,23 @@ def consult(policy: Policy, call: ToolCall, tool: Tool) -> Decision:
     try:
         decision: object = policy(call, tool)
     except Exception as problem:
-        return Decision("deny", f"the policy failed: {type(problem).__name__}: {problem}")
-    if isinstance(decision, Decision) and decision.verdict in _STRICTNESS:
+        return Decision("deny", f"the policy failed: {type(problem).__name__}: {problem}", code="policy")
+    if isinstance(decision, Decision) and decision.verdict in STRICTNESS:
         return decision
-    return Decision("deny", f"the policy gave {decision!r} instead of a decision")
+    return Decision("deny", f"the policy gave {decision!r} instead of a decision", code="policy")
 
 
-def as_policy(given: Policy | Iterable[Policy] | None) -> Policy:
-    """The policy of a run: the default one, and whatever the developer adds to it."""
-    if given is None:
-        return default_policy
-    if callable(given):
-        return strictest(default_policy, given)
+def as_policy(given: Policy | Iterable[Policy] | None) -> Policy | None:
+    """What the developer adds to the rules of a run, as one policy; None where nothing is added."""
+    if given is None or callable(given):
+        return given
     added = list(given)
     if not all(callable(each) for each in added):
         raise ConfigError("policy has to be a function, or a list of functions", hint="def policy(call, tool): ...")
-    return strictest(default_policy, *added)
+    return strictest(*added) if added else None
+
+
+def join_policies(*policies: Policy | None) -> Policy | None:
+    """All of them that there are, the strictest counting."""
+    there = [policy for policy in policies if policy is not None]
+    return strictest(*there) if there else None

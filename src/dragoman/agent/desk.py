@@ -1,0 +1,241 @@
+"""Where calls are asked about: the question is bound to exactly what would run, and so is the answer.
+
+A question goes to the approver, or, where nobody is there and somebody may come later, into the journal. Before an
+approved call runs, everything that its digest covers is looked at once more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.agent.approvals import Approval, ApprovalRequest, Approver
+from dragoman.agent.approving import ask_approver
+from dragoman.agent.binding import digest_call
+from dragoman.agent.commands import AskApproval, Bond, Planned
+from dragoman.agent.inputs import Approved, Denied, Postponed, Stale
+from dragoman.agent.journalling import Ledger
+from dragoman.agent.policy import Rules
+from dragoman.agent.questions import Answer, Question, write_question
+from dragoman.args import load
+from dragoman.operands import Operand
+from dragoman.scrubbing import HumanSink
+from dragoman.types import JsonObject, Tool, ToolCall
+
+Inspected = tuple[tuple[Operand, ...], str]
+"""What a call is about, and why that could not be found out."""
+Inspector = Callable[[ToolCall, Tool], Inspected]
+NOBODY = Approval(False, "nobody is there to approve it", by="the settings of this run")
+
+
+class Terms(Struct, frozen=True):
+    """What every request of a run has in common."""
+
+    run_id: str
+    session: str | None = None
+    workspace: str | None = None
+    sandbox: str = ""
+    seconds: float | None = None
+    """How long an approval holds, and how long somebody who is there may take; None is for ever."""
+    parks: bool = False
+    """Whether a question that nobody answers now may be answered later."""
+
+
+class Asked(Struct, frozen=True):
+    """What came of a question."""
+
+    request: ApprovalRequest
+    told: Approved | Denied | Postponed
+    ignored: str = ""
+    """Why an answer that was there did not count."""
+
+
+class Desk:
+    """Asks about the calls of one run."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        approver: Approver | None,
+        *,
+        inspect: Inspector,
+        rules: Callable[[], Rules],
+        ledger: Ledger | None = None,
+        sink: HumanSink | None = None,
+        parked: Mapping[str, tuple[Question, Answer | None]] | None = None,
+        wall: Callable[[], float] = time.time,
+        draw: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.terms = terms
+        self.approver = approver
+        self._inspect = inspect
+        self._rules = rules
+        self._ledger = ledger
+        self._sink = sink or HumanSink()
+        self._parked = dict(parked or {})
+        self._wall = wall
+        self._draw = draw
+        self._used: set[str] = set()
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    async def ask(self, command: AskApproval, left: float | None, announce: Callable[[ApprovalRequest], None]) -> Asked:
+        """Ask about a call. `left` are the seconds that the run has; `announce` hears of the question first."""
+        question, answer = self._parked.pop(command.call.id, (None, None))
+        ignored = ""
+        if question is not None:
+            request = self._request(command, question.id, question.expires)
+            ignored = self._find_fault(question, request)
+            if answer is not None and not ignored:
+                return Asked(request, self._read(answer.approval, request))
+        if question is None or ignored:
+            # A question that still holds keeps its name, so that whoever has seen it can still answer it.
+            request = self._request(command, *self._new_identity())
+        announce(request)
+        approval = await self._answer(request, left)
+        if not approval.later or self._ledger is None:
+            return Asked(request, self._read(approval, request), ignored)
+        if question is None or ignored:
+            await self._ledger.ask(command.call.id, write_question(request, self._wall()))
+        return Asked(request, Postponed(command.call.id, request.id), ignored)
+
+    def _new_identity(self) -> tuple[str, float | None]:
+        seconds = self.terms.seconds
+        return f"apr_{self._draw(9).hex()}", None if seconds is None else self._wall() + seconds
+
+    def _find_fault(self, question: Question, request: ApprovalRequest) -> str:
+        """Why an answer to a question from the journal does not count now."""
+        if question.digest != request.digest:
+            return "what was asked about has changed since"
+        return "the request has expired" if self._is_over(question.expires) else ""
+
+    async def _answer(self, request: ApprovalRequest, left: float | None) -> Approval:
+        if self.approver is None:
+            return Approval(False, later=True) if self._can_park else NOBODY
+        bounds = [each for each in (left, self.terms.seconds) if each is not None]
+        approval = await ask_approver(self.approver, request, min(bounds) if bounds else None)
+        if approval.later and not self._can_park:
+            return replace(NOBODY, reason="nobody could answer now, and this run cannot wait for it")
+        if not approval.later and approval.approved and self._is_over(request.expires):
+            return Approval(False, "the approval came too late", by="default")
+        return approval
+
+    @property
+    def _can_park(self) -> bool:
+        return self.terms.parks and self._ledger is not None
+
+    def _is_over(self, expires: float | None) -> bool:
+        return expires is not None and self._wall() > expires
+
+    def _request(self, command: AskApproval, request_id: str, expires: float | None) -> ApprovalRequest:
+        call, tool = command.call, command.tool
+        shown, hidden = show_arguments(call.arguments, self._sink)
+        digest = self._digest(call, tool, command.operands, request_id, expires)
+        return ApprovalRequest(
+            request_id,
+            self.terms.run_id,
+            call,
+            tool,
+            self._sink.text(command.why),
+            shown,
+            hidden,
+            command.operands,
+            digest,
+            expires,
+            command.suggestion,
+            self.terms.session,
+            self.terms.workspace,
+        )
+
+    def _digest(
+        self, call: ToolCall, tool: Tool, operands: tuple[Operand, ...], request_id: str, expires: float | None
+    ) -> str:
+        terms = self.terms
+        return digest_call(
+            call,
+            tool,
+            operands,
+            run_id=terms.run_id,
+            request=request_id,
+            expires=expires,
+            rules=self._rules(),
+            workspace=terms.workspace,
+            sandbox=terms.sandbox,
+        )
+
+    # ---- reading answers ---------------------------------------------------------------------------------------------
+
+    def _read(self, approval: Approval, request: ApprovalRequest) -> Approved | Denied:
+        call = request.call
+        if approval.result is not None:
+            return Approved(call.id, by=approval.by, request=request.id, result=approval.result)
+        if not approval.approved:
+            return Denied(call.id, approval.reason, approval.by, request=request.id)
+        told = Approved(
+            call.id,
+            by=approval.by,
+            request=request.id,
+            digest=request.digest,
+            expires=request.expires,
+            rule=approval.rule,
+        )
+        return told if approval.arguments is None else self._with_arguments(told, approval.arguments, request)
+
+    def _with_arguments(self, told: Approved, arguments: JsonObject, request: ApprovalRequest) -> Approved:
+        """Other arguments are another call: what it is about is found out anew, and the approval is bound to that."""
+        loaded = load(arguments, request.tool)
+        if loaded.errors or loaded.value is None:
+            # The machine says what is wrong with them.
+            return replace(told, arguments=arguments)
+        call = replace(request.call, arguments=loaded.value)
+        operands, uninspected = self._inspect(call, request.tool)
+        digest = self._digest(call, request.tool, operands, request.id, request.expires)
+        return replace(told, arguments=loaded.value, operands=operands, uninspected=uninspected, digest=digest)
+
+    # ---- right before it runs ----------------------------------------------------------------------------------------
+
+    def check(self, planned: Planned, *, uses: bool = False) -> Stale | None:
+        """What has changed of an approved call, if anything has. `uses` is for the last look before the start."""
+        bond = planned.bond
+        if bond is None:
+            return None
+        operands, uninspected = self._inspect(planned.call, planned.tool)
+        reason = self._find_change(planned, bond, operands)
+        if not reason:
+            if uses:
+                self._used.add(bond.request)
+            return None
+        return Stale(planned.call.id, reason, operands=operands, uninspected=uninspected)
+
+    def _find_change(self, planned: Planned, bond: Bond, operands: tuple[Operand, ...]) -> str:
+        if bond.request in self._used:
+            return "the approval was used already"
+        if self._is_over(bond.expires):
+            return "the approval has expired"
+        if self._digest(planned.call, planned.tool, operands, bond.request, bond.expires) != bond.digest:
+            return "it is no longer what was approved"
+        return ""
+
+
+def show_arguments(arguments: JsonObject, sink: HumanSink) -> tuple[JsonObject, tuple[str, ...]]:
+    """The arguments for the eyes of a person, and the paths at which something was hidden."""
+    shown = sink.value(arguments)
+    hidden: list[str] = []
+    _compare(arguments, shown, "", hidden)
+    return shown, tuple(hidden)
+
+
+def _compare(before: Any, after: Any, path: str, hidden: list[str]) -> None:
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        for key in before:
+            _compare(before[key], after[key], f"{path}.{key}" if path else str(key), hidden)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for place, (one, other) in enumerate(zip(before, after, strict=True)):
+            _compare(one, other, f"{path}[{place}]", hidden)
+    elif before != after:
+        hidden.append(path)

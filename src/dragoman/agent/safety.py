@@ -1,0 +1,127 @@
+"""What keeps the runs of an agent safe, beside its rules: hiding of secrets, approvals, the audit log, the sandbox."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from dragoman.agent.auditing import Auditor, AuditSink
+from dragoman.agent.desk import Terms
+from dragoman.agent.policy import Rules
+from dragoman.agent.setup import Setup
+from dragoman.client.keys import find_key
+from dragoman.errors import ConfigError
+from dragoman.providers import Endpoint
+from dragoman.scrubbing import HumanSink, ModelSink, Secrets, Vault, worth_hiding
+
+DAY = 86_400.0
+_telling = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE).search
+_NO_SECRETS = re.compile(
+    r"_FILE\Z|_PATH\Z|_DIR\Z|_SOCK\Z|_URL\Z|_HOST\Z|_ID\Z|PUBLIC|KEYBOARD|KEYMAP", re.IGNORECASE
+).search
+
+
+class Safety:
+    """The settings of an agent that every run of it shares."""
+
+    def __init__(
+        self,
+        park: bool = False,
+        seconds: float | None = DAY,
+        scrub: bool = True,
+        secrets: Iterable[str] | Mapping[str, str] = (),
+        audit: AuditSink | str | os.PathLike[str] | None = None,
+        sandbox: Any = None,
+        ask_user: Callable[..., Any] | None = None,
+        *,
+        key: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        if seconds is not None and seconds <= 0:
+            raise ConfigError(f"approval_seconds is {seconds}", hint="give the seconds that an approval holds, or None")
+        if isinstance(secrets, str):
+            raise ConfigError("secrets is a single string", hint="give a list of them, or a mapping of names")
+        self.parks = park
+        self.seconds = seconds
+        self.sandbox = _find_sandbox(sandbox)
+        self.ask_user = ask_user
+        self._scrubs = scrub
+        self._given = secrets
+        self._key = key
+        self._environment = environment
+        self.wall: Callable[[], float] = time.time
+        """The clock by which approvals expire."""
+        self._secrets: Secrets | None = None
+        self._human: HumanSink | None = None
+        self._audit = audit
+        self._auditor: Auditor | None = None
+
+    def is_boxed(self, rules: Rules) -> bool:
+        """Whether commands run in a sandbox. The mode that relies on it wants proof that nothing gets out."""
+        if getattr(self.sandbox, "confines", False) is not True:
+            return False
+        if rules.mode != "sandboxed":
+            return True
+        from dragoman.sandbox import proof
+
+        return proof(self.sandbox).holds
+
+    def auditor(self) -> Auditor | None:
+        """What writes the audit log, if there is to be one."""
+        if self._auditor is None and self._audit is not None:
+            self._auditor = Auditor(_open_audit(self._audit, self.human_sink()))
+        return self._auditor
+
+    def terms(self, setup: Setup, workspace: str | None, *, parks: bool) -> Terms:
+        """What the questions of a run have in common."""
+        box = str(getattr(self.sandbox, "tier", "")) if self.sandbox is not None else ""
+        return Terms(setup.run_id, setup.session, workspace, box, self.seconds, parks)
+
+    def human_sink(self, *endpoints: Endpoint | tuple[Endpoint, ...]) -> HumanSink:
+        """What hides secrets from people and logs; the same for every run."""
+        if self._human is None:
+            named = [each for given in endpoints for each in (given if isinstance(given, tuple) else (given,))]
+            self._secrets = Secrets(self._collect(named))
+            self._human = HumanSink(self._secrets)
+        return self._human
+
+    def model_sink(self) -> ModelSink | None:
+        """What hides secrets in results from the model, with a vault of its own for each run."""
+        if not self._scrubs:
+            return None
+        return ModelSink(self._secrets or Secrets(), Vault(os.urandom(3).hex()))
+
+    def _collect(self, endpoints: list[Endpoint]) -> dict[str, str]:
+        """The secrets that are known: those that were given, our own keys, and what the environment calls one."""
+        around = os.environ if self._environment is None else self._environment
+        given = self._given
+        listed = ((f"secret_{number}", value) for number, value in enumerate(given, 1))
+        found = dict(given.items() if isinstance(given, Mapping) else listed)
+        for endpoint in endpoints:
+            key = find_key(endpoint, self._key if endpoint is endpoints[0] else None, None, around)
+            if key is not None and worth_hiding(key.reveal()):
+                found.setdefault(key.name or "provider_key", key.reveal())
+        for name, value in around.items():
+            if _telling(name) and not _NO_SECRETS(name) and worth_hiding(value) and not value.startswith("/"):
+                found.setdefault(name, value)
+        return found
+
+
+def _open_audit(given: AuditSink | str | os.PathLike[str], sink: HumanSink) -> AuditSink:
+    if isinstance(given, str | os.PathLike):
+        from dragoman.audit import AuditLog
+
+        return AuditLog(given, sink=sink)
+    return given
+
+
+def _find_sandbox(given: Any) -> Any:
+    """A sandbox by its name, or as it was given."""
+    if not isinstance(given, str):
+        return given
+    from dragoman.sandbox import find_sandbox
+
+    return find_sandbox(given)  # type: ignore[arg-type]

@@ -1,0 +1,211 @@
+"""Events as people and logs may see them: the secrets in them are hidden.
+
+A text that comes in pieces is let go word by word, each word judged with what stands before it, so that whoever reads
+along does not wait for the end of a line. What is held back meanwhile is told before anything else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.agent.events import (
+    ApprovalGiven,
+    ApprovalNeeded,
+    CallDecided,
+    Noticed,
+    RunEnded,
+    RunEvent,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    TurnEnded,
+)
+from dragoman.agent.outcomes import RunResult
+from dragoman.client.events import RequestRetried
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    MarkerDropped,
+    ReplyFailed,
+    TextDelta,
+    ThinkingDelta,
+)
+from dragoman.scrubbing import HumanSink
+from dragoman.types import Failure, Fault, InvalidCall, Message, Text, Thinking, ToolCall, ToolResult
+
+_BEHIND = 512
+_BLANKS = " \t\n\r"
+_BLOCK = "-----BEGIN "
+_LONGEST_WORD = 4096
+_LONGEST_BLOCK = 16_384
+
+
+class _Live:
+    """One text that comes in pieces. Known secrets may have several words: they are looked for first, and exactly."""
+
+    def __init__(self, sink: HumanSink) -> None:
+        self._sink = sink
+        self._known = sink.registered()
+        self._behind = ""
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        return self._take(piece if self._known is None else self._known.feed(piece))
+
+    def _take(self, piece: str) -> str:
+        self._held += piece
+        cut = max(self._held.rfind(blank) for blank in _BLANKS) + 1
+        if not cut and len(self._held) < _LONGEST_WORD:
+            return ""
+        ready, self._held = self._held[: cut or None], self._held[cut:] if cut else ""
+        return self._judge(ready)
+
+    def close(self) -> str:
+        out = self._take(self._known.close()) if self._known is not None else ""
+        ready, self._held = self._held, ""
+        return out + self._judge(ready) if ready else out
+
+    def _judge(self, ready: str) -> str:
+        whole = self._behind + ready
+        shown = self._sink.text(whole)
+        if shown == whole:
+            out = ready
+        else:
+            before = self._sink.text(self._behind)
+            # Where the new words change what the old ones mean, those are shown already; the new ones stand alone.
+            out = shown[len(before) :] if shown.startswith(before) else self._sink.text(ready)
+        begin = whole.rfind(_BLOCK)
+        kept = whole[begin:] if begin >= 0 and len(whole) - begin <= _LONGEST_BLOCK else whole[-_BEHIND:]
+        self._behind = kept
+        return out
+
+
+class Veil:
+    """Shows the events of one run with their secrets hidden."""
+
+    def __init__(self, sink: HumanSink) -> None:
+        self._sink = sink
+        self._live: _Live | None = None
+        self._kind: tuple[type, int] | None = None
+        self._last: Any = None
+
+    def show(self, event: RunEvent) -> list[RunEvent]:
+        """What may be told of an event, with whatever was held back before it."""
+        if isinstance(event, TextDelta | ThinkingDelta | ArgumentsDelta):
+            return self._take(event)
+        held = self._flush()
+        shown = _SHOWN.get(type(event))
+        return [*held, event if shown is None else shown(self._sink, event)]
+
+    def _take(self, event: TextDelta | ThinkingDelta | ArgumentsDelta) -> list[RunEvent]:
+        kind = (type(event), event.index if isinstance(event, ArgumentsDelta) else 0)
+        held = self._flush() if kind != self._kind else []
+        if self._live is None:
+            self._live, self._kind = _Live(self._sink), kind
+        self._last = event
+        out = self._live.feed(event.text)
+        if not out:
+            return held
+        return [*held, event if out == event.text else _with_text(event, out)]
+
+    def _flush(self) -> list[RunEvent]:
+        live, self._live, self._kind = self._live, None, None
+        rest = live.close() if live is not None else ""
+        return [_with_text(self._last, rest)] if rest else []
+
+
+def _with_text(event: Any, text: str) -> Any:
+    return TextDelta(text) if isinstance(event, TextDelta) else replace(event, text=text)
+
+
+# ---- one kind of event after another -----------------------------------------------------------------------------
+
+
+def show_call(sink: HumanSink, call: Any) -> Any:
+    """A call with the secrets of its arguments hidden."""
+    raw, name = sink.text(call.raw), sink.text(call.name)
+    if isinstance(call, InvalidCall):
+        faults = tuple(Fault(sink.text(fault.path), sink.text(fault.why)) for fault in call.faults)
+        return replace(call, raw=raw, name=name, faults=faults)
+    arguments = sink.value(call.arguments)
+    if raw == call.raw and name == call.name and arguments == call.arguments:
+        return call
+    return replace(call, raw=raw, name=name, arguments=arguments, changes=())
+
+
+def show_result(sink: HumanSink, result: ToolResult) -> ToolResult:
+    """A result with its secrets hidden; what the tool gave its caller is not told to anybody."""
+    content = result.content
+    if isinstance(content, str):
+        shown: Any = sink.text(content)
+    else:
+        shown = [replace(part, text=sink.text(part.text)) if isinstance(part, Text) else part for part in content]
+    data = sink.value(result.data)
+    if shown == content and (data is result.data or data == result.data):
+        return result
+    return replace(result, content=shown, data=data)
+
+
+def _show_part(sink: HumanSink, part: Any) -> Any:
+    if isinstance(part, Text | Thinking):
+        text = sink.text(part.text)
+        return part if text == part.text else replace(part, text=text)
+    if isinstance(part, ToolCall | InvalidCall):
+        return show_call(sink, part)
+    return show_result(sink, part) if isinstance(part, ToolResult) else part
+
+
+def _show_message(sink: HumanSink, message: Message) -> Message:
+    return replace(message, parts=[_show_part(sink, part) for part in message.parts])
+
+
+def show_run(sink: HumanSink, result: RunResult) -> RunResult:
+    """The result of a run with its secrets hidden."""
+    return replace(
+        result,
+        outcome=replace(result.outcome, reason=sink.text(result.outcome.reason)),
+        text=sink.text(result.text),
+        data=sink.value(result.data),
+        messages=[_show_message(sink, message) for message in result.messages],
+        results=[show_result(sink, each) for each in result.results],
+        calls=[show_call(sink, each) for each in result.calls],
+        problems=[replace(each, message=sink.text(each.message)) for each in result.problems],
+    )
+
+
+def _show_failure(sink: HumanSink, failure: Failure) -> Failure:
+    return replace(failure, message=sink.text(failure.message), body=sink.value(failure.body))
+
+
+def _with_call(sink: HumanSink, event: Any) -> Any:
+    return replace(event, call=show_call(sink, event.call))
+
+
+def _with_call_and_reason(sink: HumanSink, event: Any) -> Any:
+    return replace(event, call=show_call(sink, event.call), reason=sink.text(event.reason))
+
+
+_SHOWN: dict[type, Callable[[HumanSink, Any], Any]] = {
+    MarkerDropped: lambda sink, event: MarkerDropped(sink.text(event.raw)),
+    CallEnded: _with_call,
+    CallRefused: _with_call,
+    CallBroken: lambda sink, event: replace(event, raw=sink.text(event.raw), why=sink.text(event.why)),
+    ReplyFailed: lambda sink, event: replace(event, failure=_show_failure(sink, event.failure)),
+    RequestRetried: lambda sink, event: replace(event, failure=_show_failure(sink, event.failure)),
+    CallDecided: _with_call_and_reason,
+    ApprovalNeeded: lambda sink, event: replace(event, call=show_call(sink, event.call), why=sink.text(event.why)),
+    ApprovalGiven: _with_call_and_reason,
+    ToolStarted: _with_call,
+    ToolProgressed: lambda sink, event: replace(event, message=sink.text(event.message)),
+    ToolEnded: lambda sink, event: replace(
+        event, call=show_call(sink, event.call), result=show_result(sink, event.result)
+    ),
+    Noticed: lambda sink, event: replace(event, message=sink.text(event.message)),
+    TurnEnded: lambda sink, event: replace(event, results=[show_result(sink, each) for each in event.results]),
+    RunEnded: lambda sink, event: RunEnded(show_run(sink, event.result)),
+}

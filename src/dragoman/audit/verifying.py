@@ -1,0 +1,268 @@
+"""Reading a log from the beginning and saying whether anything in it was changed, removed, moved or put in.
+
+What cannot be seen: somebody who may write the file and its head file can make a new chain from any record on, and a
+new head. Only a head that was copied to another place, and is given here, shows that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from dragoman.audit.errors import AuditFailed, explain_failure
+from dragoman.audit.files import opened, put_aside
+from dragoman.audit.heads import Head, reading
+from dragoman.audit.lines import (
+    CONTINUED,
+    GAP,
+    MOST_OF_A_LINE,
+    NOTHING_BEFORE,
+    TORN,
+    Link,
+    read_link,
+    read_record,
+)
+from dragoman.errors import ConfigError
+
+_HASH = re.compile(r"[0-9a-f]{64}").fullmatch
+_KEEP = "keep the file as it is and compare it with a copy; for a new log, move it and its .head file away"
+_CHANGED = "it is not as it was written: its content and its hash do not fit"
+_LEFT = "bytes that are no record, left by a writer that was killed in the middle"
+_NO_HEAD = "no head is known, so records that were removed at its end could not be seen"
+
+
+class AuditReport(Struct, frozen=True):
+    """What verifying a log has found."""
+
+    ok: bool
+    records: int
+    """Sound records, up to the first fault."""
+    head_hash: str
+    """The hash of the last of them: copy it to another place, and give it the next time."""
+    head_number: int = 0
+    first_fault: int | None = None
+    """The line, from 1, of the first thing that is not as it was written."""
+    file: str = ""
+    """The name of the file in which that line is."""
+    what: str = ""
+    hint: str = ""
+    notes: tuple[str, ...] = ()
+    """What is no fault, and worth knowing: a writer that was killed, files that are not here, no head."""
+    files: int = 1
+
+
+class _Fault(Exception):
+    def __init__(self, line: int, what: str, hint: str = _KEEP) -> None:
+        super().__init__(what)
+        self.line = line
+        self.what = what
+        self.hint = hint
+
+
+def verify(path: str | os.PathLike[str], *, head: str | None = None) -> AuditReport:
+    """Verify a log with the files that were put aside before it. `head` is a hash that was copied from it earlier.
+
+    Linear in the size of the log; memory does not depend on it. Others may write the log meanwhile: what is verified
+    is what stood in it when this began.
+    """
+    if head is not None and not _HASH(head := head.strip().lower()):
+        raise ConfigError("a head is 64 hexadecimal digits", hint="`dragoman audit verify` prints it")
+    place = Path(path)
+    try:
+        return _verify(place, head)
+    except OSError as error:
+        raise explain_failure(place, error) from error
+
+
+def _verify(place: Path, head: str | None) -> AuditReport:
+    with ExitStack() as stack:
+        with reading(place) as known:
+            older = put_aside(place)
+            live = stack.enter_context(opened(place, os.O_RDONLY)) if place.exists() else None
+            # The file may be put aside meanwhile; this descriptor stays with it.
+            size = os.fstat(live).st_size if live is not None else 0
+        if live is None and not older and known is None:
+            raise AuditFailed(f"there is no audit log at {place}", hint="check the path; a run with tools makes one")
+        walk = _Walk(known, head)
+        current = place
+        try:
+            for current in older:
+                with opened(current, os.O_RDONLY) as descriptor:
+                    walk.go_along(descriptor, os.fstat(descriptor).st_size)
+            current = place
+            if live is not None:
+                walk.go_along(live, size)
+            walk.finish()
+        except _Fault as fault:
+            return walk.report(fault, current.name)
+        return walk.report()
+
+
+class _Walk:
+    """The way along the chain."""
+
+    def __init__(self, known: Head | None, given: str | None) -> None:
+        self._known = known if known is not None and known.number else None
+        self._given = given
+        self._since: int | None = None
+        self._head: Head | None = None
+        self._records = 0
+        self._files = 0
+        self._line = 0
+        self._torn = _Torn()
+        self._notes: list[str] = []
+
+    def go_along(self, descriptor: int, size: int) -> None:
+        """Go along one file, up to a size."""
+        self._files += 1
+        self._line = 0
+        with open(descriptor, "rb", closefd=False) as file:
+            for line, ended in _lines(file, size):
+                self._line += 1
+                self._take(line, read_link(line[:-1] if ended else line), ended)
+
+    def _take(self, line: bytes, link: Link | None, ended: bool) -> None:
+        if link is None:
+            self._torn.add(self._line, line)
+            return
+        if self._torn.line is not None:
+            self._settle(link, line)
+        else:
+            self._follow(link, line)
+        if not ended:
+            self._tell_unended(link)
+
+    def _settle(self, link: Link, line: bytes) -> None:
+        """Lines that are no records are accounted for by a record right behind them, or by none."""
+        torn, self._torn = self._torn, _Torn()
+        assert torn.line is not None
+        told = read_record(line) if link.kind == TORN else None
+        if told is None or told.get("bytes") != torn.length or told.get("sha256") != torn.digest.hexdigest():
+            raise _Fault(torn.line, _CHANGED)
+        self._follow(link, line)
+        self._notes.append(f"line {torn.line}: {torn.length} {_LEFT}; the record behind them accounts for them")
+
+    def _follow(self, link: Link, line: bytes) -> None:
+        before = self._head
+        if before is None:
+            self._begin(link)
+        elif link.kind == GAP and link.prev == before.hash:
+            self._tell_gap(line)
+        elif link.prev != before.hash or link.n != before.number + 1:
+            raise _Fault(self._line, _misplaced(link, before))
+        self._head = Head(link.n, link.hash)
+        self._records += 1
+        self._check_known(link)
+        if link.hash == self._given:
+            self._since = link.n
+
+    def _begin(self, link: Link) -> None:
+        if link.kind == CONTINUED:
+            self._notes.append(f"it begins with record {link.n}; the files before it are not here")
+        elif link.kind == GAP:
+            raise _Fault(self._line, f"the {link.n - 1} records before it are missing")
+        elif link.n != 1 or link.prev != NOTHING_BEFORE:
+            raise _Fault(self._line, f"the records before number {link.n} are missing")
+
+    def _tell_gap(self, line: bytes) -> None:
+        told = read_record(line) or {}
+        raise _Fault(
+            self._line,
+            f"when this was written the log ended at record {told.get('after')}, "
+            f"and its head file knew record {told.get('number')}: what was between them, or instead of them, is gone",
+            "somebody removed or changed them, or the machine lost power while it wrote without sync. " + _KEEP,
+        )
+
+    def _check_known(self, link: Link) -> None:
+        known = self._known
+        if known is not None and link.n == known.number and link.hash != known.hash:
+            raise _Fault(self._line, "it is another record than the one that the head file knows by this number")
+
+    def _tell_unended(self, link: Link) -> None:
+        if self._known is not None and link.n <= self._known.number:
+            raise _Fault(self._line, "the end of the line was removed")
+        self._notes.append(f"line {self._line}, the last one, has no end: a writer was killed as it wrote it")
+
+    def finish(self) -> None:
+        """All is read: does anything miss at the end?"""
+        last = self._head.number if self._head is not None else 0
+        if self._known is not None and last < self._known.number:
+            missing = self._known.number - last
+            raise _Fault(
+                self._torn.line or self._line + 1,
+                f"the log ends at record {last}, and its head file knows record {self._known.number}: "
+                f"{missing} record{'s are' if missing != 1 else ' is'} missing at its end",
+            )
+        if self._torn.line is not None:
+            note = f"line {self._torn.line}: {self._torn.length} {_LEFT}; the next record will account for them"
+            self._notes.append(note)
+        self._check_given(last)
+
+    def _check_given(self, last: int) -> None:
+        if self._given is None:
+            if self._known is None and last:
+                self._notes.append(_NO_HEAD)
+        elif self._since is None and self._given != NOTHING_BEFORE:
+            raise _Fault(
+                self._line + 1,
+                "the head that was given is not in it: records at its end are missing, or it was written anew",
+            )
+        elif self._since is not None and self._since < last:
+            grown = last - self._since
+            self._notes.append(f"{grown} record{'s' if grown > 1 else ''} more than at the head that was given")
+
+    def report(self, fault: _Fault | None = None, file: str = "") -> AuditReport:
+        head = self._head if self._head is not None else Head()
+        return AuditReport(
+            ok=fault is None,
+            records=self._records,
+            head_hash=head.hash,
+            head_number=head.number,
+            first_fault=fault.line if fault is not None else None,
+            file=file,
+            what=fault.what if fault is not None else "",
+            hint=fault.hint if fault is not None else "",
+            notes=tuple(self._notes),
+            files=self._files,
+        )
+
+
+class _Torn:
+    """Lines one after the other that are no records."""
+
+    def __init__(self) -> None:
+        self.line: int | None = None
+        self.length = 0
+        self.digest = sha256()
+
+    def add(self, line: int, content: bytes) -> None:
+        if self.line is None:
+            self.line = line
+        self.length += len(content)
+        self.digest.update(content)
+
+
+def _misplaced(link: Link, before: Head) -> str:
+    if link.n > before.number + 1:
+        return f"it is record {link.n}, and record {before.number} stands before it: those between them are missing"
+    if link.n <= before.number:
+        return f"it is record {link.n}, which belongs before record {before.number}: it was moved, or put in again"
+    return f"it does not follow the line before it: record {before.number} was exchanged, or this one was put in"
+
+
+def _lines(file: BinaryIO, size: int) -> Iterator[tuple[bytes, bool]]:
+    """The lines of a file up to a size, each with its end and whether it has one. A long one comes in pieces."""
+    left = size
+    while left > 0:
+        line = file.readline(min(left, MOST_OF_A_LINE))
+        if not line:
+            return
+        left -= len(line)
+        yield line, line.endswith(b"\n")

@@ -1,0 +1,1 @@
+"""Command lines, run for a limited time, with nothing left behind."""

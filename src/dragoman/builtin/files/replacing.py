@@ -1,0 +1,248 @@
+"""Replacing files so that each is either the old one or the new one, and all of them or none.
+
+New content goes into a file beside the old one first, and takes its name when it is complete. Where several files
+change together, the old ones are kept under another name until the last one is in place, and come back if it fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+
+from msgspec import Struct
+
+from dragoman.builtin.files.wording import quoted
+from dragoman.builtin.files.workspace import Found, Spot, Workspace, digest_of, explained, identity_of, times_of
+from dragoman.tools import Error
+
+_LARGE = 64 << 20
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+class Change(Struct, frozen=True):
+    """One file that is to be different: its new content, or None where it is to go."""
+
+    expected: Found
+    """What was there when the change was worked out; anything else there by now is left alone."""
+    content: bytes | None
+    mode: int | None = None
+    """The permissions of a new file, where they are not the usual ones."""
+
+
+def write_atomic(workspace: Workspace, path: str, content: bytes, *, sync: bool = False) -> Found:
+    """Give a file this content, whether it is there or not; tells what was there before."""
+    before = workspace.find(path)
+    apply_changes(workspace, [Change(before, content)], sync=sync)
+    return before
+
+
+def remove(workspace: Workspace, path: str) -> Found:
+    """Remove a file; tells what was there."""
+    before = workspace.find(path)
+    if before.kind != "file":
+        raise Error(f"{quoted(path)} is no file that could be removed")
+    apply_changes(workspace, [Change(before, None)])
+    return before
+
+
+def apply_changes(workspace: Workspace, changes: Sequence[Change], *, sync: bool = False) -> None:
+    """Make all changes, or none of them: after an error every file is as it was.
+
+    `sync` waits until the disk has everything. A process that is killed between two files of several leaves the first
+    ones changed; nothing short of that does.
+    """
+    steps: list[_Step] = []
+    made: list[str] = []
+    try:
+        for change in changes:
+            ensure_replaceable(change)
+            steps.append(_Step(workspace, change, made))
+        for step in steps:
+            step.prepare(sync)
+        for step in steps:
+            step.commit(keep=len(steps) > 1)
+    except BaseException:
+        for step in reversed(steps):
+            step.undo()
+        for step in reversed(steps):
+            step.close()
+        workspace.remove_empty(made)
+        raise
+    for step in steps:
+        step.finish(sync)
+        step.close()
+
+
+def ensure_replaceable(change: Change) -> None:
+    """Refuse what is no file, and files that are marked as not to be written."""
+    before = change.expected
+    if before.kind == "folder":
+        raise Error(f"{quoted(before.path)} is a folder")
+    if before.kind == "special":
+        raise Error(f"{quoted(before.path)} is no regular file (a pipe, a socket or a device), and is left alone")
+    # Renaming over it would work, and for root so does everything; but somebody meant this bit.
+    if before.kind == "file" and not before.mode & 0o222:
+        raise Error(f"{quoted(before.path)} is read-only (mode {before.mode:04o}), and is left alone")
+
+
+class _Step:
+    """One change on its way: a new file beside the old one, then in its place."""
+
+    def __init__(self, workspace: Workspace, change: Change, made: list[str]) -> None:
+        self._change = change
+        self._path = change.expected.path
+        self._workspace = workspace.path
+        self._held = workspace.spot(self._path, making=made if change.content is not None else None)
+        self._spot: Spot = self._held.__enter__()
+        self._new = ""
+        self._old = ""
+        self._done = False
+
+    def close(self) -> None:
+        self._held.__exit__(None, None, None)
+
+    def prepare(self, sync: bool) -> None:
+        """Write the new content beside the old one."""
+        if self._change.content is None:
+            return
+        self._new = _free_name()
+        with explained(self._path, self._workspace):
+            descriptor = os.open(self._new, _NEW_FILE, self._first_mode(), dir_fd=self._spot.folder)
+            try:
+                _write_all(descriptor, self._change.content)
+                self._take_over(descriptor)
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _first_mode(self) -> int:
+        """Nobody else may read what takes the place of a private file, not even for a moment."""
+        if self._change.expected.kind == "file":
+            return 0o600
+        return 0o666 if self._change.mode is None else 0o600
+
+    def _take_over(self, descriptor: int) -> None:
+        """Owner and permissions of the file that was there."""
+        before = self._spot.look()
+        if before is None or not stat.S_ISREG(before.st_mode):
+            if self._change.mode is not None:
+                os.fchmod(descriptor, self._change.mode)
+            return
+        if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            with suppress(OSError):  # Only root may give files away; the content counts more.
+                os.fchown(descriptor, before.st_uid, before.st_gid)
+        os.fchmod(descriptor, before.st_mode & 0o777 if self._change.mode is None else self._change.mode)
+
+    def commit(self, keep: bool) -> None:
+        """Put the new file in place of the old one, which is kept under another name where it may have to come back."""
+        self._ensure_unchanged()
+        spot = self._spot
+        exists = self._change.expected.kind == "file"
+        with explained(self._path, self._workspace):
+            if exists and keep:
+                self._old = self._keep(spot)
+            if self._change.content is None:
+                os.unlink(spot.name, dir_fd=spot.folder)
+            elif exists:
+                os.rename(self._new, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+            else:
+                self._create(spot)
+        self._new, self._done = "", True
+
+    def _ensure_unchanged(self) -> None:
+        before, spot = self._change.expected, self._spot
+        status = spot.look()
+        identity = "" if status is None else identity_of(status)
+        same = identity == before.identity and spot.real == before.real
+        if same and status is not None and before.size > _LARGE:
+            # Reading it all once more takes long; the times tell as much, but for a change in the same instant.
+            same = (status.st_size, times_of(status)) == (before.size, before.times)
+        elif same and before.digest:
+            with explained(self._path, self._workspace):
+                descriptor = spot.open()
+                try:
+                    same = digest_of(descriptor) == before.digest
+                finally:
+                    os.close(descriptor)
+        if not same:
+            raise Error(f"{quoted(self._path)} changed while the call was at work; nothing was written, read it again")
+
+    def _keep(self, spot: Spot) -> str:
+        """A second name for the old file; a copy where the file system has no second names."""
+        name = _free_name()
+        try:
+            os.link(spot.name, name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder, follow_symlinks=False)
+        except OSError as problem:
+            if not _has_no_links(problem):
+                raise
+            source = spot.open()
+            target = os.open(name, _NEW_FILE, 0o600, dir_fd=spot.folder)
+            try:
+                while piece := os.read(source, 1 << 20):
+                    _write_all(target, piece)
+                os.fchmod(target, self._change.expected.mode)
+            finally:
+                os.close(source)
+                os.close(target)
+        return name
+
+    def _create(self, spot: Spot) -> None:
+        """Take a name that is free: unlike renaming, linking fails where somebody else was first."""
+        try:
+            os.link(self._new, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder, follow_symlinks=False)
+        except FileExistsError:
+            raise Error(f"{quoted(self._path)} appeared while the call was at work; nothing was written") from None
+        except OSError as problem:
+            if not _has_no_links(problem):
+                raise
+            os.rename(self._new, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+        else:
+            with suppress(OSError):  # Then it is in the way as a second name, but the file is there.
+                os.unlink(self._new, dir_fd=spot.folder)
+
+    def undo(self) -> None:
+        """As it was, as far as the disk allows it."""
+        spot = self._spot
+        with suppress(OSError):
+            if self._old and self._done:
+                os.rename(self._old, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+                self._old = ""
+            elif self._done and self._change.expected.kind == "absent":
+                os.unlink(spot.name, dir_fd=spot.folder)
+        self._clear()
+
+    def finish(self, sync: bool) -> None:
+        self._clear()
+        if sync:
+            with suppress(OSError):
+                folder = os.open(".", os.O_RDONLY, dir_fd=self._spot.folder)
+                try:
+                    os.fsync(folder)
+                finally:
+                    os.close(folder)
+
+    def _clear(self) -> None:
+        for name in (self._new, self._old):
+            if name:
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=self._spot.folder)
+        self._new = self._old = ""
+
+
+def _free_name() -> str:
+    return f".dragoman-{secrets.token_hex(8)}.tmp"
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _has_no_links(problem: OSError) -> bool:
+    return problem.errno in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)

@@ -1,0 +1,256 @@
+"""Notes in a file of SQLite: what a model wants to know later, in this session or in this workspace.
+
+Every operation opens the file anew. That costs a millisecond, and makes threads, forks and other processes no matter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+IN_MEMORY = ":memory:"
+MOST_NOTES = 1_000
+"""Of one session, and of one workspace; the oldest give way."""
+_VERSION = 1
+_APPLICATION = 0x64726772
+_MOST_WORDS = 32
+_TABLES = (
+    "CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, owner TEXT NOT NULL, key TEXT, "
+    "text TEXT NOT NULL, at REAL NOT NULL, run_id TEXT NOT NULL, session TEXT NOT NULL, "
+    "indexed INTEGER NOT NULL DEFAULT 0)",
+    "CREATE UNIQUE INDEX notes_by_key ON notes (scope, owner, key) WHERE key IS NOT NULL",
+    "CREATE INDEX notes_of_owner ON notes (scope, owner, id)",
+)
+_FIELDS = "id, scope, owner, key, text, at, run_id, session"
+
+
+class Owner(Struct, frozen=True):
+    """Whose notes they are: those of one session, or of one workspace."""
+
+    scope: str
+    name: str
+
+
+class Note(Struct, frozen=True):
+    """Something that was written down, when, and in which run."""
+
+    id: int
+    scope: str
+    owner: str
+    key: str | None
+    text: str
+    at: float
+    run_id: str
+    session: str
+
+
+class NotOurs(sqlite3.DatabaseError):
+    """The file holds something else, or was written by a newer version."""
+
+
+class NoteStore:
+    """The notes of a file, or of this process alone (`:memory:`). Raises `sqlite3.Error` and `OSError`."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        most_notes: int = MOST_NOTES,
+        busy_seconds: float = 10.0,
+        clock: Callable[[], float] = time.time,
+        with_index: bool = True,
+    ) -> None:
+        self.path = os.fspath(path)
+        self._most_notes = most_notes
+        self._busy_seconds = busy_seconds
+        self._clock = clock
+        self._with_index = with_index
+        self._lock = threading.Lock()
+        self._kept: sqlite3.Connection | None = None
+
+    def write(self, owner: Owner, text: str, *, key: str | None, run_id: str, session: str) -> tuple[bool, int]:
+        """Keep a note; one with the same key is replaced. Whether one was, and how many old ones had to go."""
+        with self._transaction(writing=True) as connection:
+            replaced = key is not None and self._delete(connection, "AND key = ?", owner, key) > 0
+            values = (owner.scope, owner.name, key, text, self._clock(), run_id, session)
+            connection.execute(
+                "INSERT INTO notes (scope, owner, key, text, at, run_id, session) VALUES (?, ?, ?, ?, ?, ?, ?)", values
+            )
+            newest = "AND id NOT IN (SELECT id FROM notes WHERE scope = ? AND owner = ? ORDER BY id DESC LIMIT ?)"
+            dropped = self._delete(connection, newest, owner, owner.scope, owner.name, self._most_notes)
+            self._index(connection)
+        return replaced, dropped
+
+    def forget(self, owner: Owner, key: str) -> bool:
+        """Delete the note with this key; whether there was one."""
+        with self._transaction(writing=True) as connection:
+            return self._delete(connection, "AND key = ?", owner, key) > 0
+
+    def search(self, owners: list[Owner], query: str, most: int) -> tuple[list[Note], int]:
+        """The notes that fit best, and how many fit at all. Without a word in the query: the newest ones.
+
+        No query is wrong: what it means to a search engine is not asked, only its words count.
+        """
+        if self.path != IN_MEMORY and not os.path.exists(self.path):
+            return [], 0
+        words = list(dict.fromkeys(re.findall(r"\w+", query.casefold())))[:_MOST_WORDS]
+        whose = " OR ".join("(scope = ? AND owner = ?)" for _ in owners)
+        values = [value for owner in owners for value in (owner.scope, owner.name)]
+        with self._transaction(writing=False) as connection:
+            if not words:
+                return _select(connection, f"FROM notes WHERE ({whose}) ORDER BY id DESC", values, most)
+            if self._is_indexed(connection):
+                terms = " OR ".join(f'"{word}"*' for word in words)
+                found = _select(
+                    connection,
+                    f"FROM words JOIN notes ON notes.id = words.rowid WHERE words MATCH ? AND ({whose}) ORDER BY rank",
+                    [terms, *values],
+                    most,
+                )
+                if found[1]:
+                    return found
+            # A word may also stand inside another, and some languages put no blanks between them.
+            inside = " OR ".join("instr(fold(key), ?) OR instr(fold(text), ?)" for _ in words)
+            doubled = [word for word in words for _ in range(2)]
+            return _select(
+                connection, f"FROM notes WHERE ({whose}) AND ({inside}) ORDER BY id DESC", [*values, *doubled], most
+            )
+
+    def _delete(self, connection: sqlite3.Connection, condition: str, owner: Owner, *values: object) -> int:
+        found = connection.execute(
+            f"SELECT id FROM notes WHERE scope = ? AND owner = ? {condition}", (owner.scope, owner.name, *values)
+        ).fetchall()
+        if self._has_index(connection):
+            connection.executemany("DELETE FROM words WHERE rowid = ?", found)
+        connection.executemany("DELETE FROM notes WHERE id = ?", found)
+        return len(found)
+
+    # ---- the index -------------------------------------------------------------------------------------------------
+
+    def _has_index(self, connection: sqlite3.Connection) -> bool:
+        """Whether there is an index, and this SQLite can read it."""
+        try:
+            connection.execute("SELECT rowid FROM words LIMIT 0").close()
+        except sqlite3.OperationalError:
+            return False
+        return self._with_index
+
+    def _is_indexed(self, connection: sqlite3.Connection) -> bool:
+        """Whether the index holds every note; one that cannot write it may have written some."""
+        missing = "SELECT 1 FROM notes WHERE indexed = 0 LIMIT 1"
+        return self._has_index(connection) and connection.execute(missing).fetchone() is None
+
+    def _index(self, connection: sqlite3.Connection) -> None:
+        """Bring the index up to date."""
+        if self._has_index(connection):
+            connection.execute(
+                "INSERT INTO words (rowid, key, text) SELECT id, coalesce(key, ''), text FROM notes WHERE indexed = 0"
+            )
+            connection.execute("UPDATE notes SET indexed = 1 WHERE indexed = 0")
+
+    # ---- the file --------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _transaction(self, *, writing: bool) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._opened() as connection:
+            connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        if self.path == IN_MEMORY:
+            if self._kept is None:
+                self._kept = sqlite3.connect(IN_MEMORY, isolation_level=None, check_same_thread=False)
+                weakref.finalize(self, self._kept.close)
+                self._prepare(self._kept)
+            yield self._kept
+            return
+        _make_file(Path(self.path))
+        connection = sqlite3.connect(self.path, timeout=self._busy_seconds, isolation_level=None)
+        try:
+            self._prepare(connection)
+            yield connection
+        finally:
+            connection.close()
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        """Make the tables if there are none."""
+        connection.create_function("fold", 1, _fold, deterministic=True)
+        if _stamps(connection) != (_APPLICATION, _VERSION):
+            self._make_tables(connection)
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        if self.path != IN_MEMORY:
+            _use_write_ahead_log(connection, self._busy_seconds)
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            is_blank = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+            stamps = _stamps(connection)
+            if is_blank and stamps == (0, 0):
+                for statement in _TABLES:
+                    connection.execute(statement)
+                with contextlib.suppress(
+                    sqlite3.OperationalError
+                ):  # Not every SQLite has it; things are found without.
+                    connection.execute("CREATE VIRTUAL TABLE words USING fts5 (key, text)")
+                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+            elif stamps != (_APPLICATION, _VERSION):
+                raise NotOurs("the file holds something else, or was written by a newer version")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def _make_file(path: Path) -> None:
+    """Make the file so that only its owner can read it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _stamps(connection: sqlite3.Connection) -> tuple[int, int]:
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    return application, version
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Nobody waits for a lock here, so that of several that make the file at once all but one have to try again."""
+    until = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.01)
+
+
+def _select(connection: sqlite3.Connection, rest: str, values: list[str], most: int) -> tuple[list[Note], int]:
+    total = connection.execute(f"SELECT count(*) {rest.partition(' ORDER BY ')[0]}", values).fetchone()[0]
+    fields = ", ".join(f"notes.{name}" for name in _FIELDS.split(", "))
+    rows = connection.execute(f"SELECT {fields} {rest} LIMIT ?", [*values, most]).fetchall()
+    return [Note(*row) for row in rows], total
+
+
+def _fold(text: str | None) -> str:
+    return (text or "").casefold()

@@ -1,0 +1,1 @@
+"""Pages of the web, fetched from public addresses alone and made readable."""

@@ -1,0 +1,340 @@
+"""Web pages as text that can be read: headings, lists, links, tables and code stay; scripts and menus go.
+
+What a person would not see is not shown to a model either, for that is where orders to models are hidden: comments, and
+elements that are hidden by an attribute or by their own style. They are counted. Style sheets are not read, so what
+only these hide is still shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import urljoin
+
+from msgspec import Struct
+
+from dragoman.builtin.web.elements import BLOCKS, VOID, OpenElements, names
+from dragoman.builtin.web.layout import Layout, Lead, Sign, Verbatim
+from dragoman.builtin.web.markup import Token, tokens, unescape
+
+MOST_TEXT = 2_000_000
+"""Characters of text that are made of one page at most."""
+_MOST_OPEN = 200_000
+_MOST_TOKENS = 500_000
+_LONGEST_LINK = 1000
+
+# Never content: what runs, what is drawn, and what a visitor would fill in.
+_NOISE = names(
+    "script style svg canvas noscript template object embed applet select datalist textarea iframe noembed noframes "
+    "audio video map"
+)
+# Open from here to there, whether their tags are there or not.
+_IGNORED = frozenset({"html", "head", "body"})
+_HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
+_PARAGRAPHS = names("p ul ol dl table blockquote pre figure details hr xmp plaintext listing") | _HEADINGS.keys()
+_PREFORMATTED = frozenset({"pre", "xmp", "plaintext", "listing"})
+_DEEPEST = 6
+
+_ZERO = r"(?:0+(?:\.0*)?|\.0+)"
+_hides = re.compile(
+    rf"(?:^|;)(?:display:none|visibility:(?:hidden|collapse)|opacity:{_ZERO}%?(?![\d.])"
+    rf"|font-size:{_ZERO}(?:px|em|rem|pt|%)?(?![\w.%])|color:transparent|clip:rect\(0|clip-path:inset\((?:50|100)%"
+    r"|(?:left|top|text-indent|margin-left|margin-top):-(?:\d{4,}|\d{3,}r?em))"
+).search
+_shrinks = re.compile(rf"(?:^|;)(?:max-)?(?:height|width):{_ZERO}(?:px)?(?:;|!|$)").search
+# Control characters, and characters without a shape; a text may be spelled in some of them that no person sees.
+_unseen = re.compile(
+    "[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u00ad\u200b\u2060-\u2064\u202a-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e0fff]"
+)
+_backticks = re.compile("`+")
+
+
+class Readable(Struct, frozen=True):
+    """The text of a page, and what was left out of it."""
+
+    text: str
+    title: str = ""
+    hidden: int = 0
+    """Elements with text that a visitor would not have seen, by what the page itself says of them."""
+    unseen: int = 0
+    """Characters without a shape."""
+    menus: int = 0
+    """Navigation blocks."""
+    cut: bool = False
+    """Whether the page has more text or more tags, or is nested deeper, than is taken."""
+
+
+class _Open(Struct, gc=False):
+    """What is remembered of an open element until it ends."""
+
+    drops: bool = False
+    hides: bool = False
+    silent: bool = False
+    """Inside something that is dropped: its end does nothing."""
+    place: int = -1
+    breaks: int = 0
+    inked: int = 0
+    link: str = ""
+    prefix: str = ""
+
+
+def to_readable(source: str, address: str = "", *, limit: int = MOST_TEXT) -> Readable:
+    """The text of an HTML page; `address` is what its links are relative to."""
+    page = _Page(address, limit)
+    for count, token in enumerate(tokens(source)):
+        page.take(token)
+        if page.layout.full or len(page.open) > _MOST_OPEN or count > _MOST_TOKENS:
+            page.cut = True
+            break
+    return page.finish()
+
+
+class _Page:
+    def __init__(self, address: str, limit: int) -> None:
+        self.layout = Layout(limit)
+        self.open: OpenElements[_Open] = OpenElements()
+        self.cut = False
+        self._base = address
+        self._dropping = 0
+        self._hiding = 0
+        self._hid_text = False
+        self._hidden = self._unseen = self._menus = 0
+        self._title: list[str] = []
+        self._in_title = False
+        self._preformatted = 0
+        self._lists: list[int] = []
+        """The number of the next item of each open list; -1 for lists without numbers."""
+        self._links: dict[str, str] = {}
+
+    def finish(self) -> Readable:
+        title = " ".join("".join(self._title).split())
+        return Readable(self.layout.render(), title[:500], self._hidden, self._unseen, self._menus, self.cut)
+
+    # ---- tokens ----------------------------------------------------------------------------------------------------
+
+    def take(self, token: Token) -> None:
+        if token.kind == "text":
+            self._text(token.value)
+        elif token.kind == "end":
+            if token.value == "br":
+                self.layout.end_line(0)
+            for name, mark in self.open.ended_by_end(token.value):
+                self._leave(name, mark)
+        else:
+            for name, mark in self.open.ended_by_start(token.value):
+                self._leave(name, mark)
+            if token.value in VOID:
+                self._void(token)
+            elif token.value not in _IGNORED and not (token.closed and token.value in ("svg", "math")):
+                self._enter(token.value, token.attributes)
+
+    def _text(self, text: str) -> None:
+        if self._in_title:
+            self._title.append(self._seen(unescape(text)))
+        elif not self._dropping:
+            text = self._seen(unescape(text))
+            if self._preformatted:
+                self.layout.add(Verbatim(text.replace("\r\n", "\n")))
+            else:
+                self.layout.add_flowing(text)
+        elif self._hiding and not self._hid_text and not text.isspace():
+            self._hid_text = True
+            self._hidden += 1
+
+    def _seen(self, text: str) -> str:
+        text, count = _unseen.subn("", text)
+        self._unseen += count
+        return text
+
+    def _void(self, token: Token) -> None:
+        name, attributes = token.value, token.attributes
+        if name == "base" and not self._links:
+            self._base = self._absolute(attributes.get("href", "")) or self._base
+        if self._dropping:
+            return
+        if name == "br":
+            self.layout.end_line(0)
+        elif name == "hr":
+            self.layout.end_line(2)
+            self.layout.add("---")
+            self.layout.end_line(2)
+        elif name == "img" and attributes.get("alt", "").strip() and not _is_hidden(name, attributes):
+            self.layout.add_flowing(self._seen(f"[image: {attributes['alt'].strip()}]"))
+
+    # ---- elements --------------------------------------------------------------------------------------------------
+
+    def _enter(self, name: str, attributes: Mapping[str, str]) -> None:
+        hides = _is_hidden(name, attributes)
+        drops = hides or name in _NOISE or name in ("nav", "title")
+        mark = _Open(drops, hides, silent=bool(self._dropping) or drops)
+        if name == "title" and not self._title and not self._dropping:
+            self._in_title = True
+        if not self._dropping and name == "nav":
+            self._menus += 1
+        if drops:
+            self._dropping += 1
+        if hides:
+            if not self._hiding:
+                self._hid_text = False
+            self._hiding += 1
+        if not mark.silent:
+            self._begin(name, attributes, mark)
+        self.open.push(name, mark)
+
+    def _leave(self, name: str, mark: _Open) -> None:
+        if name == "title":
+            self._in_title = False
+        if mark.drops:
+            self._dropping -= 1
+        if mark.hides:
+            self._hiding -= 1
+        if not mark.silent:
+            self._end(name, mark)
+        elif not self._dropping and name in BLOCKS and name not in _NOISE:
+            self.layout.end_line()
+
+    def _begin(self, name: str, attributes: Mapping[str, str], mark: _Open) -> None:
+        layout = self.layout
+        mark.prefix = layout.prefix
+        if self._preformatted and name not in BLOCKS:
+            return
+        if name == "a":
+            mark.link = self._absolute(attributes.get("href", ""))
+            mark.place, mark.breaks, mark.inked = layout.add(""), layout.breaks, layout.inked
+        elif name in ("sup", "code", "q"):
+            mark.place, mark.inked = layout.add(""), layout.inked
+        elif name == "tr":
+            layout.sign(Sign.ROW)
+        elif name in ("td", "th"):
+            layout.sign(Sign.CELL)
+        elif name in BLOCKS:
+            self._begin_block(name, attributes, mark)
+
+    def _begin_block(self, name: str, attributes: Mapping[str, str], mark: _Open) -> None:
+        layout = self.layout
+        within = name in ("ul", "ol") and bool(self._lists)
+        if name == "blockquote" and layout.prefix.count(">") < 3:
+            layout.prefix += "> "
+        layout.end_line(2 if name in _PARAGRAPHS and not within else 1)
+        if name in _HEADINGS:
+            layout.add(Lead(_HEADINGS[name]))
+        elif name in ("ul", "ol", "menu"):
+            start = attributes.get("start", "1")
+            number = int(start) if start.isascii() and start.isdigit() and len(start) < 7 else 1
+            self._lists.append(number if name == "ol" else -1)
+        elif name == "li":
+            self._begin_item()
+        elif name == "dd":
+            layout.add(Lead(": "))
+        elif name in _PREFORMATTED:
+            self._preformatted += 1
+            if self._preformatted == 1:
+                mark.place = layout.add(Verbatim("```\n"))
+
+    def _begin_item(self) -> None:
+        sign = "- "
+        if self._lists and self._lists[-1] >= 0:
+            sign = f"{self._lists[-1]}. "
+            self._lists[-1] += 1
+        self.layout.add(Lead(sign))
+        if len(self._lists) < _DEEPEST:
+            self.layout.prefix += "  "
+
+    def _end(self, name: str, mark: _Open) -> None:
+        layout = self.layout
+        layout.prefix = mark.prefix
+        if name == "a":
+            self._end_link(mark)
+        elif name == "sup":
+            self._put_around(mark, "^", "")
+        elif name == "code":
+            self._put_around(mark, "`", "`")
+        elif name == "q":
+            self._put_around(mark, '"', '"')
+        elif name == "tr":
+            layout.sign(Sign.ROW_END)
+        elif name in BLOCKS and name not in ("td", "th"):
+            if name in ("ul", "ol", "menu") and self._lists:
+                self._lists.pop()
+            if name in _PREFORMATTED:
+                self._end_preformatted(mark)
+            leads = name in _HEADINGS or name in ("li", "dd")
+            layout.end_line(2 if name in _PARAGRAPHS and not self._lists else 1, drops_lead=leads)
+
+    def _put_around(self, mark: _Open, before: str, after: str) -> None:
+        if mark.place >= 0 and self.layout.inked > mark.inked:
+            self.layout.pieces[mark.place] = before
+            if after:
+                self.layout.add(after)
+
+    def _end_link(self, mark: _Open) -> None:
+        layout = self.layout
+        if not mark.link or layout.inked == mark.inked:
+            return
+        if layout.breaks != mark.breaks:
+            # A link around whole blocks: its address goes behind them.
+            layout.add(f" <{mark.link}>")
+        elif len(layout.pieces) != mark.place + 2 or layout.pieces[-1] != mark.link:
+            layout.pieces[mark.place] = "["
+            layout.add(f"]({mark.link})")
+
+    def _end_preformatted(self, mark: _Open) -> None:
+        self._preformatted -= 1
+        if mark.place < 0:
+            return
+        layout = self.layout
+        written = [piece for piece in layout.pieces[mark.place + 1 :] if isinstance(piece, str)]
+        runs = [len(run) for piece in written for run in _backticks.findall(piece)]
+        fence = "`" * max(3, max(runs, default=0) + 1)
+        layout.pieces[mark.place] = Verbatim(fence + "\n")
+        ends = bool(written) and written[-1].endswith("\n")
+        layout.add(Verbatim(("" if ends else "\n") + fence))
+
+    # ---- links -----------------------------------------------------------------------------------------------------
+
+    def _absolute(self, href: str) -> str:
+        """The address that a link leads to; empty where it leads nowhere else."""
+        href = href.strip()
+        if not href or href.startswith("#") or len(href) > _LONGEST_LINK:
+            return ""
+        known = self._links.get(href)
+        if known is None:
+            known = self._links[href] = _joined(self._base, href)
+        return known
+
+
+def _joined(base: str, href: str) -> str:
+    try:
+        address = urljoin(base, href)
+    except ValueError:
+        return ""
+    address = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
+    usable = address.startswith(("http://", "https://", "mailto:")) and len(address) <= _LONGEST_LINK
+    return address if usable and address.isprintable() else ""
+
+
+def _is_hidden(name: str, attributes: Mapping[str, str]) -> bool:
+    """Whether an element says of itself that it is not to be seen."""
+    if not attributes:
+        return name == "dialog"
+    if "hidden" in attributes or attributes.get("aria-hidden", "").strip().lower() == "true":
+        return True
+    if name == "dialog" and "open" not in attributes:
+        return True
+    style = attributes.get("style", "").lower()
+    return bool(style) and _style_hides(style)
+
+
+def _style_hides(style: str) -> bool:
+    if "\\" in style:
+        # Nobody escapes letters in a style but to disguise it.
+        return True
+    kept, position = [], 0
+    while (opening := style.find("/*", position)) >= 0:
+        kept.append(style[position:opening])
+        closing = style.find("*/", opening + 2)
+        position = closing + 2 if closing >= 0 else len(style)
+    kept.append(style[position:])
+    plain = "".join("".join(kept).split())
+    return _hides(plain) is not None or ("overflow:hidden" in plain and _shrinks(plain) is not None)

@@ -1,0 +1,177 @@
+"""`dragoman audit`: is the log of decisions as it was written, and what does it say?"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from dragoman.cli.excerpts import one_line
+from dragoman.cli.screen import Screen, write_json
+from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.audit import AuditReport
+
+HELP = """Verify and show the log of decisions, approvals and what was run.
+
+Every line of the log holds the hash of the one before it, so what was changed, removed, moved or put in is found. The
+file beside it (audit.jsonl.head) knows the last record, so what was cut off at the end is found as well.
+
+Somebody who may write both files can write both anew. Only a head that you keep in another place shows that: copy the
+hash that `verify` prints, and give it with --head the next time.
+
+\b
+Examples:
+  dragoman audit verify                      the log of your own runs
+  dragoman audit verify other/audit.jsonl    another one
+  dragoman audit verify --head 5f0c...       is this record still in it?
+  dragoman audit show                        the last records, the newest below
+  dragoman audit show --run run_1a2b -n 0    everything about one run
+"""
+
+app = typer.Typer(name="audit", help=HELP, rich_markup_mode=None)
+BROKEN = 1
+_SHOWN = 50
+_OWN = ("n", "at", "kind", "run", "call", "prev", "hash", "damaged")
+_is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
+
+Place = Annotated[
+    str | None, typer.Argument(metavar="[PATH]", help="The log, if not the usual one.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@app.callback(invoke_without_command=True)
+def _audit(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command(short_help="Is it as it was written?")
+def verify(
+    path: Place = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", metavar="HASH", help="A head that was printed earlier.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Verify that nothing in the log was changed, removed, moved or put in. The exit code is 1 if something was.
+
+    Files that were full and put aside (audit.jsonl.1, ...) are verified with it. Without --head and without the file
+    audit.jsonl.head, records that were removed at the end cannot be seen. Whoever can write both files can make a log
+    that verifies; only a --head from another place tells.
+    """
+    from dragoman import audit
+
+    place = find_log(path)
+    report = audit.verify(place, head=head)
+    if as_json:
+        write_json(msgspec.to_builtins(report) | {"path": str(place)})
+    else:
+        _draw_report(Screen(), place, report)
+    return 0 if report.ok else BROKEN
+
+
+@app.command(short_help="What does it say?")
+def show(
+    path: Place = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="ID", help="Only of this run.", show_default=False)
+    ] = None,
+    number: Annotated[int, typer.Option("-n", metavar="N", min=0, help="The last N records; 0 is all.")] = _SHOWN,
+    as_json: Json = False,
+) -> None:
+    """Show the records, the newest last. What calls were given is not in the log, only its digest.
+
+    This does not verify them; lines that do not fit their own hash are marked.
+    """
+    from dragoman.audit import read_records
+
+    place = find_log(path)
+    records = read_records(place, run=run, last=number or None)
+    if as_json:
+        write_json(records)
+    else:
+        _draw_records(Screen(), place, records, run)
+
+
+def find_log(named: str | None) -> Path:
+    """The log that is named, or the one beside the journal of the configuration."""
+    if named is not None:
+        return Path(named).expanduser()
+    from dragoman.audit import beside
+    from dragoman.config import load
+
+    place = load()["journal.path"]
+    if place is None:
+        raise ConfigError("there is no place for the audit log", hint="set HOME, or name the file")
+    return beside(Path(place))
+
+
+# ---- drawing -------------------------------------------------------------------------------------------------------
+
+
+def _draw_report(screen: Screen, place: Path, report: AuditReport) -> None:
+    files = f" in {report.files} files" if report.files > 1 else ""
+    if report.ok:
+        screen.line(("sound", "bold green"), f": {_count(report.records, 'record')}{files}, {place}")
+    else:
+        # The fault may be in a file that was put aside.
+        name = place.with_name(report.file)
+        screen.line(("not sound", "bold red"), f": {name}, line {report.first_fault}: {report.what}")
+        screen.line(f"before it: {_count(report.records, 'sound record')}{files}")
+    if report.head_number:
+        screen.line(("head: ", "yellow"), f"{report.head_hash} (record {report.head_number})")
+    for note in report.notes:
+        screen.line(("note: ", "yellow"), note)
+    if report.hint:
+        screen.line(("hint: ", "yellow"), report.hint)
+
+
+def _draw_records(screen: Screen, place: Path, records: list[dict[str, Any]], run: str | None) -> None:
+    if not records:
+        screen.line(f"no records{f' of run {one_line(run)}' if run else ''} in {place}")
+        return
+    heads = ("record", "time", "kind", "run", "call", "")
+    rows = [tuple(one_line(cell) for cell in _cells(record)) for record in records]
+    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
+    screen.line((_aligned(heads, widths), "bold"))
+    for record, row in zip(records, rows, strict=True):
+        style = "bold red" if record.get("damaged") else ""
+        screen.line((_aligned(row[:-1], widths), style), "  ", (row[-1], "dim"))
+
+
+def _cells(record: dict[str, Any]) -> tuple[str, ...]:
+    told = " ".join(f"{name}={_short(value)}" for name, value in record.items() if name not in _OWN)
+    if record.get("damaged"):
+        told = f"NOT AS IT WAS WRITTEN {told}"
+    at = record.get("at")
+    texts = [str(record.get(name, "-") or "-") for name in ("kind", "run", "call")]
+    return str(record.get("n", "-")), _when(at), *texts, told
+
+
+def _when(at: object) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(at)))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError, OSError):
+        return "-"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8", "replace")
+    digest = text.removeprefix("sha256:")
+    return digest[:12] if _is_digest(digest) else text
+
+
+def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=False))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

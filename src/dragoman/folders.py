@@ -1,0 +1,25 @@
+"""Where a program keeps what it has to remember, on each system. Nothing is looked at or made here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+
+def state_folder(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:
+    """Our folder in the place for state that the system has for programs of this user."""
+    return _find(environment, platform) / "dragoman"
+
+
+def _find(environment: Mapping[str, str], platform: str) -> Path:
+    chosen = environment.get("XDG_STATE_HOME", "")
+    # The specification asks to ignore a relative one.
+    if PurePath(chosen).is_absolute():
+        return Path(chosen)
+    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
+    if platform == "win32":
+        return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    if platform == "darwin":
+        return home / "Library" / "Application Support"
+    return home / ".local" / "state"

@@ -1,0 +1,33 @@
+"""Servers of the Model Context Protocol as tools, none of them trusted further than they were approved.
+
+- `StdioServer`, `HttpServer`: a program to start, an address to speak to; `read_servers` takes them from settings
+- `connect`, `aconnect`: a `Toolbox` with the tools of all servers, and what was wrong with the rest
+- `approve_pin`, `list_pins`, `Pins`: definitions that were seen, and which of them a person approved
+"""
+
+from __future__ import annotations
+
+from dragoman.mcp.limits import Limits
+from dragoman.mcp.naming import rule_name, wire_names
+from dragoman.mcp.pins import Pin, Pins, PinState, Sighting, approve_pin, list_pins
+from dragoman.mcp.servers import HttpServer, Server, StdioServer, read_servers
+from dragoman.mcp.toolbox import Toolbox, aconnect, connect
+
+__all__ = [
+    "HttpServer",
+    "Limits",
+    "Pin",
+    "PinState",
+    "Pins",
+    "Server",
+    "Sighting",
+    "StdioServer",
+    "Toolbox",
+    "aconnect",
+    "approve_pin",
+    "connect",
+    "list_pins",
+    "read_servers",
+    "rule_name",
+    "wire_names",
+]

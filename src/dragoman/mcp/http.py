@@ -1,0 +1,234 @@
+"""Messages over streamable HTTP: each request is a POST, answered with JSON or with a stream of events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
+from dragoman.client.http import HttpTransport
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.errors import ConfigError
+from dragoman.mcp import messages
+from dragoman.mcp.channels import Receive
+from dragoman.mcp.errors import METHOD_NOT_FOUND, Refusal, ServerFault, ServerLost, SessionGone
+from dragoman.mcp.limits import Limits
+from dragoman.mcp.servers import HttpServer, shown_address, why_unsafe
+from dragoman.types import JsonObject
+from dragoman.wire.sse import SseBroken, SseDecoder, SseEvent
+
+_SESSION = "mcp-session-id"
+_is_session = re.compile(r"[\x21-\x7e]{1,1024}").fullmatch
+_RESUMES = 3
+_LONGEST_PAUSE = 5.0
+_PAUSE = 0.5
+_DAY = 86_400.0
+
+
+class HttpChannel:
+    """One session with a server at an address."""
+
+    needs_headers = True
+    is_lost = False
+    """Every request has a connection of its own, so the failure of one says nothing about the next."""
+
+    def __init__(
+        self, server: HttpServer, limits: Limits, receive: Receive, transport: Transport | None = None
+    ) -> None:
+        self._server = server
+        self._limits = limits
+        self._receive = receive
+        self._transport: Transport = transport or HttpTransport()
+        self._session_headers: dict[str, str] = {}
+        self._session = ""
+        self._replies: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        why = why_unsafe(self._server)
+        if why:
+            raise ServerFault(why)
+
+    def begin_session(self, headers: dict[str, str]) -> None:
+        self._session_headers = headers
+
+    async def exchange(self, message: JsonObject, headers: dict[str, str], seconds: float) -> JsonObject:
+        response = await self._send("POST", headers, seconds, messages.write(message))
+        try:
+            await self._check_status(response, message)
+            if message["method"] == "initialize":
+                self._take_session(response)
+            kind = _content_type(response)
+            if kind == "application/json":
+                return self._find_answer(messages_in(await self._read_body(response)), message["id"])
+            if kind != "text/event-stream":
+                raise ServerFault(f"the server answered with {kind[:60] or 'no content type'!r} instead of JSON")
+            return await self._follow(response, message["id"], headers, seconds)
+        finally:
+            await response.close()
+
+    async def tell(self, message: JsonObject, headers: dict[str, str]) -> None:
+        response = await self._send("POST", headers, self._limits.close_seconds, messages.write(message))
+        await response.close()
+
+    async def listen(self, headers: dict[str, str]) -> None:
+        """Hold a stream open for what the server says of its own accord; many servers have none (405)."""
+        response = await self._send("GET", headers, _DAY)
+        try:
+            if response.status != 200 or _content_type(response) != "text/event-stream":
+                raise ServerFault("the server tells nothing of its own accord")
+            async for message in self._messages(response, SseDecoder(self._limits.message_bytes)):
+                self._take(message)
+        except TransportFault as fault:
+            raise ServerLost(fault.message) from None
+        finally:
+            await response.close()
+
+    async def close(self) -> None:
+        for task in self._replies:
+            task.cancel()
+        if self._session:
+            with contextlib.suppress(ServerFault, TimeoutError):
+                async with asyncio.timeout(self._limits.close_seconds):
+                    response = await self._send("DELETE", {}, self._limits.close_seconds)
+                    await response.close()
+        await self._transport.close()
+
+    def diagnosis(self) -> str:
+        return ""
+
+    # ---- one request -----------------------------------------------------------------------------------------------
+
+    async def _send(self, method: str, headers: dict[str, str], seconds: float, body: bytes = b"") -> HttpResponse:
+        session = {_SESSION: self._session} if self._session else {}
+        sent = {
+            **self._server.headers,
+            "Accept": "text/event-stream" if method == "GET" else "application/json, text/event-stream",
+            **({"Content-Type": "application/json"} if body else {}),
+            **self._session_headers,
+            **headers,
+            **session,
+        }
+        timeouts = Timeouts(connect=min(10.0, seconds), first_byte=seconds, idle=seconds)
+        try:
+            return await self._transport.send(HttpRequest(method, self._server.url, sent, body), timeouts)
+        except TransportFault as fault:
+            raise ServerLost(fault.message) from None
+        except ConfigError as problem:
+            raise ServerFault(str(problem)) from None
+
+    async def _check_status(self, response: HttpResponse, message: JsonObject) -> None:
+        status = response.status
+        if status == 200:
+            return
+        if status == 202:
+            raise ServerFault("the server took the request and promised no answer (status 202)")
+        if 300 <= status < 400:
+            place = shown_address(response.headers.get("location", ""))
+            raise ServerFault(f"the server sends us on to {place}; use that address if it is the right one")
+        if status == 404 and self._session and message["method"] != "initialize":
+            raise SessionGone("the server has forgotten the session")
+        if _content_type(response) == "application/json":
+            with contextlib.suppress(ServerLost):
+                for found in messages_in(await self._read_body(response)):
+                    if found.get("error") is not None:
+                        messages.result_of(found)
+        if status in (401, 403):
+            raise ServerFault(f"the server does not let us in (status {status}); check the headers of its row")
+        if status in (400, 404, 405, 406, 415):
+            raise Refusal(METHOD_NOT_FOUND, f"the server answered with status {status}")
+        raise ServerFault(f"the server answered with status {status}")
+
+    def _take_session(self, response: HttpResponse) -> None:
+        session = response.headers.get(_SESSION, "")
+        if session and _is_session(session) is None:
+            raise ServerLost("the server named its session with characters that no header can hold")
+        self._session = session
+
+    async def _read_body(self, response: HttpResponse) -> bytes:
+        body = bytearray()
+        try:
+            async for piece in response.pieces():
+                body += piece
+                if len(body) > self._limits.message_bytes:
+                    raise ServerLost(f"the server sent a message of more than {self._limits.message_bytes} bytes")
+        except TransportFault as fault:
+            raise ServerLost(fault.message) from None
+        return bytes(body)
+
+    # ---- streams ---------------------------------------------------------------------------------------------------
+
+    async def _follow(
+        self, response: HttpResponse, identity: int, headers: dict[str, str], seconds: float
+    ) -> JsonObject:
+        """The answer out of a stream; a stream that breaks off is taken up again where the server allows that."""
+        decoder = SseDecoder(self._limits.message_bytes)
+        why = "the server ended its stream before it answered"
+        for attempt in range(_RESUMES + 1):
+            try:
+                async for message in self._messages(response, decoder):
+                    if messages.is_answer(message):
+                        if message.get("id") == identity:
+                            return message
+                    else:
+                        self._take(message)
+            except TransportFault as fault:
+                why = fault.message
+            finally:
+                await response.close()
+            if not decoder.last_id or attempt == _RESUMES:
+                break
+            await asyncio.sleep(_PAUSE)
+            response = await self._send("GET", {**headers, "Last-Event-ID": decoder.last_id}, seconds)
+            if response.status != 200 or _content_type(response) != "text/event-stream":
+                await response.close()
+                break
+        raise ServerLost(why)
+
+    async def _messages(self, response: HttpResponse, decoder: SseDecoder) -> AsyncIterator[JsonObject]:
+        async for piece in response.pieces():
+            for message in self._read_events(decoder.feed(piece)):
+                yield message
+        for message in self._read_events(decoder.close()):
+            yield message
+
+    def _read_events(self, events: list[SseEvent | SseBroken]) -> list[JsonObject]:
+        found: list[JsonObject] = []
+        for event in events:
+            if isinstance(event, SseBroken):
+                raise ServerLost(f"the server sent a message of more than {self._limits.message_bytes} bytes")
+            # An event without data only says where to go on from.
+            if event.complete and event.data and event.event in (None, "message"):
+                found += messages_in(event.data)
+        return found
+
+    def _find_answer(self, found: list[JsonObject], identity: int) -> JsonObject:
+        for message in found:
+            if not messages.is_answer(message):
+                self._take(message)
+            elif message.get("id") == identity or (message.get("id") is None and message.get("error") is not None):
+                return message
+        raise ServerFault("the server answered a request that was not made")
+
+    def _take(self, message: JsonObject) -> None:
+        reply = self._receive(message)
+        if reply is not None and len(self._replies) < 16:
+            task = asyncio.get_running_loop().create_task(self._reply(reply))
+            self._replies.add(task)
+            task.add_done_callback(self._replies.discard)
+
+    async def _reply(self, message: JsonObject) -> None:
+        with contextlib.suppress(ServerFault):
+            await self.tell(message, {})
+
+
+def messages_in(data: bytes | str) -> list[JsonObject]:
+    """The messages in a body or an event. Raises ServerLost."""
+    try:
+        return messages.read(data)
+    except messages.NoMessage as problem:
+        raise ServerLost(f"the server sent what is no message ({problem})") from None
+
+
+def _content_type(response: HttpResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -1,0 +1,235 @@
+"""The servers that a user names: a program to start, or an address to speak to.
+
+They come from the user's configuration, as tables or in the JSON shape that many programs share
+(`{"mcpServers": {...}}`). `${NAME}` in a value of `environment` or `headers` stands for a variable, so that no key has
+to be written down.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec import Struct, field
+
+from dragoman.errors import ConfigError, nearest
+from dragoman.toolset import fold
+
+_is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}").fullmatch
+_variable = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_KEYS = ("command", "args", "environment", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled")
+# Other programs keep these in the same file; they say nothing about how to reach a server, and none of them is obeyed.
+_FOREIGN = frozenset({"description", "timeout", "autoApprove", "alwaysAllow", "icon", "gallery", "version"})
+_OURS = frozenset(
+    {"accept", "content-type", "content-length", "host", "connection", "transfer-encoding", "last-event-id"}
+)
+_HTTP_KINDS = frozenset({"http", "streamable-http", "streamable_http", "streamableHttp"})
+
+
+class StdioServer(Struct, frozen=True):
+    """A program that is started here and speaks over its standard input and output."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables beside the few that every program gets; their values are taken for secrets."""
+    cwd: str | None = None
+
+    def identity(self) -> list[str]:
+        """What makes it this server and no other; part of every pin."""
+        return ["stdio", *self.command, *([f"cwd={self.cwd}"] if self.cwd else [])]
+
+    def secrets(self) -> list[str]:
+        """Values that are to be shown nowhere."""
+        return _secrets(self.environment)
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.environment)
+        return f"StdioServer({self.name!r}, {self.command[:1]!r} + {len(self.command) - 1} more, variables: {names})"
+
+
+class HttpServer(Struct, frozen=True):
+    """A server at an address, spoken to by streamable HTTP."""
+
+    name: str
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
+    """Sent with every request; their values are taken for secrets."""
+
+    def identity(self) -> list[str]:
+        return ["http", self.url]
+
+    def secrets(self) -> list[str]:
+        found = _secrets(self.headers)
+        # `Bearer x` is a secret by its second word, which may be repeated alone.
+        return [*found, *(value.split(" ", 1)[1] for value in found if " " in value)]
+
+    def __repr__(self) -> str:
+        return f"HttpServer({self.name!r}, {shown_address(self.url)!r}, headers: {', '.join(self.headers)})"
+
+
+Server = StdioServer | HttpServer
+
+
+def _secrets(values: Mapping[str, str]) -> list[str]:
+    # Short values are words such as `1` or `debug`; hiding these would make every text unreadable.
+    return [value for value in values.values() if len(value) >= 6]
+
+
+def shown_address(url: str) -> str:
+    """An address without what may be secret in it: the user, the query."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "an address that cannot be read"
+    return f"{parts.scheme}://{host}{parts.path}"[:200]
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_servers(rows: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> list[Server]:
+    """The servers of a table of tables, or of the shape `{"mcpServers": {...}}`. Raises ConfigError.
+
+    `variables` are what `${NAME}` may name; by default those of this process.
+    """
+    table: Any = rows.get("mcpServers", rows)
+    if not isinstance(table, Mapping):
+        raise ConfigError(
+            "the servers of MCP are no table", hint='for example {"files": {"command": ["files-server"]}}'
+        )
+    known = os.environ if variables is None else variables
+    found = [_read_row(name, row, known) for name, row in table.items() if not _is_off(row)]
+    check_servers(found)
+    return found
+
+
+def check_servers(servers: Iterable[Server]) -> None:
+    """Raise ConfigError for names that cannot be told apart, or that no rule could hold."""
+    seen: dict[str, str] = {}
+    for server in servers:
+        _check_name(server.name)
+        folded = fold(server.name)
+        if folded in seen:
+            raise ConfigError(
+                f"two MCP servers are named {seen[folded]!r} and {server.name!r}",
+                hint="names have to differ in more than case, dashes and underscores; rename one",
+            )
+        seen[folded] = server.name
+
+
+def why_unsafe(server: HttpServer) -> str:
+    """Why nothing may be sent by this row; empty if it may."""
+    try:
+        parts = urlsplit(server.url)
+        host = parts.hostname or ""
+    except ValueError:
+        return "its address cannot be read"
+    if parts.scheme not in ("http", "https") or not host:
+        return "its address is no https:// address"
+    ours = next((name for name in server.headers if name.lower() in _OURS or name.lower().startswith("mcp-")), None)
+    if ours is not None:
+        return f"the header {ours!r} is set by the protocol"
+    if parts.scheme == "https" or _is_loopback(host):
+        return ""
+    return f"{shown_address(server.url)} is not encrypted, and does not lead to this machine; use https://"
+
+
+def _is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_off(row: Any) -> bool:
+    return isinstance(row, Mapping) and (row.get("disabled") is True or row.get("enabled") is False)
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str) or _is_name(name) is None:
+        raise ConfigError(
+            f"{name!r} is no name for an MCP server"[:120],
+            hint="letters, digits, dashes and underscores, at most 32 of them",
+        )
+
+
+def _read_row(name: Any, row: Any, variables: Mapping[str, str]) -> Server:
+    _check_name(name)
+    place = f"MCP server {name!r}"
+    if not isinstance(row, Mapping):
+        raise ConfigError(f"{place}: not a table", hint="it needs a `command`, or a `url`")
+    for key in row:
+        if key not in _KEYS and key not in _FOREIGN:
+            guess = nearest(str(key), _KEYS)
+            raise ConfigError(
+                f"{place}: unknown key {key!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+                hint="known are " + ", ".join(_KEYS),
+            )
+    kind = row.get("type", row.get("transport"))
+    if kind == "sse":
+        raise ConfigError(
+            f"{place}: the transport `sse` was replaced by streamable HTTP",
+            hint='ask for its newer address, type "http"',
+        )
+    if kind not in (None, "stdio") and kind not in _HTTP_KINDS:
+        raise ConfigError(f"{place}: unknown transport {kind!r}", hint='known are "stdio" and "http"')
+    if ("command" in row) == ("url" in row):
+        both = "both a `command` and a `url`" if "url" in row else "neither a `command` nor a `url`"
+        raise ConfigError(f"{place}: {both}", hint="give exactly one of them")
+    return _read_http(name, row, place, variables) if "url" in row else _read_stdio(name, row, place, variables)
+
+
+def _read_stdio(name: str, row: Mapping[str, Any], place: str, variables: Mapping[str, str]) -> StdioServer:
+    command = row["command"]
+    words = [command] if isinstance(command, str) else command
+    arguments = row.get("args", [])
+    for what, found in (("command", words), ("args", arguments)):
+        if not isinstance(found, list | tuple) or not all(isinstance(each, str) and "\0" not in each for each in found):
+            raise ConfigError(f"{place}: `{what}` is no list of texts", hint='command = ["program", "argument"]')
+    if not words or not words[0].strip():
+        raise ConfigError(f"{place}: `command` is empty", hint='command = ["program", "argument"]')
+    cwd = row.get("cwd")
+    if cwd is not None and not isinstance(cwd, str):
+        raise ConfigError(f"{place}: `cwd` is no path", hint="leave it out to start the server where you are")
+    key = "environment" if "environment" in row else "env"
+    environment = _read_values(row.get(key, {}), f"{place}: `{key}`", variables)
+    return StdioServer(name, [*words, *arguments], environment, cwd)
+
+
+def _read_http(name: str, row: Mapping[str, Any], place: str, variables: Mapping[str, str]) -> HttpServer:
+    if not isinstance(row["url"], str):
+        raise ConfigError(f"{place}: `url` is no address", hint='url = "https://example.org/mcp"')
+    server = HttpServer(name, row["url"], _read_values(row.get("headers", {}), f"{place}: `headers`", variables))
+    why = why_unsafe(server)
+    if why:
+        raise ConfigError(f"{place}: {why}", hint='url = "https://..."; only this machine is spoken to without TLS')
+    return server
+
+
+def _read_values(found: Any, place: str, variables: Mapping[str, str]) -> dict[str, str]:
+    """Names and values as text, with the variables put in. No message shows a value."""
+    if not isinstance(found, Mapping):
+        raise ConfigError(f"{place} is no table of names and values", hint='{ TOKEN = "${MY_TOKEN}" }')
+
+    def fill(match: re.Match[str]) -> str:
+        value = variables.get(match[1])
+        if value is None:
+            raise ConfigError(
+                f"{place}: the variable {match[1]} is not set", hint=f"set {match[1]}, or write the value"
+            )
+        return value
+
+    values = {}
+    for key, value in found.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ConfigError(f"{place}: the value of {key!r} is no text"[:200], hint="put it in quotes")
+        values[key] = _variable.sub(fill, value)
+    return values

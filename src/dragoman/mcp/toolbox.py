@@ -1,0 +1,262 @@
+"""The tools of several servers, ready for any number of agents, in any thread and any event loop.
+
+All servers are spoken to on one background thread of the process. A call waits for it from wherever it is made, and
+cancelling the call reaches the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from dragoman.client.portal import Portal
+from dragoman.mcp.channels import Channel, Receive
+from dragoman.mcp.connection import Connection
+from dragoman.mcp.definitions import Definition
+from dragoman.mcp.errors import Refusal, ServerFault, Unsent
+from dragoman.mcp.limits import Limits
+from dragoman.mcp.naming import wire_names
+from dragoman.mcp.pins import Pin, Pins
+from dragoman.mcp.results import read_result
+from dragoman.mcp.servers import HttpServer, Server, check_servers
+from dragoman.tools import Error, ToolContext, tool_from_schema
+from dragoman.types import JsonObject, Tool, ToolResult
+
+T = TypeVar("T")
+_UNKNOWN = " It is not known whether the call was carried out."
+_portal = Portal()
+
+
+class Toolbox:
+    """Servers that are up, and their tools. It is closed when nobody needs them any more."""
+
+    def __init__(self, connections: list[Connection], limits: Limits) -> None:
+        self._connections = connections
+        self._limits = limits
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._tools = self._make_tools()
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The tools as they were when the servers were reached. They never change; a tool can only go off."""
+        return list(self._tools)
+
+    @property
+    def problems(self) -> list[str]:
+        """What a person should know: servers that did not come up, tools that are left out or off."""
+        return [problem for connection in self._connections for problem in connection.problems]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The protocol that is spoken with each server that is up."""
+        return {each.server.name: each.version for each in self._connections if each.version}
+
+    @property
+    def pins(self) -> list[Pin]:
+        """What was known of each tool when its server was reached."""
+        return [pin for connection in self._connections for pin in connection.pins.values()]
+
+    def untrusted_texts(self) -> list[str]:
+        """Everything in the definitions that strangers wrote and a model reads."""
+        texts = [text for each in self._connections for definition in each.definitions for text in definition.texts()]
+        return list(dict.fromkeys(texts))
+
+    def secrets(self) -> list[str]:
+        """Values of the servers' headers and variables, for whoever keeps secrets out of logs."""
+        return [secret for connection in self._connections for secret in connection.server.secrets()]
+
+    def close(self) -> None:
+        """End all servers and connections. May be called twice."""
+        if self._may_close():
+            _portal.run(self._close())
+
+    async def aclose(self) -> None:
+        """The same in async code."""
+        if self._may_close():
+            await _bridge(self._close())
+
+    def _may_close(self) -> bool:
+        # Behind a fork the servers are the parent's.
+        may = not self._is_closed and self._pid == os.getpid()
+        self._is_closed = True
+        if may:
+            atexit.unregister(self.close)
+        return may
+
+    async def _close(self) -> None:
+        await asyncio.gather(*(connection.close() for connection in self._connections))
+
+    def __enter__(self) -> Toolbox:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Toolbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ---- tools -----------------------------------------------------------------------------------------------------
+
+    def _make_tools(self) -> list[Tool]:
+        pairs = [(each, definition) for each in self._connections for definition in each.definitions]
+        names = wire_names((definition.server, definition.name) for _, definition in pairs)
+        return [
+            self._make_tool(connection, definition, names[definition.server, definition.name])
+            for connection, definition in pairs
+        ]
+
+    def _make_tool(self, connection: Connection, definition: Definition, name: str) -> Tool:
+        pin = connection.pins[definition.key]
+        # A server may call its tools harmless; that counts once a person has looked at them.
+        is_trusted = pin.state == "approved"
+        read_only = is_trusted and definition.hints.get("readOnlyHint") is True
+        metadata: dict[str, Any] = {
+            "origin": f"mcp:{definition.server}",
+            "mcp_tool": definition.name,
+            "pin": pin.state,
+            "digest": definition.digest,
+            "annotations": definition.hints,
+        }
+        if not read_only:
+            metadata["exec"] = True
+        schema, description = definition.parameters, definition.description
+        if pin.state == "changed":
+            # The new words are not shown: reading them is all that an attack may need.
+            schema = {"type": "object"}
+            description = "This tool is off, because its definition has changed and nobody has approved that."
+        return tool_from_schema(
+            name,
+            schema,
+            self._make_runner(connection, definition, read_only),
+            unpack=False,
+            description=description,
+            read_only=read_only,
+            parallel_safe=read_only,
+            repeatable=read_only or (is_trusted and definition.hints.get("idempotentHint") is True),
+            metadata=metadata,
+        )
+
+    def _make_runner(
+        self, connection: Connection, definition: Definition, read_only: bool
+    ) -> Callable[[JsonObject, ToolContext], Awaitable[ToolResult]]:
+        place = f"the MCP server {definition.server!r}"
+
+        async def run(arguments: JsonObject, context: ToolContext) -> ToolResult:
+            if self._pid != os.getpid() or self._is_closed:
+                raise Error(f"{place} is not connected any more")
+            seconds = self._limits.call_seconds
+            if context.deadline is not None:
+                seconds = max(0.0, min(seconds, context.deadline - time.monotonic()))
+            report = _from_outside(context.progress)
+            try:
+                result = await _bridge(connection.call(definition, arguments, seconds, report))
+                return read_result(result, self._limits)
+            except Refusal as refusal:
+                raise Error(f"{place} refused the call: {refusal}") from None
+            except Unsent as fault:
+                raise Error(f"{place}: {fault}. Nothing was run.") from None
+            except ServerFault as fault:
+                raise Error(f"{place}: {fault}.{'' if read_only else _UNKNOWN}") from None
+
+        return run
+
+
+def _from_outside(progress: Callable[..., None]) -> Callable[[str, float | None], None]:
+    """Progress told by another thread reaches the loop in which the call is made."""
+    loop = asyncio.get_running_loop()
+
+    def report(message: str, fraction: float | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody watches any more
+            loop.call_soon_threadsafe(progress, message, fraction)
+
+    return report
+
+
+async def _bridge(work: Coroutine[Any, Any, T]) -> T:
+    """Have the background thread do some work, and wait for it here; cancelling is passed on."""
+    try:
+        loop = _portal.loop()
+    except BaseException:
+        work.close()
+        raise
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+# ---- connecting ----------------------------------------------------------------------------------------------------
+
+
+def connect(
+    servers: Iterable[Server],
+    *,
+    pins: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Toolbox:
+    """Start or reach all servers at once, and list their tools. Blocks; `aconnect` is for async code.
+
+    A server that does not come up is in `problems`, and takes no other down. `pins` is the file in which definitions
+    are remembered; without one, they are remembered for as long as the toolbox is open. `environment` is what servers
+    may inherit a few variables from; by default that of this process. Raises ConfigError for rows and for a file of
+    pins that cannot be read.
+    """
+    return _portal.run(_open(list(servers), pins, limits or Limits(), environment))
+
+
+async def aconnect(
+    servers: Iterable[Server],
+    *,
+    pins: str | os.PathLike[str] | None = None,
+    limits: Limits | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Toolbox:
+    """The same as `connect`, in async code."""
+    return await _bridge(_open(list(servers), pins, limits or Limits(), environment))
+
+
+async def _open(
+    servers: list[Server],
+    path: str | os.PathLike[str] | None,
+    limits: Limits,
+    environment: Mapping[str, str] | None,
+) -> Toolbox:
+    check_servers(servers)
+    pins = Pins(path)
+    await asyncio.to_thread(pins.read)
+    inherited = dict(os.environ if environment is None else environment)
+    connections = [Connection(each, limits, pins, _channels_of(each, limits, inherited)) for each in servers]
+    try:
+        await asyncio.gather(*(connection.open() for connection in connections))
+        toolbox = Toolbox(connections, limits)
+    except BaseException:
+        await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
+        raise
+    atexit.register(toolbox.close)
+    return toolbox
+
+
+def _channels_of(server: Server, limits: Limits, inherited: Mapping[str, str]) -> Callable[[Receive], Channel]:
+    def make(receive: Receive) -> Channel:
+        # Late, because most toolboxes need only one of the two.
+        if isinstance(server, HttpServer):
+            from dragoman.mcp.http import HttpChannel
+
+            return HttpChannel(server, limits, receive)
+        from dragoman.mcp.stdio import StdioChannel
+
+        return StdioChannel(server, limits, receive, inherited)
+
+    return make

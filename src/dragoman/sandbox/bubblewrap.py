@@ -1,0 +1,132 @@
+"""Boxes made by bubblewrap: a file system, a process tree and a network of their own, and no rights in any of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+
+from dragoman.sandbox.boxes import Box, Launch, check_box, full_environment, in_memory
+from dragoman.sandbox.guarding import Guard
+from dragoman.sandbox.placeholders import Placeholders
+from dragoman.sandbox.sandboxes import Sandbox, bounded_launch
+from dragoman.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, can_filter, make_filter
+from dragoman.sandbox.shell_limits import limit
+from dragoman.sandbox.shields import Shields, open_below, plan_shields
+from dragoman.sandbox.system import SYSTEM_FOLDERS, secrets_below, system_secrets
+
+_HOME = "/tmp/home"
+
+
+class BubblewrapSandbox(Sandbox):
+    """Runs commands through `bwrap`."""
+
+    tier = "bubblewrap"
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+        self._options = _known_options(program)
+
+    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+        box = check_box(box)
+        shields = plan_shields(box.workspace, box.protected, box.watched)
+        guard = Guard(box.workspace, shields.guarded, box.aside)
+        placeholders = Placeholders(box.workspace, shields.absent, shields.guarded)
+        descriptors: list[int] = []
+        try:
+            options = [*self._isolation(box), *_visible(box)]
+            options += self._shield(shields, placeholders.held, box.workspace, descriptors)
+            options += _covered(box)
+            if can_filter():
+                families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+                descriptors.append(in_memory("filter", make_filter(families=families)))
+                options += ["--seccomp", str(descriptors[-1])]
+            descriptors.append(in_memory("options", b"".join(os.fsencode(each) + b"\0" for each in options)))
+        except BaseException:
+            placeholders.remove()
+            for descriptor in descriptors:
+                os.close(descriptor)
+            raise
+        # The options go through memory: a list of processes shows neither them nor the environment.
+        return bounded_launch(
+            (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits)),
+            box.limits.processes,
+            descriptors=descriptors,
+            endings=(guard.put_back, placeholders.remove),
+        )
+
+    def _shield(self, shields: Shields, held: list[str], workspace: str, descriptors: list[int]) -> list[str]:
+        """Mount the protected paths over themselves: what is mounted can be neither changed, removed nor moved.
+
+        They are named by descriptor where that is possible. By path, another command in the same workspace could put a
+        link there in the meantime, and its target would come into the box.
+        """
+        options: list[str] = []
+        wanted = [("--bind", path) for path in shields.anchors]
+        wanted += [("--ro-bind", path) for path in shields.fixed + held]
+        for option, path in wanted:
+            if f"{option}-fd" in self._options:
+                descriptors.append(open_below(workspace, path))
+                options += [f"{option}-fd", str(descriptors[-1]), path]
+            else:
+                options += [option, path, path]
+        return options
+
+    def _isolation(self, box: Box) -> list[str]:
+        options = ["--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"]
+        options += ["--share-net"] if box.network else []
+        options += ["--disable-userns"] if "--disable-userns" in self._options else []
+        options += ["--hostname", "box", "--cap-drop", "ALL"]
+        for name, value in full_environment(box, home=box.home or _HOME, temporary="/tmp").items():
+            options += ["--setenv", name, value]
+        return [*options, "--chdir", box.cwd or box.workspace]
+
+
+def _visible(box: Box) -> list[str]:
+    """What is there: the system, read-only, then what the box names, the later over the earlier."""
+    options: list[str] = []
+    for path in SYSTEM_FOLDERS:
+        if os.path.islink(path):
+            options += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            options += ["--ro-bind", path, path]
+    options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/var/tmp", "--dir", "/run"]
+    options += ["--dir", _HOME] if box.home is None else []
+    options += _cover(system_secrets())
+    resolver = os.path.realpath("/etc/resolv.conf")
+    if box.network and os.path.exists(resolver):
+        options += ["--ro-bind", resolver, resolver]
+    for path in sorted(box.readable):
+        options += ["--ro-bind", path, path]
+    for path in sorted(box.writable):
+        options += ["--bind", path, path]
+    options += ["--bind", box.home, box.home] if box.home else []
+    return [*options, "--bind", box.workspace, box.workspace]
+
+
+def _covered(box: Box) -> list[str]:
+    shown = [*box.readable, *box.writable, box.workspace]
+    return _cover(secrets_below(shown, box.hidden))
+
+
+def _cover(paths: Iterable[str]) -> list[str]:
+    options: list[str] = []
+    for path in paths:
+        options += ["--tmpfs", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
+    return options
+
+
+def _known_options(program: str) -> frozenset[str]:
+    """Older versions lack some of the options."""
+    try:
+        ran = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, env={}, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return frozenset()
+    return frozenset(word for word in (ran.stdout + ran.stderr).split() if word.startswith("--"))
+
+
+def find_bubblewrap() -> str | None:
+    """The full path of `bwrap`, if it is installed."""
+    found = shutil.which("bwrap")
+    return None if found is None else os.path.abspath(found)

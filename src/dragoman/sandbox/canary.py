@@ -1,0 +1,279 @@
+"""The script that tries to break out of a box. It runs inside one, and says of every attempt what came of it.
+
+A script of its own, with nothing but the standard library. The attempts are harmless where they succeed: they touch
+only what the probe has set out for them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import mmap
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+_PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
+_NEW_USER = 0x10000000
+_TIOCSTI = 0x5412
+_IO_URING_SETUP = 425
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def _write(path: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("planted")
+
+
+def _holds(path: str, secret: str) -> None:
+    with open(path, "rb") as file:
+        if secret.encode() not in file.read(1 << 16):
+            raise OSError("the secret is not in it")
+
+
+def write_outside(plan: dict[str, Any]) -> None:
+    _write(f"{plan['outside']}/planted")
+
+
+def follow_link_out(plan: dict[str, Any]) -> None:
+    _write("link/through_link")
+
+
+def link_file_in(plan: dict[str, Any]) -> None:
+    os.link(f"{plan['outside']}/target", "linked")
+
+
+def change_mode_outside(plan: dict[str, Any]) -> None:
+    os.chmod(f"{plan['outside']}/target", 0o640)
+
+
+def read_home(plan: dict[str, Any]) -> None:
+    _holds(f"{plan['home']}/.ssh/id_canary", plan["secret"])
+
+
+def read_system_secrets(plan: dict[str, Any]) -> None:
+    with open("/etc/shadow", "rb") as file:
+        if not file.read(1):
+            raise OSError("it is empty")
+
+
+def read_environment(plan: dict[str, Any]) -> None:
+    if not any(name in os.environ for name in plan["names"]):
+        raise OSError("nothing of the launcher's is in it")
+
+
+def read_environment_of_process(plan: dict[str, Any]) -> None:
+    _holds(f"/proc/{plan['victim']}/environ", plan["secret"])
+
+
+def read_file_of_process(plan: dict[str, Any]) -> None:
+    _holds(f"/proc/{plan['victim']}/fd/{plan['victim_file']}", plan["secret"])
+
+
+def reach_through_proc(plan: dict[str, Any]) -> None:
+    for process in (1, plan["victim"]):
+        try:
+            return _holds(f"/proc/{process}/root{plan['home']}/.ssh/id_canary", plan["secret"])
+        except OSError as error:
+            last = error
+    raise last
+
+
+def connect_tcp(plan: dict[str, Any]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
+        connection.settimeout(5)
+        connection.connect(("127.0.0.1", plan["tcp"]))
+
+
+def send_udp(plan: dict[str, Any]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
+        connection.sendto(b"planted", ("127.0.0.1", plan["udp"]))
+
+
+def connect_unix(plan: dict[str, Any]) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(plan["unix"])
+
+
+def connect_abstract(plan: dict[str, Any]) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect("\0" + plan["abstract"])
+
+
+def change_hook(plan: dict[str, Any]) -> None:
+    _write(".git/hooks/pre-push")
+
+
+def create_hook(plan: dict[str, Any]) -> None:
+    _write(".git/hooks/pre-commit")
+
+
+def change_config(plan: dict[str, Any]) -> None:
+    _write("dragoman.toml")
+
+
+def create_startup_file(plan: dict[str, Any]) -> None:
+    if os.path.lexists(".bashrc"):
+        os.unlink(".bashrc")
+    _write(".bashrc")
+
+
+def create_watched_file(plan: dict[str, Any]) -> None:
+    os.makedirs(".vscode", exist_ok=True)
+    _write(".vscode/tasks.json")
+
+
+def move_protected(plan: dict[str, Any]) -> None:
+    os.rename(".git", "moved")
+    os.makedirs(".git/hooks")
+    _write(".git/hooks/pre-rebase")
+
+
+def trace_process(plan: dict[str, Any]) -> None:
+    _checked(_libc.ptrace(_PTRACE_SEIZE, plan["victim"], None, None))
+    _libc.ptrace(_PTRACE_DETACH, plan["victim"], None, None)
+
+
+def new_user_namespace(plan: dict[str, Any]) -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _libc.unshare(_NEW_USER) == 0 else ctypes.get_errno())
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def mount_something(plan: dict[str, Any]) -> None:
+    os.makedirs("mounted", exist_ok=True)
+    _checked(_libc.mount(b"none", b"mounted", b"tmpfs", 0, None))
+    _libc.umount2(b"mounted", 2)
+
+
+def type_into_terminal(plan: dict[str, Any]) -> None:
+    master, slave = os.openpty()
+    try:
+        fcntl.ioctl(slave, _TIOCSTI, b"x")
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def queue_kernel_calls(plan: dict[str, Any]) -> None:
+    os.close(_checked(_libc.syscall(_IO_URING_SETUP, 4, ctypes.create_string_buffer(120))))
+
+
+def take_memory(plan: dict[str, Any]) -> None:
+    mmap.mmap(-1, plan["memory"]).close()
+
+
+def write_large_file(plan: dict[str, Any]) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        with open("large", "wb") as file:
+            os.truncate(file.fileno(), plan["file"])
+    finally:
+        if os.path.exists("large"):
+            os.unlink("large")
+
+
+def start_many_processes(plan: dict[str, Any]) -> None:
+    children: list[int] = []
+    try:
+        while len(children) < plan["processes"]:
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                signal.pause()
+                os._exit(0)
+            children.append(child)
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def kill_process(plan: dict[str, Any]) -> None:
+    os.kill(plan["victim"], signal.SIGKILL)
+
+
+def outlive(plan: dict[str, Any]) -> None:
+    """A daemon that holds a lock for as long as it lives; the probe looks whether the lock is free again."""
+    ready, told = os.pipe()
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() != 0:
+            os._exit(0)
+        for descriptor in (0, 1, 2):
+            os.close(descriptor)
+        descriptor = os.open("alive", os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, str(os.getpid()).encode())
+        os.write(told, b"x")
+        time.sleep(plan["patience"])
+        os._exit(0)
+    os.close(told)
+    os.read(ready, 1)
+
+
+ATTEMPTS: tuple[Callable[[dict[str, Any]], None], ...] = (
+    write_outside,
+    follow_link_out,
+    link_file_in,
+    change_mode_outside,
+    read_home,
+    read_system_secrets,
+    read_environment,
+    read_environment_of_process,
+    read_file_of_process,
+    reach_through_proc,
+    connect_tcp,
+    send_udp,
+    connect_unix,
+    connect_abstract,
+    change_hook,
+    create_hook,
+    change_config,
+    create_startup_file,
+    create_watched_file,
+    move_protected,
+    trace_process,
+    new_user_namespace,
+    mount_something,
+    type_into_terminal,
+    queue_kernel_calls,
+    take_memory,
+    write_large_file,
+    start_many_processes,
+    kill_process,
+    outlive,
+)
+
+
+def main() -> None:
+    """Try everything that the plan in the first argument has been made for; one line of JSON for each attempt."""
+    with open(sys.argv[1], encoding="utf-8") as file:
+        plan = json.load(file)  # noqa: TID251
+    for attempt in ATTEMPTS:
+        try:
+            attempt(plan)
+        except (OSError, ValueError, MemoryError) as error:
+            print(
+                json.dumps([attempt.__name__, getattr(error, "strerror", None) or str(error) or "refused"]), flush=True
+            )
+        else:
+            print(json.dumps([attempt.__name__, ""]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

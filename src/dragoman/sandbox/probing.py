@@ -1,0 +1,291 @@
+"""A probe that really tries to break out of a sandbox, and says what was stopped and what was not.
+
+What the attacker claims is believed where it says that it got through. Where it says that it was stopped, the world
+outside is looked at as well: whether the file is there, whether the listener heard anything, whether the other process
+still lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.sandbox.boxes import Box, BoxLimits
+from dragoman.sandbox.sandboxes import Sandbox, Tier
+
+_MEMORY = 1024 * 1024 * 1024
+_FILE = 16 * 1024 * 1024
+_LIMITS = BoxLimits(cpu_seconds=60, memory_bytes=_MEMORY, file_bytes=_FILE, processes=48)
+_TIMEOUT = 60.0
+_DAEMON_LIVES = 20
+_DAEMON_MAY_DIE_IN = 3.0
+_VICTIM = "import sys; sys.stdin.buffer.read()"
+_ORDINARY = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
+
+NOT_REQUIRED = frozenset(
+    {"change_mode_outside", "take_memory", "write_large_file", "start_many_processes", "type_into_terminal"}
+)
+"""Attempts that `holds` does not look at: they waste or annoy, and neither read, change nor send anything."""
+
+
+class Attempt(Struct, frozen=True):
+    """One way out that was tried."""
+
+    name: str
+    stopped: bool
+    how: str
+    """What stopped it, or what shows that nothing did."""
+
+    @property
+    def required(self) -> bool:
+        return self.name not in NOT_REQUIRED
+
+
+class ProbeReport(Struct, frozen=True):
+    """What came of all the attempts."""
+
+    tier: Tier
+    user: int
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything was stopped that the mode `sandboxed` relies on."""
+        return bool(self.attempts) and all(each.stopped for each in self.attempts if each.required)
+
+    @property
+    def escaped(self) -> tuple[str, ...]:
+        """The attempts that nothing stopped."""
+        return tuple(each.name for each in self.attempts if not each.stopped)
+
+
+class _Grounds:
+    """The place where the probe happens: a workspace, things outside it, listeners, and a process to attack."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = os.path.realpath(folder)
+        self.secret = secrets.token_hex(16)
+        self.workspace, self.outside = self._folder("workspace"), self._folder("outside")
+        self.home, self.aside = self._folder("home"), self._folder("aside")
+        self._file(f"{self.outside}/target", "target", 0o600)
+        self._folder("home/.ssh")
+        self._file(f"{self.home}/.ssh/id_canary", self.secret, 0o600)
+        self._folder("workspace/.git/hooks")
+        self._file(f"{self.workspace}/.git/hooks/pre-push", "hook", 0o700)
+        self._file(f"{self.workspace}/.git/config", "[core]\n", 0o600)
+        self._file(f"{self.workspace}/dragoman.toml", "", 0o600)
+        os.symlink("../outside", f"{self.workspace}/link")
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "canary.py"), encoding="utf-8") as file:
+            self._file(f"{self.workspace}/canary.py", file.read(), 0o600)
+        self._close = contextlib.ExitStack()
+        self._listen()
+        self._start_victim()
+
+    def __enter__(self) -> _Grounds:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close.close()
+
+    def _folder(self, name: str) -> str:
+        path = os.path.join(self.folder, name)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def _file(self, path: str, text: str, mode: int) -> None:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, mode)
+
+    def _listen(self) -> None:
+        self.abstract = f"dragoman-probe-{self.secret[:8]}"
+        self.listeners = {
+            "connect_tcp": self._socket(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
+            "send_udp": self._socket(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
+            "connect_unix": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"{self.folder}/s"),
+            "connect_abstract": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{self.abstract}"),
+        }
+
+    def _socket(self, family: int, kind: int, address: str | tuple[str, int]) -> socket.socket:
+        made = self._close.enter_context(socket.socket(family, kind))
+        made.bind(address)
+        made.setblocking(False)
+        if kind == socket.SOCK_STREAM:
+            made.listen()
+        return made
+
+    def _start_victim(self) -> None:
+        with open(f"{self.home}/.ssh/id_canary", "rb") as file:
+            self.victim_file = file.fileno()
+            self.victim = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", _VICTIM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={"CANARY": self.secret},
+                pass_fds=(self.victim_file,),
+            )
+        self._close.callback(self._end_victim)
+
+    def _end_victim(self) -> None:
+        self.victim.kill()
+        self.victim.communicate()
+
+    def write_plan(self) -> None:
+        """What the attacker has to know. Its being readable in the box gives nothing away that it must not know."""
+        plan = {
+            "outside": self.outside,
+            "home": self.home,
+            "secret": self.secret,
+            "names": sorted(set(os.environ) - _ORDINARY),
+            "victim": self.victim.pid,
+            "victim_file": self.victim_file,
+            "tcp": self.listeners["connect_tcp"].getsockname()[1],
+            "udp": self.listeners["send_udp"].getsockname()[1],
+            "unix": f"{self.folder}/s",
+            "abstract": self.abstract,
+            "memory": 4 * _MEMORY,
+            "file": 4 * _FILE,
+            "processes": 200,
+            "patience": _DAEMON_LIVES,
+        }
+        self._file(f"{self.workspace}/plan.json", msgspec.json.encode(plan).decode(), 0o600)
+
+    # ---- what the world outside says ----
+
+    def heard(self, name: str) -> bool:
+        try:
+            if name == "send_udp":
+                return bool(self.listeners[name].recv(64))
+            connection, _ = self.listeners[name].accept()
+        except BlockingIOError:
+            return False
+        connection.close()
+        return True
+
+    def is_there(self, relative: str) -> bool:
+        return os.path.lexists(os.path.join(self.folder, relative))
+
+    def differs(self, relative: str, text: str) -> bool:
+        try:
+            with open(os.path.join(self.folder, relative), encoding="utf-8") as file:
+                return file.read() != text
+        except OSError:
+            return True
+
+    def has_died(self) -> bool:
+        return self.victim.poll() is not None
+
+    def lives_on(self, tier: Tier) -> bool:
+        """Whether the daemon still holds its lock some time after the command is over."""
+        import fcntl
+
+        try:
+            descriptor = os.open(f"{self.workspace}/alive", os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            until = time.monotonic() + _DAEMON_MAY_DIE_IN
+            while time.monotonic() < until:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    time.sleep(0.01)
+                    if tier == "none":
+                        break
+                else:
+                    return False
+            if tier == "none":
+                # There its number is our own numbering; in a box it would mean another process.
+                with contextlib.suppress(OSError, ValueError):
+                    os.kill(int(os.read(descriptor, 20)), signal.SIGKILL)
+            return True
+        finally:
+            os.close(descriptor)
+
+
+def probe(sandbox: Sandbox) -> ProbeReport:
+    """Try to break out of this sandbox in every way that is known here. Takes some tenths of a second."""
+    made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
+    with made as folder, _Grounds(folder) as grounds:
+        grounds.write_plan()
+        claims, failure = _attack(sandbox, grounds)
+        attempts = tuple(_judge(name, claims, failure, grounds, sandbox.tier) for name in _names())
+    return ProbeReport(tier=sandbox.tier, user=os.getuid(), attempts=attempts)
+
+
+@functools.cache
+def proof(sandbox: Sandbox) -> ProbeReport:
+    """The report of this sandbox, probed once per process: what the mode `sandboxed` asks before it relies on it."""
+    return probe(sandbox)
+
+
+def _names() -> list[str]:
+    from dragoman.sandbox.canary import ATTEMPTS
+
+    return [attempt.__name__ for attempt in ATTEMPTS]
+
+
+def _attack(sandbox: Sandbox, grounds: _Grounds) -> tuple[dict[str, str], str]:
+    """What the attacker says of each attempt, "" being success; and why it said no more."""
+    python = os.path.realpath(sys.executable)
+    readable = tuple({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)})
+    box = Box(workspace=grounds.workspace, readable=readable, limits=_LIMITS, aside=grounds.aside)
+    ran = sandbox.run([python, "-I", "-S", "canary.py", "plan.json"], box, timeout=_TIMEOUT)
+    claims = dict(msgspec.json.decode(line, type=tuple[str, str]) for line in ran.output.splitlines())
+    said = ran.errors.decode(errors="replace").strip().splitlines()
+    return claims, said[-1] if said else f"the attacker ended with {ran.code}"
+
+
+def _judge(name: str, claims: dict[str, str], failure: str, grounds: _Grounds, tier: Tier) -> Attempt:
+    seen = _EVIDENCE.get(name)
+    shown = seen(grounds, tier) if seen is not None else False
+    if name not in claims:
+        # Not even tried: nothing has been shown, and that does not count as stopped.
+        return Attempt(name, False, f"was not tried: {failure}")
+    if shown:
+        return Attempt(name, False, "its effect can be seen outside")
+    if claims[name]:
+        return Attempt(name, True, claims[name])
+    if name == "send_udp":
+        return Attempt(name, True, "sent, and heard by nobody outside")
+    if name in _UNDONE and tier != "none":
+        return Attempt(name, True, "undone when the command was over")
+    if name == "outlive" and tier != "none":
+        return Attempt(name, True, "ended with the command")
+    return Attempt(name, False, "nothing stopped it")
+
+
+_UNDONE = frozenset(
+    {"change_hook", "create_hook", "change_config", "create_startup_file", "create_watched_file", "move_protected"}
+)
+_EVIDENCE: dict[str, Callable[[_Grounds, Tier], bool]] = {
+    "write_outside": lambda grounds, _: grounds.is_there("outside/planted"),
+    "follow_link_out": lambda grounds, _: grounds.is_there("outside/through_link"),
+    "link_file_in": lambda grounds, _: grounds.is_there("workspace/linked"),
+    "change_mode_outside": lambda grounds, _: os.stat(f"{grounds.outside}/target").st_mode & 0o777 != 0o600,
+    "connect_tcp": lambda grounds, _: grounds.heard("connect_tcp"),
+    "send_udp": lambda grounds, _: grounds.heard("send_udp"),
+    "connect_unix": lambda grounds, _: grounds.heard("connect_unix"),
+    "connect_abstract": lambda grounds, _: grounds.heard("connect_abstract"),
+    "change_hook": lambda grounds, _: grounds.differs("workspace/.git/hooks/pre-push", "hook"),
+    "create_hook": lambda grounds, _: grounds.is_there("workspace/.git/hooks/pre-commit"),
+    "change_config": lambda grounds, _: grounds.differs("workspace/dragoman.toml", ""),
+    "create_startup_file": lambda grounds, _: grounds.is_there("workspace/.bashrc"),
+    "create_watched_file": lambda grounds, _: grounds.is_there("workspace/.vscode"),
+    "move_protected": lambda grounds, _: grounds.is_there("workspace/.git/hooks/pre-rebase"),
+    "kill_process": lambda grounds, _: grounds.has_died(),
+    "outlive": lambda grounds, tier: grounds.lives_on(tier),
+}

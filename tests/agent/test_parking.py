@@ -1,0 +1,392 @@
+"""Approvals that outlive the process: a run waits in the journal, somebody answers there, and another goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent.desks import Launcher
+from tests.agent.playbook import check_conversation
+from tests.agent.runs import wait
+from tests.wire.rules import WIRES, violations
+
+import dragoman
+from dragoman.agent import LATER, Agent, Approval
+from dragoman.agent.events import RunEvent
+from dragoman.agent.parking import ApprovalRefused, Parked, answer_request, find_request, list_requests
+from dragoman.agent.recording import Started, decode
+from dragoman.errors import DragomanError
+from dragoman.journal import Journal, MemoryJournal, RunBusy, SqliteJournal, order_faults
+from dragoman.testing import ScriptedModel, call, calls
+from dragoman.types import Request, Tool
+
+LAUNCH = call("launch", script="job.sh")
+YES = Approval(True)
+
+
+@dragoman.tool(parallel_safe=True, read_only=True)
+def look() -> str:
+    """Look around."""
+    return "a desk"
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]:
+    made: Any = SqliteJournal(tmp_path / "journal.db") if request.param == "sqlite" else MemoryJournal()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Launcher:
+    return Launcher(tmp_path)
+
+
+class Office:
+    """An agent that parks, made anew for every step as in a new process, and the clock on its wall."""
+
+    def __init__(self, launcher: Launcher, journal: Journal, first: Any = LAUNCH, **settings: Any) -> None:
+        self.launcher = launcher
+        self.journal = journal
+        self.now = 1000.0
+        self.requests: list[Request] = []
+        self._first = first
+        self._settings = settings
+        self.tools: list[Any] = [launcher.tool(parallel_safe=True), look]
+
+    def agent(self, **settings: Any) -> Agent:
+        def say(request: Request) -> Any:
+            self.requests.append(request)
+            return self._first if not any(message.role == "tool" for message in request.messages) else "Done."
+
+        model = ScriptedModel(say, loop=True)
+        given = {"park": True, "approval_seconds": 600.0, **self._settings, **settings}
+        made = Agent(model.endpoint(), self.tools, transport=model, journal=self.journal, **given)
+        made._safety.wall = lambda: self.now
+        return made
+
+    async def park(self, **settings: Any) -> tuple[Any, Parked]:
+        result = await self.agent(**settings).arun("Tidy up.", run_id="run_1", session="desk")
+        assert result.outcome.kind == "awaiting_approval"
+        (parked,) = await list_requests(self.journal)
+        return result, parked
+
+    async def resume(self, **settings: Any) -> Any:
+        return await self.agent(**settings).aresume("run_1")
+
+    async def answer(self, parked: Parked, approval: Approval = YES) -> Parked:
+        return await answer_request(self.journal, parked.id, approval, now=self.now, by="ada")
+
+
+def tools_of(office: Office) -> list[Tool]:
+    return [dragoman.toolset.as_tool(tool) for tool in office.tools]
+
+
+def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        result, parked = await office.park()
+        assert (result.outcome.category, launcher.ran) == ("waiting", [])
+        check_conversation(result.messages)
+        assert "waits for approval" in str(result.messages[-1].parts[0].content)
+        assert (parked.tool, parked.task, parked.session) == ("launch", "Tidy up.", "desk")
+        assert parked.operands[0].real == str(launcher.folder / "job.sh")
+        assert (parked.asked, parked.expires) == (1000.0, 1600.0)
+        answered = await office.answer(parked)
+        assert answered.answered is not None and answered.answered.by == "ada"
+        done = await office.resume()
+        assert (done.outcome.kind, done.text) == ("answered", "Done.")
+        assert launcher.ran == ["echo hello\n"]
+        assert await list_requests(journal) == []
+        records = await journal.read("run_1")
+        assert order_faults(records) == []
+        (started,) = [decode(record.body, Started) for record in records if record.kind == "started"]
+        assert started.request == parked.id, "the approval is used up by the record of the start"
+        for wire in WIRES:
+            body = dragoman.wire.get(wire).encode_request(Request("some-model", done.messages, tools_of(office)))
+            assert violations(wire, body) == []
+
+    wait(scenario())
+
+
+def test_a_denial_and_an_answer_are_told_to_the_model(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> str:
+        _, parked = await office.park()
+        await office.answer(parked, Approval(False, "not on a Sunday"))
+        return str((await office.resume()).results[0].content)
+
+    assert wait(scenario()) == "Denied by ada: not on a Sunday"
+    assert launcher.ran == []
+
+
+def test_without_an_answer_it_waits_again_with_the_same_question(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        _, parked = await office.park()
+        for _ in range(3):
+            assert (await office.resume()).outcome.kind == "awaiting_approval"
+        assert [each.id for each in await list_requests(journal)] == [parked.id]
+        assert len(office.requests) == 1, "nothing is asked of the model meanwhile"
+
+    wait(scenario())
+
+
+def test_what_was_allowed_beside_it_does_not_wait(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal, calls(LAUNCH, call("look")))
+
+    async def scenario() -> None:
+        result, parked = await office.park()
+        shown = [str(part.content) for part in result.messages[-1].parts]
+        assert shown == ["Not run yet: this call waits for approval.", "a desk"]
+        await office.answer(parked)
+        done = await office.resume()
+        assert [str(each.content) for each in done.results] == ["ran job.sh", "a desk"]
+
+    wait(scenario())
+
+
+def test_an_approver_may_pass_the_question_on(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        _, parked = await office.park(approve=lambda request: LATER)
+        await office.answer(parked)
+        assert (await office.resume()).outcome.kind == "answered"
+
+    wait(scenario())
+    assert len(launcher.ran) == 1
+
+
+def test_somebody_who_is_there_when_it_goes_on_is_asked_himself(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        await office.park()
+        assert (await office.resume(approve=lambda request: True)).outcome.kind == "answered"
+
+    wait(scenario())
+    assert len(launcher.ran) == 1
+
+
+def test_without_a_journal_nobody_can_answer_later(launcher: Launcher) -> None:
+    model = ScriptedModel([LAUNCH, "Done."])
+    tools = [launcher.tool()]
+    alone = Agent(model.endpoint(), tools, transport=model, park=True)
+    assert "nobody is there" in str(wait(alone.arun("hi")).results[0].content)
+    model = ScriptedModel([LAUNCH, "Done."])
+    passing = Agent(model.endpoint(), tools, transport=model, park=True, approve=lambda request: LATER)
+    assert "this run cannot wait" in str(wait(passing.arun("hi")).results[0].content)
+
+
+# ---- fault 49: late, twice, for something else, after the end --------------------------------------------------------
+
+
+def _rewrite(office: Office) -> None:
+    (office.launcher.folder / "job.sh").write_text("rm -rf /\n", encoding="utf-8")
+
+
+def _expire(office: Office) -> None:
+    office.now += 601.0
+
+
+def _tighten(office: Office) -> None:
+    office._settings["ask"] = ["launch"]
+
+
+@pytest.mark.parametrize("meanwhile", [_rewrite, _expire, _tighten], ids=["rewritten", "expired", "other rules"])
+def test_49_an_approval_that_is_no_longer_true_is_ignored_and_asked_for_again(
+    meanwhile: Callable[[Office], None], launcher: Launcher, journal: Journal
+) -> None:
+    office = Office(launcher, journal)
+    events: list[RunEvent] = []
+
+    async def scenario() -> None:
+        _, parked = await office.park()
+        await office.answer(parked)
+        meanwhile(office)
+        again = await office.agent().restart("run_1", on_event=events.append).result()
+        assert again.outcome.kind == "awaiting_approval"
+        assert [problem.kind for problem in again.problems] in (["approval_ignored"], ["approval_stale"])
+        (second,) = await list_requests(journal)
+        assert second.id != parked.id and second.digest != parked.digest and second.answered is None
+        await office.answer(second)
+        assert (await office.resume()).outcome.kind == "answered"
+
+    wait(scenario())
+    assert len(launcher.ran) == 1
+
+
+def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def refused(parked: Parked, words: str) -> None:
+        with pytest.raises(ApprovalRefused, match=words):
+            await office.answer(parked)
+
+    async def scenario() -> None:
+        _, parked = await office.park()
+        office.now = 1601.0
+        await refused(parked, "has expired")
+        office.now = 1500.0
+        await office.answer(parked)
+        await refused(parked, "was approved already by ada")
+        assert (await office.resume()).outcome.kind == "answered"
+        await refused(parked, "no open request")
+
+    wait(scenario())
+    assert len(launcher.ran) == 1
+
+
+def test_49_an_answer_to_another_question_says_nothing_about_this_one(launcher: Launcher, journal: Journal) -> None:
+    """Somebody writes the records by hand: the digest does not fit, so it is no answer."""
+    from dragoman.agent.questions import Answer
+    from dragoman.agent.recording import encode
+    from dragoman.journal import Entry
+
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        _, parked = await office.park()
+        token = await journal.claim("run_1")
+        for request, digest in ((parked.id, "0" * 64), ("apr_other", parked.digest)):
+            forged = Answer(request, digest, Approval(True), 1000.0)
+            await journal.append("run_1", [Entry("answered", encode(forged), parked.call.id)], token=token)
+        await journal.release("run_1", token=token)
+        assert (await office.resume()).outcome.kind == "awaiting_approval"
+
+    wait(scenario())
+    assert launcher.ran == []
+
+
+def test_49_an_answer_for_a_run_that_was_cancelled_is_refused(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        _, parked = await office.park()
+        run = office.agent().restart("run_1")
+        run.cancel("enough")
+        assert (await run.result()).outcome.kind == "cancelled"
+        with pytest.raises(ApprovalRefused, match="no open request"):
+            await office.answer(parked)
+
+    wait(scenario())
+    assert launcher.ran == []
+
+
+def test_requests_are_found_by_the_beginning_of_their_id(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        _, parked = await office.park()
+        assert (await find_request(journal, parked.id[:10])).id == parked.id
+        with pytest.raises(ApprovalRefused, match="no open request 'apr_zzz'"):
+            await find_request(journal, "apr_zzz")
+
+    wait(scenario())
+
+
+# ---- two workers, and a kill in between ------------------------------------------------------------------------------
+
+
+def test_two_workers_cannot_both_use_an_approval(launcher: Launcher, tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        with SqliteJournal(tmp_path / "journal.db") as one, SqliteJournal(tmp_path / "journal.db") as other:
+            first, second = Office(launcher, one), Office(launcher, other)
+            _, parked = await first.park()
+            await first.answer(parked)
+            ended = await asyncio.gather(first.resume(), second.resume(), return_exceptions=True)
+            return [each.outcome.kind if not isinstance(each, DragomanError) else type(each).__name__ for each in ended]
+
+    kinds = wait(scenario())
+    assert len(launcher.ran) == 1, kinds
+    assert kinds.count("answered") >= 1
+    assert set(kinds) <= {"answered", "RunBusy", "RunLost"}
+
+
+def test_nobody_can_answer_while_the_run_is_going_on(launcher: Launcher, journal: Journal) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> None:
+        _, parked = await office.park()
+        token = await journal.claim("run_1")
+        with pytest.raises(RunBusy):
+            await office.answer(parked)
+        await journal.release("run_1", token=token)
+
+    wait(scenario())
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class DyingJournal:
+    """A journal that kills its process before the n-th record of a kind, and keeps what was written before."""
+
+    def __init__(self, journal: Any, kind: str, after: bool) -> None:
+        self._journal = journal
+        self._kind = kind
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    async def append(self, run_id: str, entries: Any, *, token: int) -> None:
+        hit = any(entry.kind == self._kind for entry in entries)
+        if hit and not self._after:
+            raise Killed
+        await self._journal.append(run_id, entries, token=token)
+        if hit:
+            raise Killed
+
+
+@pytest.mark.parametrize(
+    ("kind", "after", "ran"),
+    [("approved", False, 1), ("approved", True, 1), ("started", False, 1), ("started", True, 0)],
+    ids=["before the approval is on record", "behind it", "before the start is on record", "behind it, before it ran"],
+)
+def test_a_process_that_is_killed_between_approval_and_start_does_it_once_or_says_it_is_unknown(
+    kind: str, after: bool, ran: int, launcher: Launcher
+) -> None:
+    store = MemoryJournal()
+    office = Office(launcher, store)
+
+    async def scenario() -> Any:
+        _, parked = await office.park()
+        await office.answer(parked)
+        office.journal = DyingJournal(store, kind, after)  # type: ignore[assignment]
+        with pytest.raises(Killed):
+            await office.resume()
+        office.journal = store
+        return await office.resume()
+
+    done = wait(scenario())
+    assert len(launcher.ran) == ran
+    assert done.outcome.kind == "answered"
+    if not ran:
+        assert "its outcome is unknown" in str(done.results[0].content)
+
+
+def test_a_file_that_is_rewritten_while_the_process_is_dead_is_asked_about_again(launcher: Launcher) -> None:
+    store = MemoryJournal()
+    office = Office(launcher, store)
+
+    async def scenario() -> Any:
+        _, parked = await office.park()
+        await office.answer(parked)
+        office.journal = DyingJournal(store, "started", after=False)  # type: ignore[assignment]
+        with pytest.raises(Killed):
+            await office.resume()
+        office.journal = store
+        _rewrite(office)
+        return await office.resume()
+
+    assert wait(scenario()).outcome.kind == "awaiting_approval"
+    assert launcher.ran == []

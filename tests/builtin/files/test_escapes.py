@@ -1,0 +1,150 @@
+"""Somebody else swaps folders and files for links to the outside, as fast as they can, while the tools are at work.
+
+Another process does the swapping, 100,000 times in each test. A read gives what is inside or an error, and nothing is
+ever written outside. The control shows that the attack works: a check of the path, followed by an open, lets it out.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from dragoman.builtin.files.editing import edit
+from dragoman.builtin.files.globbing import glob
+from dragoman.builtin.files.patching import apply_patch
+from dragoman.builtin.files.reading import read
+from dragoman.builtin.files.searching import grep
+from dragoman.builtin.files.writing import write
+from dragoman.tools import Error, ToolContext
+
+SWAPS = 100_000
+"""Swaps in each test, at the least."""
+TRIES = 200
+"""Rounds of attempts in each test, at the least, on a machine that is fast at swapping."""
+SWAPPER = r"""
+import ctypes, os, select, sys
+
+inside, outside, swaps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.chdir(inside)
+libc = ctypes.CDLL(None, use_errno=True)
+EXCHANGE = 2
+
+def swap_folder():
+    if libc.renameat2(-100, b"folder", -100, b"other", EXCHANGE):
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+def swap_file(number):
+    # One name, now a file and now a link to the outside; also where a tool has put something else there.
+    if number % 2:
+        os.symlink(outside + "/secret.txt", "next")
+    else:
+        with open("next", "w") as file:
+            file.write("inside\n")
+    os.rename("next", "file.txt")
+
+number = 0
+while number < swaps or not select.select([sys.stdin], [], [], 0)[0]:
+    for _ in range(1000):
+        number += 1
+        swap_folder()
+        if number % 16 == 0:
+            swap_file(number // 16)
+    if number == swaps:
+        print("enough", flush=True)
+"""
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Path]:
+    """The workspace; in memory where that is possible, for there a swap takes a tenth of the time."""
+    memory = Path("/dev/shm")
+    place = memory if os.access(memory, os.W_OK | os.X_OK) else tmp_path
+    with TemporaryDirectory(dir=place) as top:
+        folder, outside = Path(top, "work"), Path(top, "outside")
+        (folder / "folder").mkdir(parents=True)
+        (folder / "folder/secret.txt").write_text("inside\n")
+        (folder / "file.txt").write_text("inside\n")
+        outside.mkdir()
+        (outside / "secret.txt").write_text("the secret outside\n")
+        (folder / "other").symlink_to(outside)
+        yield folder
+
+
+@contextmanager
+def swapping(ground: Path) -> Iterator[Callable[[], bool]]:
+    """Swaps while the body runs; gives whether there were fewer swaps than there have to be."""
+    command = [sys.executable, "-c", SWAPPER, str(ground), str(ground.parent / "outside"), str(SWAPS)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        output = process.stdout
+        try:
+            yield lambda: not select.select([output], [], [], 0)[0]
+        finally:
+            process.stdin.close()
+            status = process.wait()
+        assert status == 0
+
+
+def picture(ground: Path) -> dict[str, bytes]:
+    """Everything that is outside."""
+    return {path.name: path.read_bytes() for path in (ground.parent / "outside").iterdir()}
+
+
+@pytest.mark.usefixtures("resolving")
+def test_reading_and_writing_never_get_out(ground: Path) -> None:
+    context = ToolContext(workspace=str(ground))
+    before = picture(ground)
+    read_paths = ("folder/secret.txt", "file.txt", "other/secret.txt", "folder/../file.txt")
+    patch = "--- a/folder/secret.txt\n+++ b/folder/secret.txt\n@@ -1 +1,2 @@\n inside\n+patched\n"
+    attempts: list[Callable[[int], str]] = [
+        *(lambda number, path=path: str(read(path, context)) for path in read_paths),  # type: ignore[misc]
+        lambda number: write("folder/secret.txt", f"inside\n{number}\n", context),
+        lambda number: write(f"folder/new/{number % 100}.txt", "inside\n", context),
+        lambda number: write("file.txt", f"inside {number}\n", context),
+        lambda number: apply_patch(patch, context),
+        lambda number: edit("folder/secret.txt", "inside", "inside, edited", context),
+        lambda number: "" if number % 100 else grep("secret|inside", context) + glob("**", context),
+    ]
+    done = [0] * len(attempts)
+    number = 0
+    with swapping(ground) as goes_on:
+        while goes_on() or number < TRIES:
+            number += 1
+            for index, attempt in enumerate(attempts):
+                try:
+                    answer = attempt(number)
+                except Error as problem:
+                    answer = problem.reason
+                else:
+                    done[index] += 1
+                assert "secret outside" not in answer
+    assert picture(ground) == before
+    # Both were possible and not only refused: a file where only the file is swapped, and one in the swapped folder.
+    assert done[1] > 0
+    assert done[6] > 0
+    assert sum(done[4:6]) > 0
+    left = [path for path in ground.rglob(".dragoman-*") if not path.is_symlink()]
+    assert left == []
+
+
+def test_a_check_of_the_path_alone_does_get_out(ground: Path) -> None:
+    """The control: if nothing could come in between, the test above would show nothing."""
+    escapes = tries = 0
+    with swapping(ground) as goes_on:
+        while goes_on() or tries < TRIES:
+            tries += 1
+            path = ground / "folder/secret.txt"
+            try:
+                if os.path.realpath(path).startswith(f"{ground}/"):
+                    escapes += "secret outside" in path.read_text()
+            except OSError:
+                continue
+    assert escapes > 0

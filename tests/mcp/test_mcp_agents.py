@@ -1,0 +1,108 @@
+"""Agents with tools of servers: in blocking and async code, several at once, and in other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.mcp.boxes import QUICK, call, faulty, find, open_box
+
+from dragoman.agent import Agent
+from dragoman.errors import ConfigError
+from dragoman.mcp import StdioServer, Toolbox, aconnect, approve_pin
+from dragoman.testing import ScriptedModel
+from dragoman.testing import call as calls
+from dragoman.types import ToolResult
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Toolbox]:
+    path = tmp_path / "pins.json"
+    open_box(faulty("none"), pins=path).close()
+    approve_pin(path, "echo/echo")
+    with open_box(faulty("none"), pins=path) as found:
+        yield found
+
+
+def agent(box: Toolbox, *texts: str) -> Agent:
+    model = ScriptedModel([*(calls("mcp__echo__echo", text=each) for each in texts), "done"])
+    return Agent(model.endpoint(), box.tools, transport=model, allow=["mcp:echo/*"])
+
+
+def results(agent_run: Any) -> list[str]:
+    parts = [part for message in agent_run.messages for part in message.parts]
+    return [str(part.content).split()[-1] for part in parts if isinstance(part, ToolResult)]
+
+
+def test_a_call_of_the_model_arrives_and_its_result_comes_back(box: Toolbox) -> None:
+    run = agent(box, "one", "two").run("say it")
+    assert run.text == "done"
+    assert results(run) == ["one", "two"]
+
+
+def test_two_agents_share_a_toolbox_in_one_loop_and_in_two_threads(box: Toolbox) -> None:
+    async def together() -> list[list[str]]:
+        runs = await asyncio.gather(*(agent(box, name, name + "!").arun("go") for name in ("ann", "bob")))
+        return [results(run) for run in runs]
+
+    assert asyncio.run(together()) == [["ann", "ann!"], ["bob", "bob!"]]
+    found: dict[str, list[str]] = {}
+
+    def work(name: str) -> None:
+        found[name] = results(agent(box, name).run("go"))
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("carl", "dora")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {"carl": ["carl"], "dora": ["dora"]}
+
+
+def test_a_toolbox_is_opened_in_one_loop_and_used_in_another() -> None:
+    async def open_it() -> Toolbox:
+        return await aconnect([faulty("none")], limits=QUICK)
+
+    with asyncio.run(open_it()) as box:
+        assert call(box, "echo", text="hello").content.endswith(" hello")
+
+
+def test_a_changed_tool_is_an_error_that_the_model_is_told() -> None:
+    with open_box(faulty("pulls the rug")) as box:
+        run = agent(box, "a", "b").run("go")
+        told = [part for message in run.messages for part in message.parts if isinstance(part, ToolResult)]
+        assert [part.is_error for part in told] == [False, True]
+        assert "its definition has changed" in str(told[1].content)
+
+
+def test_two_servers_cannot_take_each_others_names() -> None:
+    with open_box(faulty("none", name="one"), faulty("none", name="two")) as box:
+        assert sorted(tool.name for tool in box.tools) == [
+            *("mcp__one__echo", "mcp__one__other", "mcp__two__echo", "mcp__two__other"),
+        ]
+    with pytest.raises(ConfigError, match="two MCP servers are named"):
+        open_box(faulty("none", name="one"), StdioServer("ONE", ["x"]))
+
+
+def test_words_and_secrets_are_told_to_whoever_guards_them() -> None:
+    server = faulty("none")
+    with open_box(StdioServer("echo", server.command, {"TOKEN": "sk-secret"})) as box:
+        assert "Say it again." in box.untrusted_texts()
+        assert box.secrets() == ["sk-secret"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="without fork there is no child to try")
+def test_a_child_of_a_fork_cannot_harm_the_servers_of_its_parent() -> None:
+    with open_box(faulty("none")) as box:
+        pid = os.fork()
+        if pid == 0:
+            box.close()
+            os._exit(0 if "not connected" in str(call(box, "echo").content) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert find(box, "echo") is not None
+        assert call(box, "echo", text="alive").content.endswith(" alive")

@@ -1,0 +1,89 @@
+"""Attacks on a whole agent: a model that says what the attacker wants, and a record of what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, NamedTuple
+
+from dragoman.agent import Agent
+from dragoman.agent.events import ApprovalNeeded, CallDecided, RunEvent, ToolStarted
+from dragoman.agent.outcomes import RunResult
+from dragoman.testing import Answer, ScriptedModel, sse
+from dragoman.types import Request, ToolResult
+
+REGISTERED = "tr0ub4dor-and-3-horses"
+"""A secret that somebody named."""
+TOKEN = "ghp_" + "R4nd0mR4nd0mR4nd0mR4nd0mR4nd0m" + "1Yl9Xz"
+"""A secret that its form gives away."""
+
+
+class Scene(NamedTuple):
+    """What came of an attack."""
+
+    result: RunResult
+    events: list[RunEvent]
+    model: ScriptedModel
+
+    @property
+    def told(self) -> list[str]:
+        """What the model was told about each call."""
+        return [str(result.content) for result in self.result.results]
+
+    @property
+    def ran(self) -> list[str]:
+        """The tools that were started."""
+        return [event.call.name for event in self.events if isinstance(event, ToolStarted)]
+
+    @property
+    def verdicts(self) -> list[str]:
+        return [event.verdict for event in self.events if isinstance(event, CallDecided)]
+
+    @property
+    def questions(self) -> list[ApprovalNeeded]:
+        return [event for event in self.events if isinstance(event, ApprovalNeeded)]
+
+    @property
+    def sent(self) -> str:
+        """Everything that the model was sent, as it went out."""
+        return json.dumps(self.model.bodies, ensure_ascii=False)
+
+
+def play(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> Scene:
+    """Let a model say this to an agent with these tools."""
+    return asyncio.run(aplay(replies, *tools, native=native, task=task, **settings))
+
+
+async def aplay(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> Scene:
+    model = ScriptedModel(replies, native=native)
+    run = {name: settings.pop(name) for name in ("session", "run_id") if name in settings}
+    agent = Agent(model.endpoint(), tools, transport=model, **settings)
+    events: list[RunEvent] = []
+    result = await asyncio.wait_for(agent.arun(task, on_event=events.append, **run), 60)
+    return Scene(result, events, model)
+
+
+def raw_call(name: str, arguments: str, call_id: str | None = "c1") -> Answer:
+    """A streamed reply with one call whose arguments are these characters, whatever they are."""
+    return raw_calls((name, arguments, call_id))
+
+
+def raw_calls(*written: tuple[str, str, str | None]) -> Answer:
+    """A streamed reply with calls as they are written: name, arguments, id."""
+    entries = []
+    for index, (name, arguments, call_id) in enumerate(written):
+        function = {"name": name, "arguments": arguments}
+        entry: dict[str, Any] = {"index": index, "type": "function", "function": function}
+        entries.append(entry if call_id is None else {**entry, "id": call_id})
+    delta = {"role": "assistant", "tool_calls": entries}
+    return sse(
+        [
+            {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+        ]
+    )
+
+
+def results_in(request: Request) -> list[ToolResult]:
+    """The results that a request carries."""
+    return [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]

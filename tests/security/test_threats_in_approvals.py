@@ -1,0 +1,201 @@
+"""Threat 16: an approval that is used for something else than what was shown, twice, too late, or by somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.security.attacks import play
+
+import dragoman
+from dragoman import builtin
+from dragoman.agent import Agent, Approval, ApprovalRequest
+from dragoman.agent.parking import ApprovalRefused, answer_request, list_requests
+from dragoman.journal import SqliteJournal
+from dragoman.testing import ScriptedModel, call, calls
+from dragoman.types import Request
+
+
+class Guard:
+    """Approves the first question, does something behind the back of the run, and denies whatever comes after."""
+
+    def __init__(self, meanwhile: Any) -> None:
+        self.asked: list[ApprovalRequest] = []
+        self._meanwhile = meanwhile
+
+    def __call__(self, request: ApprovalRequest) -> bool:
+        self.asked.append(request)
+        if len(self.asked) == 1:
+            self._meanwhile(request)
+        return len(self.asked) == 1
+
+
+def test_threat_16_a_script_that_is_rewritten_while_somebody_decides_is_not_run(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("echo harmless\n", encoding="utf-8")
+    guard = Guard(lambda request: script.write_text("touch PWNED\n", encoding="utf-8"))
+    scene = play([call("bash", command="sh job.sh"), "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
+    assert not (tmp_path / "PWNED").exists() and scene.ran == []
+    assert len(guard.asked) == 2, "what it is now is asked about anew"
+    assert guard.asked[0].digest != guard.asked[1].digest
+    assert scene.told == ["Denied by the user."]
+
+
+def test_threat_16_a_file_that_becomes_a_link_while_somebody_decides_is_not_written(tmp_path: Path) -> None:
+    work, victim = tmp_path / "work", tmp_path / "work" / ".bashrc"
+    work.mkdir()
+    victim.write_text("mine\n", encoding="utf-8")
+    (work / "notes.txt").write_text("old\n", encoding="utf-8")
+
+    def swap(request: ApprovalRequest) -> None:
+        (work / "notes.txt").unlink()
+        (work / "notes.txt").symlink_to(".bashrc")
+
+    guard = Guard(swap)
+    write = call("write", path="notes.txt", content="evil\n")
+    scene = play([write, "done"], builtin.Write, workspace=str(work), approve=guard)
+    assert victim.read_text(encoding="utf-8") == "mine\n" and scene.ran == []
+    assert [operand.protected for operand in guard.asked[0].operands] == [False]
+    assert any(operand.protected for operand in guard.asked[1].operands)
+
+
+def test_threat_16_a_file_that_was_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("old\n", encoding="utf-8")
+    guard = Guard(lambda request: notes.write_text("somebody's work of an hour\n", encoding="utf-8"))
+    play(
+        [call("write", path="notes.txt", content="new\n"), "done"],
+        builtin.Write,
+        workspace=str(tmp_path),
+        approve=guard,
+    )
+    assert notes.read_text(encoding="utf-8") == "somebody's work of an hour\n"
+
+
+def test_threat_16_arguments_that_are_changed_after_the_answer_are_not_run(tmp_path: Path) -> None:
+    def change(request: ApprovalRequest) -> None:
+        request.call.arguments["command"] = "touch PWNED"
+
+    guard = Guard(change)
+    play([call("bash", command="make"), "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
+    assert not (tmp_path / "PWNED").exists()
+    assert [request.call.id for request in guard.asked] == [guard.asked[0].call.id] * 2
+
+
+def test_threat_16_of_two_calls_beside_each_other_only_the_approved_one_runs(tmp_path: Path) -> None:
+    def approve(request: ApprovalRequest) -> bool:
+        return request.arguments["path"] == "a.txt"
+
+    both = calls(call("write", path="a.txt", content="a"), call("write", path="b.txt", content="b"))
+    scene = play([both, "done"], builtin.Write, workspace=str(tmp_path), approve=approve)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert scene.told[1] == "Denied by the user."
+
+
+def test_threat_16_the_same_call_again_is_another_question(tmp_path: Path) -> None:
+    guard = Guard(lambda request: None)
+    again = call("bash", command="echo x >> log.txt")
+    scene = play([again, again, "done"], builtin.Bash, workspace=str(tmp_path), approve=guard)
+    assert (tmp_path / "log.txt").read_text(encoding="utf-8") == "x\n"
+    assert len(guard.asked) == 2 and scene.told[1] == "Denied by the user."
+
+
+def test_threat_16_arguments_that_an_approver_edits_are_decided_on_again(tmp_path: Path) -> None:
+    def approve(request: ApprovalRequest) -> Approval:
+        return Approval(True, arguments={"command": "touch PWNED"})
+
+    scene = play([call("bash", command="make"), "done"], builtin.Bash, workspace=str(tmp_path), approve=approve,
+                 deny=["bash(touch *)"])  # fmt: skip
+    assert not (tmp_path / "PWNED").exists()
+    assert scene.told[0].startswith("Denied by policy")
+
+
+# ---- approvals that wait in the journal ------------------------------------------------------------------------------
+
+
+class Desk:
+    """An agent that parks what it has to ask, made anew for every step as in a new process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.journal = SqliteJournal(folder / "journal.db")
+        self.ran: list[str] = []
+        self.now = 1000.0
+
+        @dragoman.tool(requires_approval=True)
+        def deploy(where: str) -> str:
+            """Deploy."""
+            self.ran.append(where)
+            return f"deployed to {where}"
+
+        self._deploy = deploy
+
+    def agent(self) -> Agent:
+        def say(request: Request) -> Any:
+            if any(message.role == "tool" for message in request.messages):
+                return "Done."
+            return call("deploy", where="production")
+
+        model = ScriptedModel(say, loop=True)
+        made = Agent(model.endpoint(), [self._deploy], transport=model, journal=self.journal, park=True,
+                     approval_seconds=600.0)  # fmt: skip
+        made._safety.wall = lambda: self.now
+        return made
+
+    async def park(self, run_id: str) -> str:
+        result = await self.agent().arun("Deploy.", run_id=run_id)
+        assert result.outcome.kind == "awaiting_approval"
+        return next(each.id for each in await list_requests(self.journal) if each.run_id == run_id)
+
+    async def approve(self, request: str) -> None:
+        await answer_request(self.journal, request, Approval(True), now=self.now, by="ada")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Any:
+    made = Desk(tmp_path)
+    yield made
+    made.journal.close()
+
+
+def test_threat_16_an_approval_is_used_once_and_for_its_own_run(desk: Desk) -> None:
+    async def scenario() -> None:
+        first, second = await desk.park("run_a"), await desk.park("run_b")
+        assert first != second
+        await desk.approve(first)
+        assert (await desk.agent().aresume("run_b")).outcome.kind == "awaiting_approval"
+        assert desk.ran == []
+        for _ in range(3):
+            await desk.agent().aresume("run_a")
+        assert desk.ran == ["production"], "resuming again runs nothing again"
+        with pytest.raises(ApprovalRefused):
+            await desk.approve(first)
+
+    asyncio.run(scenario())
+
+
+def test_threat_16_an_approval_that_comes_too_late_or_waits_too_long_does_not_count(desk: Desk) -> None:
+    async def scenario() -> None:
+        request = await desk.park("run_a")
+        desk.now += 601.0
+        with pytest.raises(ApprovalRefused, match="expired"):
+            await desk.approve(request)
+        other = await desk.park("run_b")
+        await desk.approve(other)
+        desk.now += 601.0
+        assert (await desk.agent().aresume("run_b")).outcome.kind == "awaiting_approval"
+
+    asyncio.run(scenario())
+    assert desk.ran == []
+
+
+def test_threat_16_two_workers_with_one_approval_run_the_call_once(desk: Desk) -> None:
+    async def scenario() -> list[Any]:
+        await desk.approve(await desk.park("run_a"))
+        workers = [desk.agent().aresume("run_a") for _ in range(4)]
+        return await asyncio.gather(*workers, return_exceptions=True)
+
+    ended = asyncio.run(scenario())
+    assert desk.ran == ["production"]
+    assert any(isinstance(each, Exception) for each in ended) or all(each.text == "Done." for each in ended)

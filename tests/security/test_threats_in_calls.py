@@ -1,0 +1,248 @@
+"""Threats 5 to 9: calls whose arguments, names, sizes and ids are not what they seem."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import pytest
+from tests.security.attacks import play, raw_call, raw_calls
+
+import dragoman
+from dragoman.agent import ApprovalRequest, Limits
+from dragoman.testing import call, calls
+from dragoman.tools import tool_from_schema
+from dragoman.types import ToolCall
+
+
+class Till:
+    """Keeps what it was really called with."""
+
+    def __init__(self, **options: Any) -> None:
+        self.paid: list[dict[str, Any]] = []
+
+        @dragoman.tool(**options)
+        def pay(amount: int, to: str = "shop", receipt: bool = True, notes: dict[str, Any] | None = None) -> str:
+            """Pay."""
+            self.paid.append({"amount": amount, "to": to, "receipt": receipt, "notes": notes})
+            return "paid"
+
+        self.pay = pay
+
+
+# ---- 5 ---------------------------------------------------------------------------------------------------------------
+
+SMUGGLED = {
+    "an argument that nobody declared": {"amount": 1, "admin": True},
+    "one that hides behind an underscore": {"amount": 1, "__class__": "os.system"},
+    "true for a number": {"amount": True},
+    "a number for a switch": {"amount": 1, "receipt": 0},
+    "a fraction for a whole number": {"amount": 1.5},
+    "a list for a text": {"amount": 1, "to": ["shop", "mallory"]},
+    "an object for a text": {"amount": 1, "to": {"name": "mallory"}},
+    "nothing for what is needed": {"to": "shop"},
+    "a number in other digits": {"amount": "１００"},
+    "a sum": {"amount": "1 + 1"},
+}
+
+
+@pytest.mark.parametrize("arguments", SMUGGLED.values(), ids=SMUGGLED)
+def test_threat_05_arguments_that_do_not_fit_their_schema_run_nothing(arguments: dict[str, Any]) -> None:
+    till = Till()
+    scene = play([call("pay", arguments), "done"], till.pay)
+    assert till.paid == []
+    assert "Nothing was run." in scene.told[0]
+
+
+def test_threat_05_a_text_that_looks_like_json_stays_a_text() -> None:
+    till = Till()
+    play([call("pay", amount=1, to='{"name": "mallory"}'), "done"], till.pay)
+    assert till.paid[0]["to"] == '{"name": "mallory"}'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"amount": "7"}, {"amount": 7, "notes": '{"a": {"b": "7"}}'}, {"amount": 7.0, "to": 5}],
+    ids=["a number as text", "an object as text", "types that nearly fit"],
+)
+def test_threat_05_whoever_approves_sees_the_very_arguments_that_run(arguments: dict[str, Any]) -> None:
+    till = Till(requires_approval=True)
+    seen: list[dict[str, Any]] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        seen.append(dict(request.call.arguments))
+        return True
+
+    play([call("pay", arguments), "done"], till.pay, approve=approve)
+    (shown,), (ran,) = seen, till.paid
+    assert {name: (type(value), value) for name, value in shown.items()} == {
+        name: (type(ran[name]), ran[name]) for name in shown
+    }
+
+
+# ---- 6 ---------------------------------------------------------------------------------------------------------------
+
+LOOK_ALIKES = {
+    "a": "аɑαａ", "c": "сϲｃ", "d": "ԁɗｄ", "e": "еҽｅ", "f": "ƒｆ", "i": "іɩｉ", "j": "јｊ", "l": "ӏⅼｌ",
+    "n": "ոｎ", "o": "оοօｏ", "p": "рρｐ", "r": "гｒ", "s": "ѕſｓ", "t": "тｔ", "u": "υսｕ", "x": "хⅹｘ",
+}  # fmt: skip
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff\u00ad\u202e\u2066\u034f\u180e\u0000\u001b\n\t"
+NAMES = ("transfer", "delete_file", "export_data", "print_cost", "join_office")
+
+
+def confusables() -> list[str]:
+    """Names that look like those of the tools: one letter replaced, or something unseen put in."""
+    found = []
+    for name in NAMES:
+        for place, letter in enumerate(name):
+            found += [name[:place] + other + name[place + 1 :] for other in LOOK_ALIKES.get(letter, "")]
+        found += [name[:3] + hidden + name[3:] for hidden in INVISIBLE]
+        found += [name + "\u0301", f" {name}\u00a0"]
+    return found
+
+
+def test_threat_06_names_that_look_alike_run_nothing_and_are_not_guessed() -> None:
+    ran: list[str] = []
+    tools = [
+        tool_from_schema(name, {"type": "object"}, lambda name=name: ran.append(name), description="Acts.")
+        for name in NAMES
+    ]
+    tried = confusables()
+    assert len(tried) >= 200
+    for first in range(0, len(tried), 60):
+        batch = tried[first : first + 60]
+        scene = play([calls(*(ToolCall("", name, {}) for name in batch)), "done"], *tools)
+        assert ran == [], [name for name in batch if unicodedata.normalize("NFKC", name) in ran]
+        assert len(scene.told) == len(batch)
+        assert all("There is no tool named" in told for told in scene.told)
+
+
+def test_threat_06_a_letter_that_only_folds_to_another_is_not_that_one() -> None:
+    ran: list[str] = []
+    tool = tool_from_schema("task", {"type": "object"}, lambda: ran.append("task"), description="Acts.")
+    play([call("tas\N{KELVIN SIGN}"), "done"], tool)
+    assert ran == []
+
+
+def test_threat_06_two_tools_that_differ_in_case_alone_are_never_taken_for_each_other() -> None:
+    ran: list[str] = []
+
+    @dragoman.tool(name="read_file")
+    def harmless() -> str:
+        """Reads."""
+        ran.append("harmless")
+        return ""
+
+    @dragoman.tool(name="readFile", requires_approval=True)
+    def dangerous() -> str:
+        """Reads all."""
+        ran.append("dangerous")
+        return ""
+
+    scene = play([calls(call("READ_FILE"), call("Read-File"), call("functions.readfile")), "done"], harmless, dangerous)
+    assert ran == []
+    assert all("There is no tool named" in told for told in scene.told)
+    play([calls(call("read_file"), call("readFile")), "done"], harmless, dangerous)
+    assert ran == ["harmless"], "each is found under its own name, and the other is still asked about"
+
+
+# ---- 7 ---------------------------------------------------------------------------------------------------------------
+
+DISPUTED = {
+    "a key twice": '{"amount": 1, "to": "shop", "to": "mallory"}',
+    "a key twice, once in escapes": '{"amount": 1, "to": "shop", "t\\u006f": "mallory"}',
+    "a key twice, deep": '{"amount": 1, "notes": {"a": 1, "a": 2}}',
+    "not a number": '{"amount": NaN}',
+    "infinity": '{"amount": 1, "notes": {"a": -Infinity}}',
+    "more than a float holds": '{"amount": 1, "notes": {"a": 1e999}}',
+    "half a character": '{"amount": 1, "to": "\\ud800"}',
+    "5000 digits": '{"amount": ' + "9" * 5000 + "}",
+    "a second value": '{"amount": 1} {"amount": 1000}',
+}
+
+
+@pytest.mark.parametrize("written", DISPUTED.values(), ids=DISPUTED)
+def test_threat_07_json_that_two_parsers_read_differently_is_not_run(written: str) -> None:
+    till = Till()
+    scene = play([raw_call("pay", written), "done"], till.pay)
+    assert till.paid == []
+    assert scene.result.results[0].is_error and "Nothing was run." in scene.told[0]
+
+
+# ---- 8 ---------------------------------------------------------------------------------------------------------------
+
+_DEEP = 100_000
+HUGE = {
+    "nested deep": '{"amount": 1, "notes": ' + '{"a":' * _DEEP + "1" + "}" * _DEEP + "}",
+    "nested deep and not closed": '{"amount": 1, "notes": ' + "[" * _DEEP,
+    "210,000 keys": '{"amount": 1, "notes": {' + ",".join(f'"{key}":0' for key in range(210_000)) + "}}",
+    "quotes and backslashes": '{"amount": 1, "to": "' + '\\"' * 200_000,
+    "brackets that never close": '{"amount": 1, "to": ' + "[{" * 100_000 + '"',
+}
+
+
+@pytest.mark.parametrize("written", HUGE.values(), ids=HUGE)
+def test_threat_08_deep_and_huge_arguments_are_an_error_and_no_crash(written: str) -> None:
+    till = Till()
+    scene = play([raw_call("pay", written), "done"], till.pay)
+    assert till.paid == []
+    assert scene.result.outcome.kind == "answered"
+    assert scene.result.results[0].is_error and len(scene.told[0]) < 2000, "the model is not sent all of it back"
+
+
+def test_threat_08_a_flood_of_calls_is_refused_as_a_whole() -> None:
+    till = Till()
+    scene = play([calls(*(call("pay", amount=n) for n in range(500))), "done"], till.pay)
+    assert till.paid == []
+    assert Limits().calls_per_turn == 64
+    assert len(scene.told) == 500 and all("64" in told for told in scene.told)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<tool_call>" * 5_000, "<tool_call>{" * 1_000, "[TOOL_CALLS][" * 10_000, "```json\n{" * 10_000, "<" * 200_000],
+    ids=["openers", "open objects", "mistral", "fences", "brackets"],
+)
+def test_threat_08_text_that_keeps_beginning_calls_ends_the_turn_like_any_other(text: str) -> None:
+    till = Till()
+    scene = play([text, *["done"] * 5], till.pay, native=False)
+    assert till.paid == []
+    assert scene.result.outcome.kind in ("answered", "mistakes")
+
+
+# ---- 9 ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("identity", ["same", "", None, "x" * 10_000, "../../c1\n"], ids=repr)
+def test_threat_09_calls_with_one_id_or_none_are_each_run_and_answered_once(identity: str | None) -> None:
+    till = Till()
+    written = [("pay", f'{{"amount": {amount}}}', identity) for amount in (1, 2)]
+    scene = play([raw_calls(*written), "done"], till.pay)
+    assert [each["amount"] for each in till.paid] == [1, 2]
+    made = [each.id for each in scene.result.calls]
+    assert len(set(made)) == 2
+    assert [each.call_id for each in scene.result.results] == made
+    body = scene.model.bodies[-1]["messages"]
+    asked = [each["id"] for message in body for each in message.get("tool_calls", ())]
+    assert asked == [message["tool_call_id"] for message in body if message["role"] == "tool"]
+    assert len(set(asked)) == 2
+
+
+def test_threat_09_an_approval_of_one_call_does_not_hold_for_another_with_its_id() -> None:
+    till = Till(requires_approval=True)
+    seen: list[str] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        seen.append(request.digest)
+        return request.call.arguments["amount"] == 1
+
+    play([raw_calls(("pay", '{"amount": 1}', "same"), ("pay", '{"amount": 1000}', "same")), "done"], till.pay,
+         approve=approve)  # fmt: skip
+    assert [each["amount"] for each in till.paid] == [1]
+    assert len(set(seen)) == 2
+
+
+def test_threat_09_the_id_of_an_earlier_turn_is_not_reused() -> None:
+    till = Till()
+    scene = play([raw_call("pay", '{"amount": 1}'), raw_call("pay", '{"amount": 2}'), "done"], till.pay)
+    assert len({each.id for each in scene.result.calls}) == 2

@@ -1,0 +1,210 @@
+"""Which lines a rule that allows covers, and which rule is offered for a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.shell import allows, allows_any, suggest
+
+COVERED = [
+    ("git status", "git status"),
+    ("git status", " git  status\t"),
+    ("git status", "'git' \"status\""),
+    ("git status*", "git status"),
+    ("git status*", "git status -s"),
+    ("git status*", "git status --porcelain -- 'a b'"),
+    ("git status *", "git status"),
+    ("git status:*", "git status -s"),
+    ("git status*", "git status && git status -s; git status | git status || git status"),
+    ("git status*", "git status 2>&1"),
+    ("git status*", "git status 2>/dev/null"),
+    ("git diff --stat *", "git diff --stat HEAD~1"),
+    ("npm run test:*", "npm run test"),
+    ("npm run test:*", "npm run test --watch"),
+    ("npm run test:*", "npm run test:unit --watch"),
+    ("ls", "ls"),
+    ("ls*", "ls -la src"),
+    ("cat src/*", "cat src/a/b.py"),
+    ("git log --format=*", "git log --format=%H"),
+    ("git * main", "git checkout main"),
+    ("./scripts/*", "./scripts/build"),
+    ("*", "anything at all"),
+    ("cd a && make test", "cd a && make test"),
+    ("cd a && make *", "cd a && make test"),
+    ("grep '*' x", "grep '*' x"),
+    ("find *", "find . -name '*.py'"),
+    ("find . -exec *", "find . -exec ls"),
+]
+
+# The first word of each is allowed; everything here has been, or could be, a way around a rule.
+NOT_COVERED = [
+    ("git status", "git status -s"),
+    ("git status*", "git statusx-evil"),
+    ("git status*", "git status-evil"),
+    ("git status*", "git"),
+    ("git status*", "git -c core.fsmonitor=evil status"),
+    ("git status*", "git status\nrm x"),
+    ("git status*", "git status\rrm x"),
+    ("git status*", "git status\r\nrm x"),
+    ("git status*", "git status\0rm x"),
+    ("git status*", "git status;rm x"),
+    ("git status*", "git status&&rm x"),
+    ("git status*", "git status||rm x"),
+    ("git status*", "git status|rm x"),
+    ("git status*", "git status|&rm x"),
+    ("git status*", "git status&rm x"),
+    ("git status*", "git status & git status"),
+    ("git status*", "git status $(rm x)"),
+    ("git status*", "git status `rm x`"),
+    ("git status*", 'git status "$(rm x)"'),
+    ("git status*", "git status <(rm x)"),
+    ("git status*", "git status >(rm x)"),
+    ("git status*", "git status > x"),
+    ("git status*", "git status >> ~/.bashrc"),
+    ("git status*", "git status 2> x"),
+    ("git status*", "git status &> x"),
+    ("git status*", "git status < x"),
+    ("git status*", "git status >&3"),
+    ("git status*", "git status <<< x"),
+    ("git status*", "git status #\nrm x"),
+    ("git status*", "git status#\nrm x"),
+    ("git status*", "git status \\\n; rm x"),
+    ("git status*", "git status $'\\n'rm"),
+    ("git status*", "git status${IFS}x"),
+    ("git status*", "git$IFS$9status"),
+    ("git status*", "{git,status}"),
+    ("git status*", "git status {a,b}"),
+    ("git status*", "git status *"),
+    ("git status*", "git status ~"),
+    ("git status*", "git status !$"),
+    ("git status*", "GIT_PAGER=evil git status"),
+    ("git status*", "PATH=/evil git status"),
+    ("git status*", "PATH=/evil; git status"),
+    ("git status*", "IFS=x git status"),
+    ("git status*", "alias git=evil; git status"),
+    ("git status*", "git() { rm x; }; git status"),
+    ("git status*", "function git { rm x; }; git status"),
+    ("git status*", "hash -p /evil git; git status"),
+    ("git status*", "cd /evil && git status"),
+    ("git status*", "env git status"),
+    ("git status*", "command git status"),
+    ("git status*", "time git status"),
+    ("git status*", "! git status"),
+    ("git status*", "coproc git status"),
+    ("git status*", "(git status)"),
+    ("git status*", "{ git status; }"),
+    ("git status*", "[[ a ]] && git status"),
+    ("git status*", "if git status; then rm x; fi"),
+    ("git status*", "./git status"),
+    ("git status*", "/usr/bin/git status"),
+    ("git status*", "~/git status"),
+    ("git status*", "git\u00a0status"),
+    ("git status*", "git status\u2028rm x"),
+    ("git status*", "git status \u202e"),
+    ("git status*", "g\u0456t status"),
+    ("git status*", "git 'status"),
+    ("git status*", "git status \\"),
+    ("git status*", "git status;"  "; git status"),
+    ("git status*", "git status" + " && git status" * 50 + " && rm x"),
+    ("git status*", "git status" + "; git status" * 500 + "; rm x"),
+    ("git status*", ""),
+    ("git status*", "   "),
+    ("git status*", "git status |"),
+    ("cat src/*", "cat src/../../etc/passwd"),
+    ("cat src/*", "cat src/a /etc/passwd"),
+    ("git log --format=*", "git log --format=%H --output=x"),
+    ("git * main", "git -c main"),
+    ("git * main", "git push origin main"),
+    ("./scripts/*", "./scripts/../evil"),
+    ("./scripts/*", "./scripts/a/evil"),
+    ("npm run test:*", "npm run tester"),
+    ("npm:*", "npm:evil"),
+    ("find *", "find . -exec rm {} +"),
+    ("find *", "find . -fprint x"),
+    ("rg *", "rg --pre evil x"),
+    ("rg *", "rg --pre=evil x"),
+    ("sort *", "sort --compress-prog=evil x"),
+    ("sort *", "sort -uo x y"),
+    ("git *", "git -c alias.x=!rm x"),
+    ("git *", "git --exec-path=/evil status"),
+    ("git fetch *", "git fetch --upload-pack=evil x"),
+    ("git fetch *", "git fetch --upload-p=evil x"),
+    ("git grep *", "git grep -Oevil x"),
+    ("git diff *", "git diff --output=x"),
+    ("tar *", "tar -xf a --to-command=evil"),
+    ("test *", "test -v 'a[$(rm x)]'"),
+    ("printf *", "printf -v 'a[$(rm x)]' y"),
+    ("*", "ls > x"),
+    ("*", "ls $(rm x)"),
+    ("*", "A=1 ls"),
+    ("cd a && make test", "cd a || make test"),
+    ("cd a && make test", "make test && cd a"),
+    ("cd a && make test", "make test"),
+    ("git status > x", "git status"),
+    ("$(git) status*", "git status"),
+    ("", "git status"),
+    ("git status; *", "git status"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pattern", "text"), COVERED, ids=repr)
+def test_a_rule_covers_what_it_was_written_for(pattern: str, text: str) -> None:
+    assert allows(pattern, text)
+
+
+@pytest.mark.parametrize(("pattern", "text"), NOT_COVERED, ids=lambda value: repr(value[:40]))
+def test_a_rule_covers_nothing_beyond_that(pattern: str, text: str) -> None:
+    assert not allows(pattern, text)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text", "verdict"),
+    [
+        (("git status*", "ls*"), "git status && ls -a", True),
+        (("git status*", "ls*"), "git status && rm x", False),
+        (("cd*", "git status*"), "cd sub/folder && git status", True),
+        (("cd*", "git status*"), "cd /elsewhere && git status", False),
+        (("cd*", "git status*"), "cd .. && git status", False),
+        (("cd*", "git status*"), "cd a/../.. && git status", False),
+        (("alias*", "git status*"), "alias git=evil; git status", False),
+        (("export*", "git status*"), "export PATH=/evil; git status", False),
+        (("hash*", "git status*"), "hash -p /evil git", True),
+        ((), "ls", False),
+    ],
+)
+def test_rules_cover_a_line_together_unless_one_command_changes_another(
+    patterns: tuple[str, ...], text: str, verdict: bool
+) -> None:
+    assert allows_any(patterns, text) is verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern"),
+    [
+        ("git status -s", "git status*"),
+        ("git stash list", "git stash list*"),
+        ("git commit -m 'a b'", "git commit*"),
+        ("gh pr view 252", "gh pr view*"),
+        ("npm run test:unit", "npm run test:unit*"),
+        ("npm test -- --watch", "npm test*"),
+        ("cargo build --release", "cargo build*"),
+        ("git -C x status", "git -C x status"),
+        ("git config user.name x", "git config user.name x"),
+        ("git fetch --upload-pack=evil", "git fetch --upload-pack=evil"),
+        ("docker run --privileged x", "docker run --privileged x"),
+        ("python build.py", "python build.py"),
+        ("rm -rf build", "rm -rf build"),
+        (" ls -la 2>&1 ", "ls -la 2>&1"),
+        ("grep '*' 'a b'", "grep '*' 'a b'"),
+        ("cd a && make", "cd a && make"),
+        ("ls *.py", None),
+        ("ls > x", None),
+        ("A=1 ls", None),
+        ("ls $(x)", None),
+        ("ls\nrm x", None),
+        ("", None),
+    ],
+)
+def test_the_rule_that_is_offered_covers_the_line(text: str, pattern: str | None) -> None:
+    assert suggest(text) == pattern
+    assert pattern is None or allows(pattern, text)
