@@ -106,7 +106,7 @@ def test_links_from_elsewhere_into_the_workspace_count(work: Path, tmp_path: Pat
     (tmp_path / "linked").symlink_to(work / "tools")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "cat").symlink_to(work / "cat")
-    path = f"{tmp_path}/linked:{tmp_path}/bin:{work}/../w/tools:/usr/bin"
+    path = f"{tmp_path}/linked:{tmp_path}/bin:{work}/../{work.name}/tools:/usr/bin"
     assert find_programs(["ls", "cat", "wc"], path, str(work)) == [f"{tmp_path}/linked/ls", f"{tmp_path}/bin/cat"]
 
 
