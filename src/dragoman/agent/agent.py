@@ -114,6 +114,8 @@ class Agent:
         self.rules = gather_rules(mode, rules, allow=allow, ask=ask, deny=deny)
         self.limits = limits or Limits()
         self.approve = approve
+        if sandbox is None and self.rules.mode == "sandboxed":
+            sandbox = "auto"
         self._safety = Safety(
             park, approval_seconds, scrub, secrets, audit, sandbox, ask_user, key=key, environment=environment
         )
