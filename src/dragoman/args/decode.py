@@ -76,7 +76,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-_WINDOW = 4096
+_FAR = 65_536
+"""From here on the lines before a fault are too many to be counted for each."""
+_WINDOW = 1024
 _DOUBT = 64
 
 # `scan_once` reads one value at an index; the decoder's own methods are a layer around it.
@@ -121,7 +123,7 @@ def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
     """
     blanks = _BLANKS.match(text, position)
     start = blanks.end() if blanks is not None else position
-    if start > _WINDOW:
+    if start > _FAR:
         _fail_early(text, start)
     try:
         value, end = _scan(text, start)
