@@ -312,6 +312,12 @@ def test_everything_of_a_run_with_every_digest_told_before(dragoman, ask: Ask) -
     assert {name for name, given in answers(path).items() if given} == {"apr_aaaa", "apr_bbbb"}
 
 
+def test_the_rules_that_would_be_kept_are_told_before(dragoman, ask: Ask) -> None:
+    ask("run_1", parked("aaaa", "c1", suggestion="bash(git push*)"))
+    told = dragoman("approvals", "approve", "--all", "--always")
+    assert "nobody is there to be asked" in told.err and "from now on: bash(git push*)" in told.err
+
+
 @pytest.mark.parametrize(("typed", "answered"), [("y\n", True), ("n\n", False), ("", False)])
 def test_everything_is_asked_about_at_a_terminal(dragoman, ask: Ask, monkeypatch, typed: str, answered: bool) -> None:
     path = ask("run_1", parked("aaaa", "c1"))

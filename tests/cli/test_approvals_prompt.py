@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.cli.conftest import Terminal
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
@@ -19,7 +20,7 @@ from dragoman.cli.excerpts import summarise
 from dragoman.cli.showing import ScreenView
 from dragoman.errors import ConfigError
 from dragoman.operands import Operand
-from dragoman.types import Tool, ToolCall
+from dragoman.types import Provenance, Tool, ToolCall
 
 CALL = ToolCall("c1", "bash", {"command": "git push", "note": "x" * 3000})
 REQUEST = ApprovalRequest(
@@ -176,6 +177,13 @@ def test_an_editor_changes_the_arguments(monkeypatch: pytest.MonkeyPatch, tmp_pa
 )
 def test_where_nobody_is_there(rules: tuple[str, ...], parks: bool, given: Approval) -> None:
     assert asyncio.run(Approvals(rules, parks=parks)(REQUEST)) == given
+
+
+def test_a_name_does_not_approve_what_no_rule_lifts() -> None:
+    hook = replace(REQUEST, operands=(Operand("path", ".git/hooks/pre-commit", "write", protected=True),))
+    read = replace(CALL, provenance=Provenance("text", level="T2", verdict="ask"))
+    for request in (hook, replace(REQUEST, call=read)):
+        assert asyncio.run(Approvals(["bash"], parks=True)(request)) == LATER
 
 
 def test_where_nobody_is_there_and_nothing_can_wait_the_denial_says_how_to_allow_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -563,3 +564,18 @@ def test_without_a_journal_nothing_is_kept(desk: Desk) -> None:
     with Upstream(["ok"]) as upstream:
         assert desk("run", "go", *at(upstream), "--no-journal").code == 0
     assert not (desk.folder / "state").exists()
+
+
+def test_a_server_that_is_slow_to_start_is_not_left_behind(desk: Desk, pipe: str) -> None:
+    server = desk.write(
+        "server.py", f"import os, time\nopen({pipe!r}, 'w').write(str(os.getpid()))\ntime.sleep(3600)\n"
+    )
+    settings = f"[mcp.slow]\ncommand = {sys.executable!r}\nargs = [{server!r}]\n"
+    desk.write("config/dragoman/config.toml", settings)
+    process = desk.start("run", "go", "-m", "custom:scripted", "--base-url", "http://127.0.0.1:9")
+    number = int(Path(pipe).read_text(encoding="ascii"))
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{number}").exists()

@@ -110,6 +110,44 @@ def test_threat_12_what_is_trusted_later_is_asked_about_in_every_mode(path: str,
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder in which somebody lets an agent work."""
+    for name in (".ssh/id_ed25519", ".aws/credentials", ".netrc", ".local/state/dragoman/journal.db", "notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("PRIVATE\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", [".ssh/id_ed25519", ".aws/credentials", ".netrc", ".local/state/dragoman/journal.db"])
+@pytest.mark.parametrize("tool", ["read", "grep", "bash", "write"])
+def test_threat_12_secrets_of_the_home_folder_are_no_part_of_a_workspace(path: str, tool: str, home: Path) -> None:
+    ways = {
+        "read": call("read", path=path),
+        "grep": call("grep", pattern="PRIV", path=path),
+        "bash": call("bash", command=f"cat {path}"),
+        "write": call("write", path=path, content="x"),
+    }
+    mode: Any = "edits" if tool == "write" else "default"
+    scene = play([ways[tool], "done"], *FILES, builtin.Bash, workspace=str(home), mode=mode)
+    assert scene.verdicts == ["ask"] and scene.ran == []
+
+
+def test_threat_12_a_search_of_the_home_folder_leaves_its_secrets_out(home: Path) -> None:
+    search = calls(call("grep", pattern="PRIV"), call("glob", pattern="**/*"), call("read", path="notes.txt"))
+    scene = play([search, "done"], *FILES, workspace=str(home))
+    assert scene.verdicts == ["allow"] * 3
+    assert "notes.txt:1:PRIVATE" in scene.told[0] and "left out: " in scene.told[0]
+    assert not any(name in "".join(scene.told[:2]) for name in ("id_ed25519", "credentials:", "journal.db"))
+
+
+def test_threat_12_somebody_may_still_allow_a_secret_of_the_home_folder(home: Path) -> None:
+    look = call("grep", pattern="PRIV", path=".ssh")
+    scene = play([look, "done"], *FILES, workspace=str(home), approve=lambda request: True)
+    assert "PRIVATE" in scene.told[0]
+
+
 # ---- 13 --------------------------------------------------------------------------------------------------------------
 
 

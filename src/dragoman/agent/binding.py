@@ -13,7 +13,9 @@ from dragoman.agent.policy import Rules
 from dragoman.operands import Operand
 from dragoman.types import Tool, ToolCall
 
-_VERSION = 1
+_VERSION = 2
+_TRAITS = ("pin", "origin", "class", "digest")
+"""What tells a tool from another one of its name: of a server, the definition as it was looked at."""
 
 
 def canonical(value: Any) -> bytes:
@@ -41,7 +43,7 @@ def digest_call(
     """SHA-256 over everything that an approval depends on."""
     bound = {
         "version": _VERSION,
-        "tool": [tool.name, tool.description, tool.parameters, tool.metadata.get("pin", "")],
+        "tool": [tool.name, tool.description, tool.parameters, *(tool.metadata.get(name, "") for name in _TRAITS)],
         "call": [call.id, call.name, call.arguments],
         "operands": list(operands),
         "run": run_id,

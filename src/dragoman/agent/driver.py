@@ -7,6 +7,7 @@ it. Decisions are the machine's.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections import deque
 from collections.abc import Iterable
@@ -318,6 +319,7 @@ class Driver:
 
     async def _review(self, command: do.Review) -> Input:
         call = command.call
+        before = copy.deepcopy(call.arguments) if self._around.hooks.has("before_tool") else call.arguments
         try:
             given = await self._around.hooks.ask(
                 "before_tool", call, command.tool, change=change_call, seconds=self.left()
@@ -329,7 +331,8 @@ class Driver:
             return Reviewed(call.id, "deny", reason=given.reason, at=self.now())
         if isinstance(given, Stop):
             return Reviewed(call.id, "stop", reason=given.reason, at=self.now())
-        changed = given.arguments if given is not call else None
+        # A hook may also have changed them where they are; that has to be checked and recorded like any other change.
+        changed = given.arguments if given is not call or given.arguments != before else None
         operands, uninspected = self._calls.inspect(given, command.tool)
         return Reviewed(call.id, arguments=changed, at=self.now(), operands=operands, uninspected=uninspected)
 

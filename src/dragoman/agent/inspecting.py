@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from itertools import islice
+
 from dragoman.operands import Operand
 from dragoman.tools import ToolContext
 from dragoman.types import Tool, ToolCall
@@ -15,11 +18,12 @@ def inspect_call(call: ToolCall, tool: Tool, context: ToolContext) -> tuple[tupl
     if tool.inspect is None:
         return (), ""
     try:
-        found = tuple(tool.inspect(dict(call.arguments), context))
+        # What it does to its arguments is not what will run, and it may go on for ever.
+        found = tuple(islice(tool.inspect(copy.deepcopy(call.arguments), context), _MOST + 1))
     except Exception as problem:  # The tool's own code; what it cannot say has to be asked about.
         return (), f"{type(problem).__name__}: {problem}"[:300]
     if not all(isinstance(each, Operand) for each in found):
         return (), "the tool told something else than operands"
     if len(found) > _MOST:
-        return found[:_MOST], f"the call is about {len(found)} things, which nobody can look through"
+        return found[:_MOST], f"the call is about more than {_MOST} things, which nobody can look through"
     return found, ""

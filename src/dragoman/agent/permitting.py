@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.policy import Decision, DecisionContext, Rules, consult, decide, read_rule, suggest_rule
 from dragoman.agent.policy.decisions import STRICTNESS
+from dragoman.agent.replaying import Past
 from dragoman.agent.setup import Setup
 from dragoman.errors import ConfigError
 from dragoman.operands import Operand
@@ -23,6 +24,8 @@ class Permits:
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self.rules = setup.rules
+        self.past: Past | None = None
+        """What was decided before, while a run is brought back."""
 
     @property
     def chain(self) -> tuple[Rules, ...]:
@@ -36,7 +39,8 @@ class Permits:
         decisions = [decide(call, context, rules) for rules in self.chain]
         if self._setup.policy is not None:
             decisions.append(consult(self._setup.policy, call, tool))
-        return _strictest(decisions)
+        decision = _strictest(decisions)
+        return decision if self.past is None else self.past.correct(decision, call, tool)
 
     def add(self, text: str) -> str:
         """Allow what this rule describes from now on; what is wrong with it, where it is no rule."""

@@ -13,6 +13,7 @@ from dragoman.agent.limits import Spending
 from dragoman.agent.machine import Machine
 from dragoman.agent.questions import Answer, Question, read_questions
 from dragoman.agent.recording import Ended, Header, decode, decode_input
+from dragoman.agent.replaying import Past
 from dragoman.agent.setup import Setup
 from dragoman.journal.journal import Record
 from dragoman.providers.capabilities import overrule
@@ -44,6 +45,7 @@ def restore(records: Sequence[Record], setup: Setup, spending: Spending | None =
     header = read_header(records)
     setup = _as_it_was(setup, header, records)
     machine = Machine(setup, spending=spending)
+    past = machine.permits.past = Past(records, setup)
     commands = machine.start(header.messages)
     started: set[str] = set()
     elapsed = 0.0
@@ -53,8 +55,10 @@ def restore(records: Sequence[Record], setup: Setup, spending: Spending | None =
         elif record.kind in _INPUTS:
             told = decode_input(record.body)
             elapsed = max(elapsed, told.at)
+            past.reach(record, told)
             commands = machine.receive(told)
             started.discard(told.call_id if isinstance(told, Stale) else record.call_id)
+    machine.permits.past = None
     if machine.result is not None:
         commands = [command for command in commands if isinstance(command, Finish)] or [Finish(machine.result)]
     else:

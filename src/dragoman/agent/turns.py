@@ -255,7 +255,7 @@ class CallTurn:
     def receive(self, told: CallNews, now: float) -> list[Command]:
         """Take in what became of a call. What comes too late, or for no call of this turn, changes nothing."""
         slot = self._by_id.get(told.call_id)
-        if slot is None or slot.state != _expected(told):
+        if slot is None or slot.state not in _expected(told):
             return []
         if isinstance(told, ToolAnswered):
             commands = self._answer(slot, told)
@@ -416,11 +416,14 @@ class CallTurn:
         return commands + ([self._run(running)] if running else [])
 
 
-def _expected(told: CallNews) -> State:
+def _expected(told: CallNews) -> tuple[State, ...]:
     """Where a call has to be for these news to count."""
     if isinstance(told, Reviewed):
-        return "reviewing"
-    return "running" if isinstance(told, ToolAnswered | Stale) else "asking"
+        return ("reviewing",)
+    if isinstance(told, ToolAnswered):
+        # A run that is brought back may be asked about the calls beside this one, which ran all the same.
+        return ("running", "ready")
+    return ("running",) if isinstance(told, Stale) else ("asking",)
 
 
 def _with_note(result: ToolResult, note: str) -> ToolResult:

@@ -163,7 +163,7 @@ def approve(
             )
         return Approval(True, arguments=read, rule=request.rule if always else allowed)
 
-    chosen = _Choice(requests, every, run, yes, "approve")
+    chosen = _Choice(requests, every, run, yes, "approve", keeps=always)
     return _answer(chosen, say, by, journal, as_json)
 
 
@@ -214,6 +214,8 @@ class _Choice(msgspec.Struct, frozen=True):
     run: str | None
     yes: bool
     verb: str
+    keeps: bool = False
+    """Whether the rule of each request is kept as well."""
 
     def check(self) -> None:
         if bool(self.ids) == self.every:
@@ -246,7 +248,8 @@ def _confirm(found: Sequence[Parked], sink: HumanSink, now: float, choice: _Choi
     """List what an answer to everything is about, each with its digest, and ask."""
     from dragoman.cli.approvals_view import draw_list, request_as_data
 
-    draw_list(Screen(sys.stderr), [request_as_data(each, sink, now) for each in found], now, digests=True)
+    listed = [request_as_data(each, sink, now) for each in found]
+    draw_list(Screen(sys.stderr), listed, now, digests=True, rules=choice.keeps)
     if choice.yes:
         return
     if not sys.stdin.isatty():

@@ -49,7 +49,7 @@ class Approvals:
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         name = request.tool.name
-        if matches(name, self._patterns):
+        if matches(name, self._patterns) and not _needs_a_person(request):
             return Approval(True, by="--approve")
         if self._refuses:
             return Approval(False, "nothing is approved in this run (--approve never)", by="--approve")
@@ -62,6 +62,13 @@ class Approvals:
             f"--allow '{request.suggestion or name}' or --approve {name}"
         )
         return Approval(False, reason, by="the settings of this run")
+
+
+def _needs_a_person(request: ApprovalRequest) -> bool:
+    """What no rule lifts is not lifted by a name either: protected paths, and calls of doubtful origin."""
+    provenance = request.call.provenance
+    doubtful = provenance is not None and provenance.verdict not in (None, "allow")
+    return doubtful or any(operand.protected and operand.access == "write" for operand in request.operands)
 
 
 # ---- at a terminal ---------------------------------------------------------------------------------------------------

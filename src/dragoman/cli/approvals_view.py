@@ -86,8 +86,10 @@ def show_operand(operand: Operand, sink: HumanSink) -> dict[str, Any]:
 # ---- drawing a list --------------------------------------------------------------------------------------------------
 
 
-def draw_list(screen: Screen, listed: Sequence[dict[str, Any]], now: float, *, digests: bool = False) -> None:
-    """A table of requests; with `digests`, the one of each below it."""
+def draw_list(
+    screen: Screen, listed: Sequence[dict[str, Any]], now: float, *, digests: bool = False, rules: bool = False
+) -> None:
+    """A table of requests; with `digests`, the one of each below it, with `rules`, what would be allowed for good."""
     heads = ("request", "state", "tool", "asked", "expires", "run", "about")
     rows = [
         (
@@ -107,6 +109,8 @@ def draw_list(screen: Screen, listed: Sequence[dict[str, Any]], now: float, *, d
         screen.line((row[0].ljust(widths[0]), "green"), "  ", _aligned(row[1:], widths[1:]))
         if digests:
             screen.line("  ", (data["digest"], "dim"))
+        if rules and data["rule"]:
+            screen.line("  ", ("from now on: ", "yellow"), reveal(data["rule"]).replace("\n", "\\n"))
 
 
 def _about(data: dict[str, Any]) -> str:

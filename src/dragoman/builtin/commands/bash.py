@@ -18,6 +18,7 @@ from dragoman.builtin.commands.outputs import MOST_CHARACTERS, Capture, Captured
 from dragoman.builtin.commands.processes import GRACE, Ended, Order, Preparation, Running, run_async
 from dragoman.builtin.commands.scripts import find_operands, has_changed
 from dragoman.operands import Operand
+from dragoman.sandbox.system import secrets_below, system_secrets
 from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
 from dragoman.types import JsonObject, Tool
 
@@ -118,7 +119,15 @@ def inspect_command(settings: Settings, arguments: JsonObject, context: ToolCont
     """The operands of a call: the command line, and every file that says what it would run."""
     command = arguments.get("command")
     environment = clean_environment(os.environ, settings.environment)
-    return find_operands(command if isinstance(command, str) else "", context.workspace or os.getcwd(), environment)
+    folder = context.workspace or os.getcwd()
+    found = find_operands(command if isinstance(command, str) else "", folder, environment)
+    return found if getattr(context.sandbox, "confines", False) is True else [*found, *_find_secrets(folder)]
+
+
+def _find_secrets(folder: str) -> list[Operand]:
+    """Secrets that lie in the workspace, and that no sandbox hides: whatever a command reads there may be one."""
+    is_any = secrets_below([os.path.realpath(folder)], system_secrets())
+    return [Operand("path", "what is kept secret in this folder", "read", inside=False)] if is_any else []
 
 
 async def run_command(settings: Settings, command: str, timeout: float | None, around: ToolContext) -> Ok:

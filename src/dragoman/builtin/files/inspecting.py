@@ -9,6 +9,7 @@ from dragoman.builtin.files.wording import quoted
 from dragoman.builtin.files.workspace import Found, OutsideError, Workspace
 from dragoman.operands import Access, Operand
 from dragoman.sandbox.protected import is_protected
+from dragoman.sandbox.system import is_below
 from dragoman.tools import Error, ToolContext
 
 
@@ -30,24 +31,23 @@ def operands_at(workspace: Workspace, given: str, access: Access) -> list[Operan
 
 def operands_of(workspace: Workspace, found: Found, access: Access) -> list[Operand]:
     """The same for what has been looked up already."""
+    real = workspace.absolute(found.real)
+    # Whoever works in his home folder did not mean his keys by it.
+    is_inside = not any(is_below(real, secret) for secret in workspace.secrets)
     values = [found.real] if found.path == found.real else [found.real, found.path]
     return [
         Operand(
             "path",
             value,
             access,
-            real=_absolute(workspace, found.real),
-            inside=True,
+            real=real,
+            inside=is_inside,
             protected=found.protected,
             identity=found.identity,
             digest=found.digest if access == "write" else "",
         )
         for value in values
     ]
-
-
-def _absolute(workspace: Workspace, relative: str) -> str:
-    return workspace.path if relative == "." else f"{workspace.path.rstrip('/')}/{relative}"
 
 
 def _outside(workspace: Workspace, given: str, access: Access) -> Operand:

@@ -72,6 +72,9 @@ class Walk:
         waiting = self._entries(self._start, 1)
         while waiting:
             entry = waiting.pop()
+            if self._workspace.absolute(entry.path) in self._workspace.secrets:
+                self.left_out.append(entry.path)
+                continue
             yield entry
             if entry.is_folder and self._is_entered(entry):
                 waiting += self._entries(entry.path, entry.depth + 1)

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from types import TracebackType
 from typing import Literal
 
@@ -20,6 +21,7 @@ from msgspec import Struct
 from dragoman.builtin.files.confining import FOLDER, Outside, Top, below, open_beneath, open_parent, place_of
 from dragoman.builtin.files.wording import quoted
 from dragoman.sandbox.protected import is_protected
+from dragoman.sandbox.system import secrets_below, system_secrets
 from dragoman.tools import Error, ToolContext
 
 CHUNK = 1 << 20
@@ -115,6 +117,14 @@ class Workspace:
             self.top = Top(-1)
 
     # ---- paths -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def secrets(self) -> frozenset[str]:
+        """Where the user and the system keep secrets, as far as that is in here: it does not count as the workspace."""
+        return frozenset(secrets_below([self.path], system_secrets()))
+
+    def absolute(self, relative: str) -> str:
+        return self.path if relative == "." else f"{self.path.rstrip('/')}/{relative}"
 
     def relative(self, given: str) -> str:
         """A path as a model wrote it, relative to the workspace. Nothing is opened: `..` and links are still in it."""
