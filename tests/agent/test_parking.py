@@ -223,6 +223,22 @@ def test_49_an_approval_that_is_no_longer_true_is_ignored_and_asked_for_again(
     assert len(launcher.ran) == 1
 
 
+@pytest.mark.parametrize("meanwhile", [_rewrite, _expire, _tighten], ids=["rewritten", "expired", "other rules"])
+def test_49_a_denial_holds_whatever_has_changed_since(
+    meanwhile: Callable[[Office], None], launcher: Launcher, journal: Journal
+) -> None:
+    office = Office(launcher, journal)
+
+    async def scenario() -> str:
+        _, parked = await office.park()
+        await office.answer(parked, Approval(False, "never"))
+        meanwhile(office)
+        return str((await office.resume()).results[0].content)
+
+    assert wait(scenario()) == "Denied by ada: never"
+    assert launcher.ran == []
+
+
 def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
     office = Office(launcher, journal)
 

@@ -91,7 +91,8 @@ class Desk:
         if question is not None:
             request = self._request(command, question.id, question.expires)
             ignored = self._find_fault(question, request)
-            if answer is not None and not ignored:
+            # A no holds whatever has changed since; a yes holds for what it was given for.
+            if answer is not None and (not ignored or not answer.approval.approved):
                 return Asked(request, self._read(answer.approval, request))
         if question is None or ignored:
             # A question that still holds keeps its name, so that whoever has seen it can still answer it.
