@@ -409,6 +409,24 @@ def test_approval_at_a_terminal(desk: Desk) -> None:
     assert again.code == 0
 
 
+@pytest.mark.parametrize(
+    ("model", "options", "offered"),
+    [
+        ("custom:scripted", [], True),
+        ("custom:scripted", ["--builtin", "none"], False),
+        ("local", [], False),
+        ("local", ["--builtin", "all"], True),
+        ("local", ["--builtin", "read"], True),
+    ],
+)
+def test_which_models_have_the_built_in_tools(model: str, options: list[str], offered: bool) -> None:
+    from dragoman.cli.agents import Wanted, Workshop
+
+    named = options[1] if options else None
+    with Workshop(Wanted(model=model, builtin=named, journal=False), {}) as workshop:
+        assert any(tool.name == "read" for tool in workshop.tools) is offered
+
+
 def test_a_run_without_a_terminal_waits_for_an_answer_and_goes_on(desk: Desk) -> None:
     with Upstream([call("wipe", path="/x"), "It is gone."]) as upstream:
         parked = desk("run", "go", *at(upstream), *WITH_TOOLS)

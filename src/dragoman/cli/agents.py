@@ -175,7 +175,7 @@ class Workshop:
             self.warnings += box.problems
             for tool in box.tools:
                 tools.setdefault(tool.name, tool)
-        for tool in self.guard.tools():
+        for tool in self.guard.tools(self.wanted.model or self.config["model"] or ""):
             tools.setdefault(tool.name, tool)
         for name in (*self.wanted.approve, *self.wanted.deny):
             if "(" in name or name.startswith("mcp:") or name in FAMILIES:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dragoman.agent.policy import Rules, read_rule
+from dragoman.builtin import NAMES
 from dragoman.config import Config, config_folder, permissions, remember_rule, remembered_rules
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.scrubbing import HumanSink, known_secrets
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.mcp import Toolbox
 
 _PINS = "mcp-pins.json"
+_EMBEDDED = "local"
 
 
 class Guard:
@@ -46,11 +48,13 @@ class Guard:
 
     # ---- tools -------------------------------------------------------------------------------------------------------
 
-    def tools(self) -> list[Tool]:
+    def tools(self, model: str) -> list[Tool]:
         """The built-in tools that the settings name, and those of servers."""
         config = self._config
         found: list[Tool] = []
-        if config["builtin"]:
+        # The embedded model is so small that it loses its way among thirteen tools, unless somebody wants them.
+        is_lost = model.partition(":")[0] == _EMBEDDED and config.origin("builtin").kind == "default"
+        if config["builtin"] and not is_lost:
             from dragoman.builtin import toolbox
 
             found += toolbox(config["builtin"], network=config["network"])
@@ -114,8 +118,10 @@ def pins_file(environment: Mapping[str, str]) -> Path | None:
 
 def read_builtin(given: str | None) -> list[str] | None:
     """The names of built-in tools as they stand on a command line."""
-    if given is None or given.strip() == "all":
+    if given is None:
         return None
+    if given.strip() == "all":
+        return list(NAMES)
     if given.strip() == "none":
         return []
     return [name.strip() for name in given.split(",") if name.strip()]
