@@ -23,7 +23,10 @@ from dragoman.tools import ToolContext, answer_async, bind
 from dragoman.types import Image, Text, ToolCall
 
 if importlib.util.find_spec("mcp") is None:
-    pytest.skip("the official SDK of MCP is not installed", allow_module_level=True)
+    pytest.skip(
+        "the official SDK of MCP is not installed: pip install mcp, or make test, which sets it up",
+        allow_module_level=True,
+    )
 
 
 @contextmanager

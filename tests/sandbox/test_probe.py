@@ -89,7 +89,7 @@ def python_for_nobody(top: Path) -> str:
             continue
         if ran.returncode == 0:
             return python
-    pytest.skip("no interpreter that another user may run")
+    pytest.skip(f"user nobody may run no Python here: install {ours}, or put this one where all may read it")
 
 
 def run_as_nobody(argv: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
