@@ -6,6 +6,7 @@ It is no listener: a record that cannot be written stops the run, because nothin
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from dragoman.agent.binding import canonical
@@ -20,7 +21,6 @@ from dragoman.agent.events import (
     ToolEnded,
     ToolStarted,
 )
-from dragoman.types import ToolCall
 
 _IGNORED = frozenset({"approval_ignored", "approval_stale"})
 
@@ -39,93 +39,62 @@ class Auditor:
 
     def note(self, run_id: str, event: RunEvent) -> None:
         """Write down what an event says, if it is one of those that count."""
-        write = _WRITERS.get(type(event))
-        if write is not None:
-            write(self._log, run_id, event)
+        row = _ROWS.get(type(event))
+        if row is None or (isinstance(event, Noticed) and event.kind not in _IGNORED):
+            return
+        kind, describe = row
+        self._log.append(kind, run=run_id, **describe(event))
 
 
-def _begin(log: AuditSink, run_id: str, event: RunStarted) -> None:
-    log.append(
-        "run_started", run=run_id, model=f"{event.provider}:{event.model}", session=event.session, resumed=event.resumed
-    )
+def _about(event: Any) -> dict[str, str]:
+    return {"call": event.call.id, "tool": event.call.name}
 
 
-def _end(log: AuditSink, run_id: str, event: RunEnded) -> None:
-    outcome = event.result.outcome
-    log.append("run_ended", run=run_id, outcome=outcome.kind, turns=event.result.turns)
+def _request(event: ApprovalNeeded | ApprovalGiven) -> dict[str, str]:
+    return {**_about(event), "request": event.request, "digest": event.digest}
 
 
-def _decide(log: AuditSink, run_id: str, event: CallDecided) -> None:
-    log.append(
+def _level(event: CallDecided) -> str | None:
+    return event.call.provenance.level if event.call.provenance is not None else None
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+_ROWS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    RunStarted: (
+        "run_started",
+        lambda event: {
+            "model": f"{event.provider}:{event.model}",
+            "session": event.session,
+            "resumed": event.resumed,
+        },
+    ),
+    CallDecided: (
         "decision",
-        run=run_id,
-        call=event.call.id,
-        tool=event.call.name,
-        verdict=event.verdict,
-        rule=event.rule,
-        code=event.code,
-        arguments=_digest(event.call),
-        level=event.call.provenance.level if event.call.provenance is not None else None,
-    )
-
-
-def _ask(log: AuditSink, run_id: str, event: ApprovalNeeded) -> None:
-    log.append(
-        "approval_asked",
-        run=run_id,
-        call=event.call.id,
-        tool=event.call.name,
-        request=event.request,
-        digest=event.digest,
-    )
-
-
-def _give(log: AuditSink, run_id: str, event: ApprovalGiven) -> None:
-    log.append(
-        "approval_given",
-        run=run_id,
-        call=event.call.id,
-        tool=event.call.name,
-        request=event.request,
-        digest=event.digest,
-        approved=event.approved,
-        by=event.by,
-    )
-
-
-def _start(log: AuditSink, run_id: str, event: ToolStarted) -> None:
-    log.append("started", run=run_id, call=event.call.id, tool=event.call.name, arguments=_digest(event.call))
-
-
-def _finish(log: AuditSink, run_id: str, event: ToolEnded) -> None:
-    content = event.result.content
-    log.append(
+        lambda event: {
+            **_about(event),
+            "verdict": event.verdict,
+            "rule": event.rule,
+            "code": event.code,
+            "arguments": _digest(event.call.arguments),
+            "level": _level(event),
+        },
+    ),
+    ApprovalNeeded: ("approval_asked", _request),
+    ApprovalGiven: ("approval_given", lambda event: {**_request(event), "approved": event.approved, "by": event.by}),
+    ToolStarted: ("started", lambda event: {**_about(event), "arguments": _digest(event.call.arguments)}),
+    ToolEnded: (
         "ended",
-        run=run_id,
-        call=event.call.id,
-        tool=event.call.name,
-        ran=event.ran,
-        failed=event.result.is_error,
-        result=hashlib.sha256(canonical(content)).hexdigest(),
-    )
-
-
-def _ignore(log: AuditSink, run_id: str, event: Noticed) -> None:
-    if event.kind in _IGNORED:
-        log.append("approval_ignored", run=run_id, reason=event.message)
-
-
-def _digest(call: ToolCall) -> str:
-    return hashlib.sha256(canonical(call.arguments)).hexdigest()
-
-
-_WRITERS: dict[type, Any] = {
-    RunStarted: _begin,
-    RunEnded: _end,
-    CallDecided: _decide,
-    ApprovalNeeded: _ask,
-    ApprovalGiven: _give,
-    ToolStarted: _start,
-    ToolEnded: _finish,
-    Noticed: _ignore,
+        lambda event: {
+            **_about(event),
+            "ran": event.ran,
+            "failed": event.result.is_error,
+            "result": _digest(event.result.content),
+        },
+    ),
+    Noticed: ("approval_ignored", lambda event: {"reason": event.message}),
+    RunEnded: ("run_ended", lambda event: {"outcome": event.result.outcome.kind, "turns": event.result.turns}),
 }
+"""Which events are put down, under which kind, and what of each."""
