@@ -67,6 +67,15 @@ class Wanted(Struct, frozen=True, kw_only=True):
     journal: bool = True
     workspace: str | None = None
 
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> Self:
+        """What two commands with the same options were given, by the names of their parameters."""
+        several = {name for name in cls.__struct_fields__ if isinstance(getattr(_NOTHING_WANTED, name), tuple)}
+        renamed = {**given, "options": given["option"], "journal": not given["no_journal"]}
+        known = {name: value for name, value in renamed.items() if name in cls.__struct_fields__}
+        read: dict[str, Any] = {name: tuple(value or ()) if name in several else value for name, value in known.items()}
+        return cls(**read)
+
     def repeated(self) -> list[str]:
         """The arguments that a command needs again to go on with a run."""
         words = ["-m", self.model] if self.model else []
@@ -76,6 +85,9 @@ class Wanted(Struct, frozen=True, kw_only=True):
         words += ["--mode", self.mode] if self.mode else []
         words += ["--builtin", self.builtin] if self.builtin else []
         return words + (["--workspace", self.workspace] if self.workspace else [])
+
+
+_NOTHING_WANTED = Wanted()
 
 
 class Workshop:

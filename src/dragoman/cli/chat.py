@@ -74,36 +74,10 @@ def chat(
     log: shared.Log = None,
     no_journal: shared.NoJournal = False,
 ) -> int:
+    given = locals()
     from dragoman.cli.agents import Wanted
 
-    wanted = Wanted(
-        model=model,
-        tools=tuple(tools or ()),
-        system=system,
-        base_url=base_url,
-        tool_mode=tool_mode,
-        trust=trust,
-        turns=turns,
-        tokens=tokens,
-        cost=cost,
-        seconds=seconds,
-        options=tuple(option or ()),
-        session=session,
-        approve=tuple(approve or ()),
-        deny=tuple(deny or ()),
-        allow=tuple(allow or ()),
-        ask=tuple(ask or ()),
-        mode=mode,
-        builtin=builtin,
-        sandbox=sandbox,
-        network=network,
-        as_json=as_json,
-        quiet=quiet,
-        thinking=thinking,
-        log=log,
-        journal=not no_journal,
-        workspace=workspace,
-    )
+    wanted = Wanted.read(given)
     return _perform(wanted, resume=resume)
 
 

@@ -29,7 +29,6 @@ Examples:
 """
 
 app = typer.Typer(name="config", help=HELP, rich_markup_mode=None)
-PROJECT_FILE = "dragoman.toml"
 
 
 @app.callback(invoke_without_command=True)
@@ -59,11 +58,11 @@ def show(
 
 @app.command(short_help="Write a commented file.")
 def init(
-    project: Annotated[bool, typer.Option("--project", help=f"Write {PROJECT_FILE} here, not your own file.")] = False,
+    project: Annotated[bool, typer.Option("--project", help="Write dragoman.toml here, not your own file.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
 ) -> None:
     """Write a file with every setting in it, commented out. Your own is readable by you alone."""
-    from dragoman.config import write_template
+    from dragoman.config import PROJECT_FILE, write_template
 
     path = Path.cwd() / PROJECT_FILE if project else _own_file()
     write_file(path, write_template(project=project), private=not project, force=force)

@@ -97,36 +97,10 @@ def run(
     log: shared.Log = None,
     no_journal: shared.NoJournal = False,
 ) -> int:
+    given = locals()
     from dragoman.cli.agents import Wanted
 
-    wanted = Wanted(
-        model=model,
-        tools=tuple(tools or ()),
-        system=system,
-        base_url=base_url,
-        tool_mode=tool_mode,
-        trust=trust,
-        turns=turns,
-        tokens=tokens,
-        cost=cost,
-        seconds=seconds,
-        options=tuple(option or ()),
-        session=session,
-        approve=tuple(approve or ()),
-        deny=tuple(deny or ()),
-        allow=tuple(allow or ()),
-        ask=tuple(ask or ()),
-        mode=mode,
-        builtin=builtin,
-        sandbox=sandbox,
-        network=network,
-        as_json=as_json,
-        quiet=quiet,
-        thinking=thinking,
-        log=log,
-        journal=not no_journal,
-        workspace=workspace,
-    )
+    wanted = Wanted.read(given)
     words = tuple(task or ())
     run_id = _read_run_id(words) if resume else None
     return _perform(wanted, "" if resume else read_task(words), resume=resume, run_id=run_id)
