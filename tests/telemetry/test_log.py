@@ -126,7 +126,7 @@ def test_a_secret_across_pieces_and_cuts_is_not_told_in_part(
     places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     pieces = [TextDelta(text[start:stop]) for start, stop in pairwise(places)]
     (line,) = lines_of(list(pieces), secrets=[secret], bounds=Bounds(text=most))
-    told = line["text"].replace("[secret]", "").partition("…")[0]
+    told = line["text"].replace("[redacted:secret]", "").partition("…")[0]
     assert not set(told) & set(secret)
 
 

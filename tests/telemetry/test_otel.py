@@ -260,9 +260,9 @@ def test_content_is_recorded_only_when_asked_for() -> None:
     for span in silent.exporter.get_finished_spans():
         assert not set(contents) & set(span.attributes)
     told = telling.spans()
-    assert told["execute_tool x"].attributes["gen_ai.tool.call.result"] == "got [secret]"
-    assert told["execute_tool x"].attributes["gen_ai.tool.call.arguments"] == '{"key": "[secret]"}'
-    assert '"content": "my [secret] and more"' in told["chat qwen3"].attributes["gen_ai.output.messages"]
+    assert told["execute_tool x"].attributes["gen_ai.tool.call.result"] == "got [redacted:secret]"
+    assert told["execute_tool x"].attributes["gen_ai.tool.call.arguments"] == '{"key": "[redacted:secret]"}'
+    assert '"content": "my [redacted:secret] and more"' in told["chat qwen3"].attributes["gen_ai.output.messages"]
     assert told["invoke_agent scout"].attributes["gen_ai.agent.name"] == "scout"
     for each in (silent, telling):
         each.meters.shutdown()

@@ -21,6 +21,11 @@ class HumanSink:
         self._style = style
         self._show = get_style(style)
 
+    @property
+    def longest(self) -> int:
+        """The length of the longest form of a known secret: so much of one may stand across a cut."""
+        return self._secrets.longest
+
     def stream(self) -> Scrubber:
         """A scrubber for a text that comes in pieces."""
         return Scrubber(self._secrets, self._style)

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 from dragoman.agent.events import Asked, RunEnded, RunEvent
 from dragoman.events import ArgumentsDelta, MarkerDropped, TextDelta, ThinkingDelta
 from dragoman.telemetry.records import as_record
-from dragoman.telemetry.values import Bounds, Plainer, Scrubber
+from dragoman.telemetry.values import Bounds, Plainer, hide_known
 
 Deltas = Literal["join", "skip"]
 LONGEST_LINE = 64 * 1024
@@ -54,7 +54,7 @@ class JsonLog:
     ) -> None:
         self._sink: _FileSink | _StreamSink
         self._sink = _FileSink(target) if isinstance(target, str | os.PathLike) else _StreamSink(target)
-        self._plainer = Plainer(Scrubber(secrets), bounds or Bounds())
+        self._plainer = Plainer(hide_known(secrets), bounds or Bounds())
         self._joins = deltas == "join"
         self._clock = clock
         self._report = report or _tell_on_standard_error

@@ -22,7 +22,7 @@ from dragoman.agent.events import RunEvent, RunStarted
 from dragoman.errors import ConfigError
 from dragoman.telemetry import conventions as names
 from dragoman.telemetry.spans import RunSpans, SpanMaker
-from dragoman.telemetry.values import Bounds, Plainer, Scrubber
+from dragoman.telemetry.values import Bounds, Plainer, hide_known
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Meter, MeterProvider
@@ -60,7 +60,7 @@ class OpenTelemetry:
         self._maker = SpanMaker(
             tracer=trace.get_tracer("dragoman", __version__, tracer_provider),
             record=_Instruments(metrics.get_meter("dragoman", __version__, meter_provider)),
-            plainer=Plainer(Scrubber(secrets), Bounds(text=4_000)) if capture_content else None,
+            plainer=Plainer(hide_known(secrets), Bounds(text=4_000)) if capture_content else None,
             agent_name=agent_name,
             clock=clock,
         )

@@ -11,10 +11,11 @@ from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, RunEnded, RunEv
 from dragoman.agent.outcomes import RunResult
 from dragoman.client.events import RequestRetried
 from dragoman.events import CallBroken, CallEnded, CallRefused, PartEnded, PartReceived, ReplyEnded, ReplyFailed
-from dragoman.telemetry.values import Bounds, Plainer, Scrubber
+from dragoman.scrubbing import HumanSink
+from dragoman.telemetry.values import Bounds, Plainer
 from dragoman.types import Failure, File, Image, InvalidCall, Provenance, Text, ToolCall, ToolResult
 
-_PLAIN = Plainer(Scrubber(), Bounds(text=1_000_000, entries=10_000, depth=64))
+_PLAIN = Plainer(HumanSink(), Bounds(text=1_000_000, entries=10_000, depth=64))
 
 
 def as_record(event: RunEvent, plainer: Plainer = _PLAIN) -> dict[str, Any]:

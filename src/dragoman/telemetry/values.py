@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-SECRET = "[secret]"
-_SHORTEST_SECRET = 6
-"""Shorter ones occur in ordinary words, and hiding them would hide the log."""
+from dragoman.scrubbing import HumanSink
+from dragoman.scrubbing.registered import SHORTEST
 
 
-class Scrubber:
-    """Replaces registered secrets in texts, as they are and as JSON writes them."""
-
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
-        needles: set[str] = set()
-        for secret in secrets:
-            if len(secret) >= _SHORTEST_SECRET:
-                needles |= {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
-        # The longest first: one secret may be the beginning of another.
-        ordered = sorted(needles, key=lambda needle: (-len(needle), needle))
-        self.longest = len(ordered[0]) if ordered else 0
-        self._search = re.compile("|".join(map(re.escape, ordered))) if ordered else None
-
-    def scrub(self, text: str) -> str:
-        """The text without them."""
-        return text if self._search is None else self._search.sub(SECRET, text)
+def hide_known(secrets: Iterable[str]) -> HumanSink:
+    """What hides these secrets, and whatever looks like one, from the readers of a log."""
+    return HumanSink([secret for secret in secrets if len("".join(secret.split())) >= SHORTEST])
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -44,8 +28,8 @@ class Bounds(msgspec.Struct, frozen=True):
 class Plainer:
     """Makes anything JSON: texts scrubbed and cut, long lists and deep nesting ended with a word about it."""
 
-    def __init__(self, scrubber: Scrubber, bounds: Bounds) -> None:
-        self._scrubber = scrubber
+    def __init__(self, sink: HumanSink, bounds: Bounds) -> None:
+        self._sink = sink
         self._bounds = bounds
 
     def text(self, text: str, length: int | None = None) -> str:
@@ -53,17 +37,17 @@ class Plainer:
         whole = len(text) if length is None else length
         most = self._bounds.text
         if whole <= most:
-            return self._scrubber.scrub(text)
+            return self._sink.text(text)
         # A secret may lie across the cut: read a little further, scrub, and then drop what could be half of one.
-        margin = self._scrubber.longest
-        beginning = self._scrubber.scrub(text[: most + margin])
+        margin = self._sink.longest
+        beginning = self._sink.text(text[: most + margin])
         kept = beginning[: max(0, min(most, len(beginning) - margin))]
         return f"{kept}… [cut, {whole} characters in all]"
 
     @property
     def longest_text(self) -> int:
         """How much of the beginning of a text is enough for `text`."""
-        return self._bounds.text + self._scrubber.longest
+        return self._bounds.text + self._sink.longest
 
     def value(self, value: Any, depth: int = 0) -> Any:
         """Any value as JSON."""
