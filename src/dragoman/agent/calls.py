@@ -16,7 +16,7 @@ from dragoman.agent.inspecting import inspect_call
 from dragoman.agent.running import Cancelling, Ran, prepare, run_call
 from dragoman.agent.turns import TOO_LATE, UNKNOWN_OUTCOME
 from dragoman.operands import Operand
-from dragoman.tools import BoundCall, ToolContext, to_result
+from dragoman.tools import BoundCall, Error, ToolContext, to_answer, to_result
 from dragoman.types import Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Calls:
         if sink is not None and tool.metadata.get("restores") is True:
             arguments, lost = restore_secrets(call.arguments, sink)
             if lost:
-                return Ran(_refuse(LOST.format(name=lost), call), is_mistake=True)
+                return Ran(to_answer(Error(LOST.format(name=lost)), call), is_mistake=True)
             exact = replace(call, arguments=arguments)
         context = self._context(call, turn, cancelling, seconds, planned.operands)
         return prepare(tool, exact, context)
@@ -203,9 +203,3 @@ class Calls:
             operands=operands,
             ask=around.ask_user,
         )
-
-
-def _refuse(words: str, call: ToolCall) -> Any:
-    from dragoman.tools import Error, to_answer
-
-    return to_answer(Error(words), call)

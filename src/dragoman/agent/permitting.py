@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from dragoman.agent.policy import Decision, DecisionContext, Rules, consult, decide, read_rule, suggest_rule
-from dragoman.agent.policy.decisions import STRICTNESS
+from dragoman.agent.policy.decisions import strictest_of
 from dragoman.agent.replaying import Past
 from dragoman.agent.setup import Setup
 from dragoman.errors import ConfigError
@@ -39,7 +39,7 @@ class Permits:
         decisions = [decide(call, context, rules) for rules in self.chain]
         if self._setup.policy is not None:
             decisions.append(consult(self._setup.policy, call, tool))
-        decision = _strictest(decisions)
+        decision = strictest_of(decisions)
         return decision if self.past is None else self.past.correct(decision, call, tool)
 
     def add(self, text: str) -> str:
@@ -56,10 +56,3 @@ class Permits:
         """The rule that would allow calls like this one."""
         rule = suggest_rule(call, DecisionContext(tool, tuple(operands)))
         return "" if rule is None else str(rule)
-
-
-def _strictest(decisions: Sequence[Decision]) -> Decision:
-    """The strictest decision, with the reasons of all that are as strict."""
-    strictest = max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
-    reasons = dict.fromkeys(each.reason for each in decisions if each.verdict == strictest.verdict and each.reason)
-    return strictest if len(reasons) < 2 else replace(strictest, reason="; ".join(reasons))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dragoman.agent.policy.deciding import decide
 from dragoman.agent.policy.decisions import Decision, DecisionContext, Mode, Rule, Rules, Scope, Verdict
-from dragoman.agent.policy.gathering import MODES, gather_rules
+from dragoman.agent.policy.gathering import gather_rules
+from dragoman.agent.policy.modes import MODES
 from dragoman.agent.policy.rules import covers, ignored, read_rule, write_rule
 from dragoman.agent.policy.suggesting import suggest_rule
 from dragoman.agent.policy.voices import (

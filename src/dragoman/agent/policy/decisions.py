@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.operands import Operand
 from dragoman.types import Tool
@@ -57,3 +59,10 @@ class DecisionContext(Struct, frozen=True):
     """Whether the tool would run inside a sandbox that was seen to work."""
     uninspected: str = ""
     """Why the operands could not be found out, where that failed: nothing may be allowed on a guess."""
+
+
+def strictest_of(decisions: Sequence[Decision]) -> Decision:
+    """The strictest decision, with the reasons of all that are as strict."""
+    strictest = max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
+    reasons = dict.fromkeys(each.reason for each in decisions if each.verdict == strictest.verdict and each.reason)
+    return strictest if len(reasons) < 2 else replace(strictest, reason="; ".join(reasons))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import get_args
 
 from msgspec.structs import replace
 
 from dragoman.agent.policy.decisions import Mode, Rule, Rules, Verdict
+from dragoman.agent.policy.modes import MODES
 from dragoman.agent.policy.rules import read_rule
 from dragoman.errors import ConfigError, nearest
-
-MODES: tuple[str, ...] = get_args(Mode)
 
 
 def gather_rules(

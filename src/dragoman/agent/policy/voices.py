@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from dragoman.agent.policy.deciding import judge_trust
-from dragoman.agent.policy.decisions import STRICTNESS, Decision, Verdict
+from dragoman.agent.policy.decisions import STRICTNESS, Decision, Verdict, strictest_of
 from dragoman.errors import ConfigError
 from dragoman.types import Tool, ToolCall
 
@@ -50,8 +50,7 @@ def strictest(*policies: Policy) -> Policy:
     """The strictest of several policies; a policy added to others never loosens what they say."""
 
     def decide(call: ToolCall, tool: Tool) -> Decision:
-        decisions = [consult(policy, call, tool) for policy in policies]
-        return max(decisions, key=lambda decision: STRICTNESS[decision.verdict], default=ALLOWED)
+        return strictest_of([ALLOWED, *(consult(policy, call, tool) for policy in policies)])
 
     return decide
 
