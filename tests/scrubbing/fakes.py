@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import json
 import random
 import string
+from typing import Any
 
 from dragoman.scrubbing import Scrubber
 
@@ -44,6 +46,18 @@ def feed_all(scrubber: Scrubber, text: str, size: int) -> str:
     """What comes out when the text goes in by pieces of this size."""
     pieces = [scrubber.feed(text[at : at + size]) for at in range(0, len(text), size)]
     return "".join(pieces) + scrubber.close()
+
+
+def outline(text: str) -> Any:
+    """The structure of a JSON text: how its lists and mappings are nested, and how many values each of them has."""
+    # The pairs of a mapping become a tuple, so that two equal names count as two.
+    return _outline(json.loads(text, object_pairs_hook=tuple))
+
+
+def _outline(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_outline(inner) for _, inner in value)
+    return [_outline(inner) for inner in value] if isinstance(value, list) else "value"
 
 
 # What tools print around a token that its own shape gives away.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.scrubbing.fakes import feed_all, private_key
+from tests.scrubbing.fakes import HEX, draw, feed_all, private_key
 
 from dragoman.scrubbing import Scrubber, scrub
 
@@ -21,6 +21,62 @@ def test_a_key_is_hidden_from_its_first_to_its_last_line(kind: str) -> None:
 def test_a_key_in_json_leaves_json(kind: str) -> None:
     text = json.dumps({"type": "service_account", "private_key": private_key(kind) + "\n", "id": 1})
     assert json.loads(scrub(text)) == {"type": "service_account", "private_key": "[redacted:private_key]\n", "id": 1}
+
+
+MARK = "-----BEGIN RSA PRIVATE KEY-----"
+ROW = private_key().split("\n")[1]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [f"{MARK} ", 1],
+        [MARK, 1234],
+        [MARK, -1234, "x"],
+        [f"{MARK}\n", 12345678],
+        ["-----BEGIN PGP PRIVATE KEY BLOCK-----", 1234],
+        ["Private-Lines: 14", 1234],
+        {"a": MARK, "abcd1234": "x", "efgh5678": "y"},
+        {"a": MARK, ROW: 1, ROW[::-1]: 2},
+        {"a": {"b": [f"{MARK}\r\n", [1234]]}, "c": 1234},
+        {"stdout": json.dumps([MARK, 1234]), "rc": 0},
+    ],
+    ids=lambda document: json.dumps(document)[:48],
+)
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_first_line_alone_in_json_hides_nothing_else(document: object, indent: int | None, size: int) -> None:
+    text = json.dumps(document, indent=indent)
+    assert feed_all(Scrubber(), text, size) == text
+
+
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_key_that_was_cut_off_in_json(size: int) -> None:
+    cut = f"{MARK}\n{ROW}\n{ROW[:24]}"
+    text = json.dumps({"a": [f"{MARK}\n{ROW}\n", 1234], "abcd1234": json.dumps({"b": cut, "n": 1234})})
+    out = feed_all(Scrubber(), text, size)
+    inner = json.dumps({"b": "[redacted:private_key]", "n": 1234})
+    assert json.loads(out) == {"a": ["[redacted:private_key]\n", 1234], "abcd1234": inner}
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["whole", "cut off"])
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+def test_a_key_as_a_list_of_lines_stays_a_list(whole: bool, size: int) -> None:
+    rows = private_key().split("\n")
+    rows = rows if whole else rows[:-1]
+    out = json.loads(feed_all(Scrubber(), json.dumps({"key": rows, "n": 1234}), size))
+    assert out == {"key": ["[redacted:private_key]"] * len(rows), "n": 1234}
+
+
+def test_a_key_in_strings_of_code() -> None:
+    lines = [f'    "{row}\\n"' for row in private_key().split("\n")]
+    assert scrub("\n".join(lines)) == "\n".join(['    "[redacted:private_key]\\n"'] * len(lines))
+
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_a_putty_key_in_pieces(size: int) -> None:
+    text = f"Private-Lines: 1\n{ROW}\nPrivate-MAC: {draw(64, HEX)}\nafter\n"
+    assert feed_all(Scrubber(), text, size) == "[redacted:private_key]\nafter\n"
 
 
 def test_a_key_in_yaml() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scrubbing.fakes import TOKENS, draw, feed_all, private_key
+from tests.scrubbing.fakes import HEX, TOKENS, draw, feed_all, outline, private_key
 
 from dragoman.scrubbing import Scrubber, Vault, scrub
 from dragoman.scrubbing.view import AHEAD
@@ -123,6 +123,46 @@ DOCUMENTS = st.recursive(
     max_leaves=6,
 )
 
+# What a private key is made of, whole and cut off, and what may stand beside it in a document.
+_KEY_KINDS = ["RSA PRIVATE KEY", "PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"]
+_KEY_PARTS = [
+    *[f"-----BEGIN {kind}-----" for kind in _KEY_KINDS],
+    *[f"-----BEGIN {kind}-----\n{draw(64)}\n" for kind in _KEY_KINDS],
+    *[f"-----END {kind}-----" for kind in _KEY_KINDS],
+    *["Private-Lines: 3", "Private-MAC: " + draw(40, HEX), "Proc-Type: 4,ENCRYPTED", "Version: 1", "=abcd"],
+    *[
+        draw(64),
+        draw(8),
+        "abcd1234",
+        "1234",
+        "12:",
+        "word",
+        "=",
+        "/",
+        "+",
+        "-",
+        ", ",
+        ":",
+        " ",
+        "\n",
+        "\r\n",
+        "'",
+        '"',
+        "\\",
+    ],
+]
+_KEY_TEXTS = st.lists(st.sampled_from(_KEY_PARTS), max_size=4).map("".join)
+_KEY_LEAVES = st.one_of(_KEY_TEXTS, _KEY_TEXTS, st.sampled_from([1, 1234, -1234, 12345678, 1e10, True, None]))
+KEY_DOCUMENTS = st.recursive(
+    _KEY_LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.one_of(_KEY_TEXTS, st.sampled_from(["a", "abcd1234", "efgh5678"])), inner, max_size=4),
+        inner.map(json.dumps),
+    ),
+    max_leaves=10,
+)
+
 
 @given(text=ANYTHING, sizes=st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_any_cutting_gives_the_same(text: str, sizes: list[int]) -> None:
@@ -149,10 +189,18 @@ def test_twice_is_as_once(style: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("style", STYLES)
-@given(document=DOCUMENTS, indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
-def test_json_stays_json(style: str, document: Any, indent: int | None, ascii_only: bool) -> None:
+@given(document=st.one_of(DOCUMENTS, KEY_DOCUMENTS), indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
+def test_json_stays_json_of_the_same_structure(style: str, document: Any, indent: int | None, ascii_only: bool) -> None:
     text = json.dumps(document, indent=indent, ensure_ascii=ascii_only)
-    json.loads(scrub(text, style=style))
+    assert outline(scrub(text, style=style)) == outline(text)
+
+
+@given(document=KEY_DOCUMENTS, size=st.integers(1, 40))
+def test_keys_in_json_are_hidden_the_same_in_pieces_and_twice(document: Any, size: int) -> None:
+    text = json.dumps(document)
+    once = scrub(text)
+    assert feed_all(Scrubber(), text, size) == once
+    assert scrub(once) == once
 
 
 @given(document=DOCUMENTS)

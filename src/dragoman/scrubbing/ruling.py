@@ -102,10 +102,9 @@ class RuleStage:
                 stop, until = _horizon(text, place)
             if rule is block_spans:
                 try:
-                    block = key_block(view, place, final=final)
+                    spans: Iterable[Span] = key_block(view, place, final=final)
                 except Unfinished:
                     return place
-                spans: Iterable[Span] = (block,) if block else ()
             else:
                 spans = rule(view, place, stop, back)
             if self._seed:
