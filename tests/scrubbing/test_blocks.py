@@ -68,9 +68,18 @@ def test_a_key_as_a_list_of_lines_stays_a_list(whole: bool, size: int) -> None:
     assert out == {"key": ["[redacted:private_key]"] * len(rows), "n": 1234}
 
 
-def test_a_key_in_strings_of_code() -> None:
-    lines = [f'    "{row}\\n"' for row in private_key().split("\n")]
-    assert scrub("\n".join(lines)) == "\n".join(['    "[redacted:private_key]\\n"'] * len(lines))
+@pytest.mark.parametrize("prefix", ["", "b", "rb"])
+def test_a_key_in_strings_of_code(prefix: str) -> None:
+    lines = [f'    {prefix}"{row}\\n"' for row in private_key().split("\n")]
+    assert scrub("\n".join(lines)) == "\n".join([f'    {prefix}"[redacted:private_key]\\n"'] * len(lines))
+
+
+@pytest.mark.parametrize("size", [1, 5, 10_000])
+@pytest.mark.parametrize(("sign", "escaped"), [("/", "\\/"), ("+", "\\u002B"), ("=", "\\u003d")])
+def test_a_key_whose_signs_are_escaped_in_json(sign: str, escaped: str, size: int) -> None:
+    rows = [MARK, *[f"{draw(9)}{sign}{draw(54)}"] * 3, f"{draw(22)}{sign}{sign}", "-----END RSA PRIVATE KEY-----"]
+    text = json.dumps({"a": "\n".join(rows), "n": 1234}).replace(sign, escaped)
+    assert json.loads(feed_all(Scrubber(), text, size)) == {"a": "[redacted:private_key]", "n": 1234}
 
 
 @pytest.mark.parametrize("size", [1, 7, 64])

@@ -20,11 +20,13 @@ _END = re.compile(
 )
 # Between two lines of a key: breaks, escaped breaks, quotes and signs of code, margins of diffs, mails and listings.
 _BREAK = re.compile(
-    r"""(?:\s | \\{1,7}[nrt] | \\{0,7}["'],? | [+>|,\#*] | -(?=[A-Za-z0-9+/]) | [.](?=\s)
+    r"""(?:\s | \\{1,7}[nrt] | [bBfFrRuU]{0,2}\\{0,7}["'],? | [+>|,\#*] | -(?=[A-Za-z0-9+/]) | [.](?=\s)
          | (?:[\w./-]{1,128}[:-])?\d{1,6}[:\t-](?=[A-Za-z0-9+/=]{16}|-----END)){0,200}""",
     re.VERBOSE,
 )
-_LINE = re.compile(r"[A-Za-z0-9+/]{1,4096}={0,3}")
+# Some writers of JSON escape the signs of base64: `\/`, `\u002B`, `\u003d`.
+_SIGN = r"\\{1,7}(?:/|u00(?:2[bBfF]|3[dD]))"
+_LINE = re.compile(rf"(?:[A-Za-z0-9+/]|{_SIGN}){{1,4096}}={{0,3}}")
 _HEADER = re.compile(
     r"(?:Proc-Type|DEK-Info|Version|Comment|Charset|MessageID|Hash|Subject|X-[\w-]+): ?[^\n\\\"]{0,200}"
     r"|=[A-Za-z0-9+/]{4}(?![A-Za-z0-9+/])"
