@@ -70,7 +70,9 @@ def test_the_changelog_has_a_place_for_the_next_change() -> None:
     assert "\n## Unreleased\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("script", [".ci/run", "scripts/system-parts", "scripts/check-size", "scripts/make-docs"])
+@pytest.mark.parametrize(
+    "script", [".ci/run", "scripts/system-parts", "scripts/check-size", "scripts/make-docs", "scripts/walk"]
+)
 def test_scripts_can_be_run(script: str) -> None:
     path = ROOT / script
     assert os.access(path, os.X_OK)
