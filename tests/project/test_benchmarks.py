@@ -1,4 +1,4 @@
-"""The benchmark of the wires runs on every wire; how fast it finds them is for its reader to judge."""
+"""The benchmarks of the wires and of the start run to their end; what they find is for their reader to judge."""
 
 from __future__ import annotations
 
@@ -32,6 +32,15 @@ def test_it_measures_the_wires_that_are_asked_for(tmp_path: Path) -> None:
     rows = json.loads(figures.read_text(encoding="utf-8"))["wires"]
     assert [row["wire"] for row in rows] == ["anthropic", "ollama"]
     assert all(cost > 0 for row in rows for cost in row.values() if isinstance(cost, float))
+
+
+def test_it_measures_the_command_until_its_first_request(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "startup.py", "--rounds", "1", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    costs = {row["command"]: row["cpu_ms"] for row in json.loads(done.stdout)["rows"]}
+    assert list(costs) == ["python -c pass", "import typer", "dragoman --version", "dragoman run, first request"]
+    assert all(cost > 0 for cost in costs.values())
 
 
 def test_it_knows_the_wires_that_it_compares() -> None:
