@@ -12,6 +12,11 @@ def state_folder(environment: Mapping[str, str], *, platform: str = sys.platform
     return _find(environment, platform) / "dragoman"
 
 
+def default_path(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:
+    """The journal of this user: in the folder for state that the system has for programs."""
+    return state_folder(environment, platform=platform) / "journal.db"
+
+
 def _find(environment: Mapping[str, str], platform: str) -> Path:
     chosen = environment.get("XDG_STATE_HOME", "")
     # The specification asks to ignore a relative one.

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.cli.screen import show_controls
-from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
+from dragoman.types import File, Image, InvalidCall, ToolCall, ToolResult
+from dragoman.types import Text as TextPart
 
 # They turn the direction of what follows, so that a command can be made to look like another one.
 _TURNS = {code: "\ufffd" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
@@ -90,7 +91,7 @@ def result_text(result: ToolResult) -> str:
     """What a tool answered, as text; images and files by their kind."""
     if isinstance(result.content, str):
         return result.content
-    return "\n".join(part.text if isinstance(part, Text) else name_part(part) for part in result.content)
+    return "\n".join(part.text if isinstance(part, TextPart) else name_part(part) for part in result.content)
 
 
 def name_part(part: Image | File) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dragoman.folders import default_path
 from dragoman.journal.errors import (
     CannotFork,
     JournalDamaged,
@@ -20,7 +21,7 @@ from dragoman.journal.errors import (
 )
 from dragoman.journal.journal import DURABLE, KINDS, Entry, Journal, Kind, Record, RunSummary, SessionSummary
 from dragoman.journal.memory import MemoryJournal
-from dragoman.journal.place import default_path, open_journal
+from dragoman.journal.place import open_journal
 from dragoman.journal.reading import CallTrace, Turn, calls, open_calls, order_faults, turns, was_ended
 
 if TYPE_CHECKING:

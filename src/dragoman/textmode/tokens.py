@@ -13,7 +13,8 @@ from dragoman.formats.compiler import compile_entries
 from dragoman.formats.registry import get, rows
 from dragoman.formats.rendering import write_template
 from dragoman.formats.row import Format
-from dragoman.formats.template import Literal, Many, Maybe, Node, compile_template
+from dragoman.formats.template import Literal as LiteralNode
+from dragoman.formats.template import Many, Maybe, Node, compile_template
 from dragoman.formats.thinking import pairs
 from dragoman.textmode.views import look_at
 from dragoman.types import ToolCall
@@ -103,7 +104,7 @@ def _strings_of(row: Format) -> Iterator[str]:
 
 def _literals(nodes: Iterable[Node]) -> Iterator[str]:
     for node in nodes:
-        if isinstance(node, Literal):
+        if isinstance(node, LiteralNode):
             yield node.text
         elif isinstance(node, Many | Maybe):
             yield from _literals(node.body)

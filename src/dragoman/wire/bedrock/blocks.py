@@ -213,3 +213,8 @@ def read_answers(content: Any) -> str | list[Text | Image | File]:
     if len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].extra:
         return parts[0].text
     return parts or as_text(content)
+
+
+def is_servers(use: JsonObject) -> bool:
+    """Whether a call is one that the provider runs itself; nobody else may run it."""
+    return bool(use.get("type"))

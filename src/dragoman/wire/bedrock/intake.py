@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.types import JsonObject, Message, Part, Role, Tool, ToolResult
-from dragoman.wire.bedrock.blocks import read_answers, read_block, read_call
+from dragoman.wire.bedrock.blocks import is_servers, read_answers, read_block, read_call
 from dragoman.wire.bedrock.words import WIRE, family_of
 from dragoman.wire.options import keep_unknown
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse
@@ -92,11 +92,6 @@ class MessageReader:
         while f"call_{self._made}" in self._ids:
             self._made += 1
         return f"call_{self._made}"
-
-
-def is_servers(use: JsonObject) -> bool:
-    """Whether a call is one that the provider runs itself; nobody else may run it."""
-    return bool(use.get("type"))
 
 
 def _read_plain(blocks: list[Any]) -> list[Part]:

@@ -10,9 +10,8 @@ from typing import Any
 from dragoman.events import Event
 from dragoman.types import JsonObject, StopReason
 from dragoman.wire.assembly import ReplyBuilder
-from dragoman.wire.bedrock.blocks import cited_words, open_reasoning
+from dragoman.wire.bedrock.blocks import cited_words, is_servers, open_reasoning
 from dragoman.wire.bedrock.failures import find_type, read_failure
-from dragoman.wire.bedrock.intake import is_servers
 from dragoman.wire.bedrock.media import as_blob, read_image
 from dragoman.wire.bedrock.words import STOPS, WIRE, read_usage
 from dragoman.wire.codec import Prepared, Reader
