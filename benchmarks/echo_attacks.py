@@ -27,7 +27,7 @@ from msgspec import Struct
 import dragoman
 from dragoman import formats
 from dragoman.toolset import Toolset
-from dragoman.trust.echo import EchoIndex
+from dragoman.trust.echo_index import EchoIndex
 from dragoman.types import ToolCall
 
 POLICIES = ("strict", "default", "compat", "no guard")

@@ -204,7 +204,7 @@ class Tool(Struct, frozen=True):
     context_parameter: str | None = None
     """The parameter of the function that is hidden from the model and takes the context of the call."""
     inspect: Callable[..., Any] | None = None
-    """`inspect(arguments, context)` gives the operands of a call (`dragoman.operands`) without doing anything."""
+    """`inspect(arguments, context)` gives the operands of a call (`dragoman.types`) without doing anything."""
 
 
 class Request(Struct, frozen=True):
@@ -245,3 +245,32 @@ class Reply(Struct, frozen=True):
     @property
     def invalid(self) -> list[InvalidCall]:
         return [part for part in self.message.parts if isinstance(part, InvalidCall)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a call is about, outside the call itself: the file it would change, the command it would run, the address.
+#
+# A tool that has an `inspect` function says this before the call is decided on, and again right before it runs. Rules
+# match operands, and an approval holds for exactly these.
+
+OperandKind = Literal["path", "command", "url"]
+Access = Literal["read", "write", "run", "send"]
+
+
+class Operand(Struct, frozen=True):
+    """One thing that a call is about, as it is at this moment."""
+
+    kind: OperandKind
+    value: str
+    """As rules see it: a path relative to the workspace (absolute if it lies outside), a command line, an address."""
+    access: Access = "read"
+    real: str = ""
+    """Where it really is: the path with every link followed, the address with its host in normal form."""
+    inside: bool = True
+    """Whether it lies in the workspace; of an address, whether it is a public one as far as its spelling tells."""
+    protected: bool = False
+    """Whether changing it would change what is trusted later: hooks of git, our own settings, start-up files."""
+    identity: str = ""
+    """Device and inode; empty where there is nothing yet."""
+    digest: str = ""
+    """SHA-256 of the content, of files that would be edited, overwritten or run; empty where there is none."""

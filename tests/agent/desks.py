@@ -10,8 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 import dragoman
-from dragoman.operands import Operand
-from dragoman.types import Tool
+from dragoman.types import Operand, Tool
 
 
 class Launcher:

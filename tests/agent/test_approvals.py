@@ -18,10 +18,9 @@ from dragoman.agent.binding import canonical, digest_call
 from dragoman.agent.desk import show_arguments
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, CallDecided, RunEvent, ToolStarted
 from dragoman.agent.policy import Rule, Rules
-from dragoman.operands import Operand
 from dragoman.scrubbing import HumanSink
 from dragoman.testing import call, calls
-from dragoman.types import Tool, ToolCall, ToolResult
+from dragoman.types import Operand, Tool, ToolCall, ToolResult
 
 LAUNCH = call("launch", script="job.sh")
 

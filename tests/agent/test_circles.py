@@ -6,7 +6,7 @@ from tests.agent.playbook import Playbook
 from tests.agent.toolbox import look, poll, weather, write
 
 from dragoman.agent.limits import Limits
-from dragoman.agent.watching import WatchSettings
+from dragoman.agent.watchers.settings import WatchSettings
 from dragoman.testing import call
 
 PARIS = call("weather", city="Paris")

@@ -12,15 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.agent.watchers import fingerprints
-from dragoman.agent.watching import (
-    Steps,
-    Verdict,
-    Watch,
-    WatchSettings,
-    duplicates,
-    is_blank,
-    is_starved,
-)
+from dragoman.agent.watchers.settings import Steps, Verdict, WatchSettings
+from dragoman.agent.watching import Watch, duplicates, is_blank, is_starved
 from dragoman.errors import ConfigError
 from dragoman.types import (
     Image,

@@ -18,8 +18,7 @@ from dragoman.audit import read_records, verify
 from dragoman.cli.approvals_answering import name_of_user
 from dragoman.cli.approvals_view import reveal, say_span
 from dragoman.journal import Entry, SqliteJournal
-from dragoman.operands import Operand
-from dragoman.types import Message, Text, ToolCall
+from dragoman.types import Message, Operand, Text, ToolCall
 
 HOUR = 3600.0
 SECRET = "ghp_" + "x9Kq2mZ7Lw4Tn8Vb3Rc6Yd1Fs5Gh0Jp2QaWe"

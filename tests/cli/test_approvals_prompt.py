@@ -19,8 +19,7 @@ from dragoman.cli.approvals_prompt import Approvals, TerminalQuestion, ask_in_wo
 from dragoman.cli.excerpts import summarise
 from dragoman.cli.showing import ScreenView
 from dragoman.errors import ConfigError
-from dragoman.operands import Operand
-from dragoman.types import Provenance, Tool, ToolCall
+from dragoman.types import Operand, Provenance, Tool, ToolCall
 
 CALL = ToolCall("c1", "bash", {"command": "git push", "note": "x" * 3000})
 REQUEST = ApprovalRequest(

@@ -27,8 +27,7 @@ from dragoman.config import (
 )
 from dragoman.config.kinds import BUILTIN_TOOLS
 from dragoman.errors import ConfigError
-from dragoman.operands import Operand
-from dragoman.types import Tool, ToolCall
+from dragoman.types import Operand, Tool, ToolCall
 
 WRITE = Tool("write", metadata={"class": "write", "family": "write", "exec": True})
 

@@ -17,9 +17,8 @@ from dragoman.agent import Agent, Approval, ApprovalRequest
 from dragoman.agent.events import Asked
 from dragoman.agent.parking import ApprovalRefused, answer_request, list_requests
 from dragoman.journal import MemoryJournal, SqliteJournal
-from dragoman.operands import Operand
 from dragoman.testing import ScriptedModel, call, calls
-from dragoman.types import Request
+from dragoman.types import Operand, Request
 
 
 class Guard:

@@ -11,8 +11,9 @@ from dragoman.args.loading import load
 from dragoman.types import Message, Request, Text, Thinking, Tool, ToolCall, ToolResult
 from dragoman.wire import get, history, names
 from dragoman.wire.aliases import PLAIN_NAMES, Namer
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import arrange
 from dragoman.wire.orderly import Orderly
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.sse import SseDecoder
 
 _EXTRAS = st.sampled_from([{}, {}, {}, {"anthropic": {"signature": "s"}}, {"gemini": {"thought": True}}])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dragoman.agent.policy import Decision, Policy, Rule, Rules, ask_for, default_policy, deny, read_rule, strictest
     from dragoman.agent.rooms import ContextSettings
     from dragoman.agent.setup import Setup
-    from dragoman.agent.watching import WatchSettings
+    from dragoman.agent.watchers.settings import WatchSettings
 
 # The settings need the limits and the modes alone; the rest is loaded when it is first used.
 _HOMES = {

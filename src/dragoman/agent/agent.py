@@ -31,7 +31,7 @@ from dragoman.agent.setup import Setup
 from dragoman.agent.speakers import Speakers
 from dragoman.agent.surroundings import Listener, Surroundings
 from dragoman.agent.tasks import begin_conversation, read_task
-from dragoman.agent.watching import WatchSettings
+from dragoman.agent.watchers.settings import WatchSettings
 from dragoman.client import portal
 from dragoman.client.retrying import Retries
 from dragoman.client.transport import Timeouts, Transport

@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.operands import Operand
-from dragoman.types import JsonObject, Tool, ToolCall
+from dragoman.types import JsonObject, Operand, Tool, ToolCall
 
 
 class ApprovalRequest(Struct, frozen=True):

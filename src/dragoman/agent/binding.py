@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from dragoman.agent.policy import Rules
-from dragoman.operands import Operand
-from dragoman.types import Tool, ToolCall
+from dragoman.types import Operand, Tool, ToolCall
 
 _VERSION = 2
 _TRAITS = ("pin", "origin", "class", "digest")

@@ -15,9 +15,8 @@ from dragoman.agent.inputs import Stopped, ToolAnswered
 from dragoman.agent.inspecting import inspect_call
 from dragoman.agent.running import Cancelling, Ran, prepare, run_call
 from dragoman.agent.turns import TOO_LATE, UNKNOWN_OUTCOME
-from dragoman.operands import Operand
 from dragoman.tools import BoundCall, Error, ToolContext, to_answer, to_result
-from dragoman.types import Tool, ToolCall, ToolResult
+from dragoman.types import Operand, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver

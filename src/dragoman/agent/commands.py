@@ -7,10 +7,9 @@ from msgspec import Struct
 from dragoman.agent.compaction import Room
 from dragoman.agent.events import LoopEvent
 from dragoman.agent.outcomes import RunResult
-from dragoman.operands import Operand
 from dragoman.providers import Endpoint, Fact
 from dragoman.speaking import Composed
-from dragoman.types import Message, Tool, ToolCall
+from dragoman.types import Message, Operand, Tool, ToolCall
 
 
 class Ask(Struct, frozen=True):

@@ -23,9 +23,8 @@ from dragoman.agent.journalling import Ledger
 from dragoman.agent.policy import Rules
 from dragoman.agent.questions import Answer, Question, write_question
 from dragoman.args import load
-from dragoman.operands import Operand
 from dragoman.scrubbing import HumanSink
-from dragoman.types import JsonObject, Tool, ToolCall
+from dragoman.types import JsonObject, Operand, Tool, ToolCall
 
 Inspected = tuple[tuple[Operand, ...], str]
 """What a call is about, and why that could not be found out."""

@@ -11,8 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.extraction.result import Extraction
-from dragoman.operands import Operand
-from dragoman.types import JsonObject, Message, Reply, ToolResult, Usage
+from dragoman.types import JsonObject, Message, Operand, Reply, ToolResult, Usage
 
 
 class Replied(Struct, frozen=True, tag="replied"):

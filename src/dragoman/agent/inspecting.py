@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 from itertools import islice
 
-from dragoman.operands import Operand
 from dragoman.tools import ToolContext
-from dragoman.types import Tool, ToolCall
+from dragoman.types import Operand, Tool, ToolCall
 
 _MOST = 1000
 """Operands of one call; nobody could look at more."""

@@ -18,8 +18,7 @@ from dragoman.agent.restoring import read_header
 from dragoman.errors import DragomanError, nearest
 from dragoman.journal.errors import JournalDamaged, UnknownRun
 from dragoman.journal.journal import Entry, Journal, Record
-from dragoman.operands import Operand
-from dragoman.types import ToolCall
+from dragoman.types import Operand, ToolCall
 
 
 class ApprovalRefused(DragomanError):

@@ -14,8 +14,7 @@ from dragoman.agent.policy.decisions import strictest_of
 from dragoman.agent.replaying import Past
 from dragoman.agent.setup import Setup
 from dragoman.errors import ConfigError
-from dragoman.operands import Operand
-from dragoman.types import Tool, ToolCall
+from dragoman.types import Operand, Tool, ToolCall
 
 
 class Permits:

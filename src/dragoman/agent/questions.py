@@ -9,8 +9,7 @@ from msgspec import Struct
 from dragoman.agent.approvals import Approval, ApprovalRequest
 from dragoman.agent.recording import decode, encode
 from dragoman.journal.journal import Record
-from dragoman.operands import Operand
-from dragoman.types import ToolCall
+from dragoman.types import Operand, ToolCall
 
 
 class Question(Struct, frozen=True):

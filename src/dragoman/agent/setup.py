@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from dragoman.agent.limits import Limits
 from dragoman.agent.policy import Policy, Rules
 from dragoman.agent.rooms import ContextSettings
-from dragoman.agent.watching import WatchSettings
+from dragoman.agent.watchers.settings import WatchSettings
 from dragoman.providers import Endpoint, Fact
 from dragoman.speaking import Manner, ToolMode
 from dragoman.toolset import Toolset

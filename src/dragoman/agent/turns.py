@@ -20,11 +20,11 @@ from dragoman.agent.outcomes import Outcome, end
 from dragoman.agent.permitting import Permits
 from dragoman.agent.policy import Decision
 from dragoman.agent.setup import Setup
-from dragoman.agent.watching import Verdict, Watch, duplicates
+from dragoman.agent.watchers.settings import Verdict
+from dragoman.agent.watching import Watch, duplicates
 from dragoman.args import load
 from dragoman.extraction import explain_invalid
-from dragoman.operands import Operand
-from dragoman.types import InvalidCall, Text, Tool, ToolCall, ToolResult
+from dragoman.types import InvalidCall, Operand, Text, Tool, ToolCall, ToolResult
 
 State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready", "running", "settled"]
 _WAITING = ("reviewing", "asking", "running")

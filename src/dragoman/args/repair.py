@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.args.decode import Undecodable, decode
-from dragoman.args.tolerant import Tolerant, Unreadable
+from dragoman.args.tolerant import Tolerant
+from dragoman.args.tolerant_strings import Unreadable
 
 _FENCE = re.compile(r"(?P<fence>```+|~~~+)[ \t]*(?P<label>[\w+.-]*)[ \t]*")
 _ESCAPED_START = re.compile(r"[\[{]\s*+(?:[\[{]\s*+)*+\\+\"")

@@ -5,15 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from dragoman.args.decode import (
-    MAX_DEPTH,
-    MAX_DIGITS,
-    Undecodable,
-    has_surrogate,
-    raw_decode,
-    read_float,
-    read_integer,
-)
+from dragoman.args.decode import MAX_DEPTH, MAX_DIGITS, Undecodable, has_surrogate, raw_decode, read_float, read_integer
 from dragoman.args.tolerant_expressions import NOT_FINITE, read_expression
 from dragoman.args.tolerant_quotes import Place, fits, plain_string
 from dragoman.args.tolerant_strings import Unreadable, has_control, read_string

@@ -6,10 +6,10 @@ from dragoman.audit.errors import AuditFailed
 from dragoman.audit.heads import Head
 from dragoman.audit.lines import KINDS, Kind
 from dragoman.audit.log import AuditLog
-from dragoman.audit.place import beside, default_audit_path
 from dragoman.audit.reading import read_records
 from dragoman.audit.verifying import AuditReport, verify
 from dragoman.audit.wording import digest_of
+from dragoman.paths import beside, default_audit_path
 
 __all__ = [
     "KINDS",

@@ -19,16 +19,7 @@ from msgspec import Struct
 from dragoman.audit.errors import AuditFailed, explain_failure
 from dragoman.audit.files import opened, put_aside
 from dragoman.audit.heads import Head, reading
-from dragoman.audit.lines import (
-    CONTINUED,
-    GAP,
-    MOST_OF_A_LINE,
-    NOTHING_BEFORE,
-    TORN,
-    Link,
-    read_link,
-    read_record,
-)
+from dragoman.audit.lines import CONTINUED, GAP, MOST_OF_A_LINE, NOTHING_BEFORE, TORN, Link, read_link, read_record
 from dragoman.errors import ConfigError
 
 _HASH = re.compile(r"[0-9a-f]{64}").fullmatch

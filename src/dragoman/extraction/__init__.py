@@ -16,7 +16,7 @@ from dragoman.extraction.naming import NameBook
 from dragoman.extraction.responses import receive
 from dragoman.extraction.result import Extraction
 from dragoman.extraction.streaming import Extractor
-from dragoman.trust.echo import EchoIndex
+from dragoman.trust.echo_index import EchoIndex
 from dragoman.trust.profiles import Profile, get_profile
 from dragoman.types import Message
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.toolset import Toolset
-from dragoman.trust.echo import EchoIndex, EchoReader
+from dragoman.trust.echo_conversation import EchoReader
+from dragoman.trust.echo_index import EchoIndex
 from dragoman.types import InvalidCall, Message, Text, ToolCall, ToolResult
 from dragoman.wire import get
 

@@ -17,7 +17,7 @@ from dragoman.extraction.mistakes import write_notice
 from dragoman.extraction.naming import NameBook
 from dragoman.extraction.responses import Received
 from dragoman.extraction.result import Extraction
-from dragoman.trust.echo import Echo
+from dragoman.trust.echo_index import Echo
 from dragoman.trust.levels import find_level
 from dragoman.trust.profiles import Judgement, Profile, Situation, decide
 from dragoman.types import InvalidCall, Provenance, ToolCall

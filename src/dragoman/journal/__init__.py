@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.folders import default_path
 from dragoman.journal.errors import (
     CannotFork,
     JournalDamaged,
@@ -23,6 +22,7 @@ from dragoman.journal.journal import DURABLE, KINDS, Entry, Journal, Kind, Recor
 from dragoman.journal.memory import MemoryJournal
 from dragoman.journal.place import open_journal
 from dragoman.journal.reading import CallTrace, Turn, calls, open_calls, order_faults, turns, was_ended
+from dragoman.paths import default_path
 
 if TYPE_CHECKING:
     from dragoman.journal.sqlite import SqliteJournal

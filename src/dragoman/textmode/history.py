@@ -12,17 +12,7 @@ from dragoman.textmode.envelopes import Envelope, choose_boundary, seal_results
 from dragoman.textmode.invention import strip_invented_results
 from dragoman.textmode.speech import Speech
 from dragoman.toolset import Toolset
-from dragoman.types import (
-    File,
-    Image,
-    InvalidCall,
-    Message,
-    Part,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.pairing import Turn, pair
 from dragoman.wire.report import Loss
 from dragoman.wire.texts import join_texts, plain_result

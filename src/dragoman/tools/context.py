@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.operands import Operand
+from dragoman.types import Operand
 
 
 def _never() -> bool:

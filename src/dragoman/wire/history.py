@@ -12,17 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.types import (
-    File,
-    Image,
-    InvalidCall,
-    Message,
-    Part,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.aliases import Identifier, Namer
 from dragoman.wire.orderly import Orderly
 from dragoman.wire.pairing import Turn, pair

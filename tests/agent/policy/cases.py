@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.agent.policy import Decision, DecisionContext, Mode, Rule, Rules, Scope, Verdict, decide, read_rule
-from dragoman.operands import Access, Operand
-from dragoman.types import Provenance, Tool, ToolCall
+from dragoman.types import Access, Operand, Provenance, Tool, ToolCall
 
 
 def builtin(name: str, kind: str, family: str = "", **options: Any) -> Tool:

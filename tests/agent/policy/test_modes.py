@@ -31,8 +31,7 @@ from tests.agent.policy.cases import (
 
 from dragoman.agent.policy import DecisionContext, Mode, Rules, Verdict, decide
 from dragoman.agent.policy.modes import MODES
-from dragoman.operands import Operand
-from dragoman.types import Provenance, Tool, ToolCall
+from dragoman.types import Operand, Provenance, Tool, ToolCall
 
 ORDER: tuple[Mode, ...] = ("plan", "locked", "default", "edits", "sandboxed", "bypass")
 

@@ -39,8 +39,7 @@ from dragoman.agent.policy import (
     suggest_rule,
 )
 from dragoman.agent.policy.decisions import STRICTNESS
-from dragoman.operands import Operand
-from dragoman.types import Provenance, Tool
+from dragoman.types import Operand, Provenance, Tool
 
 TOOLS = [READ, GREP, WRITE, EDIT, APPLY_PATCH, BASH, FETCH, TODO, OWN, OWN_READER, MARKED, MARKED_READER, SERVED]
 TOOLS += [SERVED_READER, builtin("odd", "magic"), Tool("deploy", metadata={"class": 7, "origin": ["x"], "family": 3})]

@@ -27,8 +27,7 @@ from tests.agent.policy.cases import (
 
 from dragoman.agent.policy import Rule, Rules, ignored, read_rule, write_rule
 from dragoman.errors import ConfigError
-from dragoman.operands import Operand
-from dragoman.types import Tool
+from dragoman.types import Operand, Tool
 
 WRITTEN = [
     ("bash(git status*)", "bash", "git status*"),

@@ -11,19 +11,8 @@ from typing import Any
 import pytest
 from tests.agent.policy.cases import BASH, READ, TODO, WRITE, builtin, call_of, file, line, path, served
 
-from dragoman.agent.policy import (
-    Decision,
-    DecisionContext,
-    Mode,
-    Rule,
-    Rules,
-    as_policy,
-    consult,
-    decide,
-    read_rule,
-)
-from dragoman.operands import Operand
-from dragoman.types import Tool
+from dragoman.agent.policy import Decision, DecisionContext, Mode, Rule, Rules, as_policy, consult, decide, read_rule
+from dragoman.types import Operand, Tool
 
 LEFT_TO_CLI = {
     **dict.fromkeys(

@@ -21,8 +21,7 @@ from tests.agent.policy.cases import (
 )
 
 from dragoman.agent.policy import DecisionContext, Rules, read_rule, suggest_rule, write_rule
-from dragoman.operands import Operand
-from dragoman.types import Provenance, Tool
+from dragoman.types import Operand, Provenance, Tool
 
 SUGGESTED: list[tuple[str, Tool, tuple[Operand, ...], str | None]] = [
     ("a command with subcommands", BASH, (line("git push origin main"),), "bash(git push*)"),

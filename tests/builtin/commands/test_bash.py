@@ -16,10 +16,10 @@ from tests.builtin.commands.witnesses import PATIENCE, Witness, ask, output_of, 
 from dragoman.builtin.commands import bash as bash_module
 from dragoman.builtin.commands.bash import Bash, make_bash
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.operands import Operand
 from dragoman.sandbox import BoxLimits
 from dragoman.tools import Answer, ToolContext
 from dragoman.trust.profiles import is_exec
+from dragoman.types import Operand
 
 PROVIDER_KEY = "sk-not-to-be-seen-0123456789"
 

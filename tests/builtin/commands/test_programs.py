@@ -10,8 +10,8 @@ import pytest
 
 from dragoman.builtin.commands.bash import Bash, make_bash
 from dragoman.builtin.commands.programs import find_programs
-from dragoman.operands import Operand
 from dragoman.tools import ToolContext
+from dragoman.types import Operand
 
 SCRIPT = "#!/bin/sh\necho evil\n"
 

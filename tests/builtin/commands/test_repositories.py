@@ -15,8 +15,8 @@ from tests.builtin.commands.witnesses import ask, output_of, run
 from dragoman.builtin.commands.bash import Bash
 from dragoman.builtin.commands.environments import clean_environment
 from dragoman.builtin.commands.git_settings import parse_settings
-from dragoman.operands import Operand
 from dragoman.tools import ToolContext
+from dragoman.types import Operand
 
 pytestmark = pytest.mark.needs("git", package="git")
 

@@ -17,9 +17,8 @@ from dragoman.builtin.files.patching import ApplyPatch
 from dragoman.builtin.files.reading import Read
 from dragoman.builtin.files.searching import Grep
 from dragoman.builtin.files.writing import Write
-from dragoman.operands import Operand
 from dragoman.tools import Error, ToolContext, bind
-from dragoman.types import Tool
+from dragoman.types import Operand, Tool
 
 pytestmark = pytest.mark.usefixtures("resolving")
 READING, WRITING = [Read, Glob, Grep], [Write, Edit, ApplyPatch]

@@ -17,8 +17,8 @@ from tests.client.test_tls import make_certificate, server_side
 from dragoman.builtin.web.fetching import WebFetch, inspect_url, make_web_fetch
 from dragoman.client.transport import Timeouts
 from dragoman.errors import ConfigError
-from dragoman.operands import Operand
 from dragoman.tools import ToolContext
+from dragoman.types import Operand
 
 PAGE = "<title>A page</title><h1>Hello</h1><p>Some <a href='/next'>more</a>."
 

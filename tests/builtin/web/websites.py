@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from dragoman.builtin.web.fetching import make_web_fetch
-from dragoman.operands import Operand
 from dragoman.tools import Error, Ok, ToolContext
-from dragoman.types import Tool
+from dragoman.types import Operand, Tool
 
 Answering = Callable[[str], bytes | None]
 """From the path of a request to the bytes of the answer; None leaves the request without one."""

@@ -7,16 +7,7 @@ from typing import Any
 from tests.wire.judges import anthropic as judge
 from tests.wire.rules import violations
 
-from dragoman.types import (
-    JsonObject,
-    Message,
-    Part,
-    Request,
-    Text,
-    Tool,
-    ToolCall,
-    ToolResult,
-)
+from dragoman.types import JsonObject, Message, Part, Request, Text, Tool, ToolCall, ToolResult
 from dragoman.wire.anthropic import Anthropic
 from dragoman.wire.codec import Prepared
 from dragoman.wire.quirks import Quirks

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.types import (
-    JsonObject,
-    Request,
-    Tool,
-    ToolCall,
-)
+from dragoman.types import JsonObject, Request, Tool, ToolCall
 from dragoman.wire.anthropic import Anthropic
 from dragoman.wire.quirks import Quirks
 

@@ -7,8 +7,7 @@ from typing import Literal
 
 from dragoman.agent.policy.decisions import DecisionContext
 from dragoman.agent.policy.rules import MCP
-from dragoman.operands import Operand, OperandKind
-from dragoman.types import Tool
+from dragoman.types import Operand, OperandKind, Tool
 
 ToolClass = Literal["own", "session", "read", "write", "exec", "fetch", "mcp", "unknown"]
 _CLASSES: dict[str, ToolClass] = {

@@ -8,8 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.operands import Operand
-from dragoman.types import Tool
+from dragoman.types import Operand, Tool
 
 Verdict = Literal["allow", "ask", "deny"]
 Mode = Literal["plan", "default", "edits", "sandboxed", "locked", "bypass"]

@@ -14,8 +14,7 @@ from dragoman.agent.policy.classes import class_of, operands_that_matter, search
 from dragoman.agent.policy.decisions import DecisionContext, Rule
 from dragoman.agent.policy.globs import allows_path, may_hold, mentions_path
 from dragoman.agent.policy.rules import covers, rank
-from dragoman.operands import Operand
-from dragoman.types import ToolCall
+from dragoman.types import Operand, ToolCall
 
 _FILES = frozenset({"read", "write"})
 

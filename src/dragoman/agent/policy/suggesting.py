@@ -9,8 +9,7 @@ from dragoman.agent.policy.deciding import decide
 from dragoman.agent.policy.decisions import DecisionContext, Rule, Rules
 from dragoman.agent.policy.rules import mcp_name, read_rule
 from dragoman.errors import ConfigError
-from dragoman.operands import Operand
-from dragoman.types import ToolCall
+from dragoman.types import Operand, ToolCall
 
 _SPECIAL = frozenset("*?{}")
 

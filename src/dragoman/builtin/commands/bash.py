@@ -17,10 +17,9 @@ from dragoman.builtin.commands.environments import check_allowed, clean_environm
 from dragoman.builtin.commands.outputs import MOST_CHARACTERS, Capture, Captured, clean, last_line
 from dragoman.builtin.commands.processes import GRACE, Ended, Order, Preparation, Running, run_async
 from dragoman.builtin.commands.scripts import find_operands, has_changed
-from dragoman.operands import Operand
 from dragoman.sandbox.system import secrets_below, system_secrets
 from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
-from dragoman.types import JsonObject, Tool
+from dragoman.types import JsonObject, Operand, Tool
 
 DEFAULT_SECONDS = 120.0
 LONGEST_SECONDS = 600.0

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from dragoman.builtin.commands.programs import find_programs, is_beneath
 from dragoman.builtin.commands.repositories import UNKNOWN, find_settings
-from dragoman.operands import Operand
+from dragoman.types import Operand
 
 _LARGEST = 512 * 1024 * 1024
 

@@ -9,9 +9,8 @@ import msgspec
 
 from dragoman.builtin.files.inspecting import operands_at
 from dragoman.builtin.files.workspace import Workspace
-from dragoman.operands import Access, Operand
 from dragoman.tools import ToolContext, tool_from_function
-from dragoman.types import JsonObject, Tool
+from dragoman.types import Access, JsonObject, Operand, Tool
 
 Inspect = Callable[[JsonObject, ToolContext], Iterable[Operand]]
 

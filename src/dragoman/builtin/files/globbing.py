@@ -12,9 +12,8 @@ from dragoman.builtin.files.patterns import PathPattern, split_base
 from dragoman.builtin.files.walking import Walk
 from dragoman.builtin.files.wording import quoted
 from dragoman.builtin.files.workspace import Found, OutsideError, Workspace
-from dragoman.operands import Operand
 from dragoman.tools import Context, Error, ToolContext
-from dragoman.types import JsonObject
+from dragoman.types import JsonObject, Operand
 
 MOST_PATHS = 1000
 _MOST_CHARACTERS = 45_000

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from dragoman.builtin.files.wording import quoted
 from dragoman.builtin.files.workspace import Found, OutsideError, Workspace
-from dragoman.operands import Access, Operand
 from dragoman.sandbox.protected import is_protected
 from dragoman.sandbox.system import is_below
 from dragoman.tools import Error, ToolContext
+from dragoman.types import Access, Operand
 
 
 def operands_at(workspace: Workspace, given: str, access: Access) -> list[Operand]:

@@ -18,9 +18,8 @@ from dragoman.builtin.files.patch_unified import read_unified
 from dragoman.builtin.files.replacing import Change, apply_changes
 from dragoman.builtin.files.wording import counted, quoted
 from dragoman.builtin.files.workspace import Found, Workspace
-from dragoman.operands import Operand
 from dragoman.tools import Context, Error, ToolContext
-from dragoman.types import JsonObject
+from dragoman.types import JsonObject, Operand
 
 MOST_FILES = 200
 

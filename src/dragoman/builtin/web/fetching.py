@@ -31,9 +31,8 @@ from dragoman.builtin.web.urls import WebAddress, follow, read_url
 from dragoman.client.http import HttpTransport, Limits
 from dragoman.client.transport import HttpResponse, Timeouts, TransportFault
 from dragoman.errors import ConfigError
-from dragoman.operands import Operand
 from dragoman.tools import Context, Error, Ok, Options, ToolContext, tool_from_function
-from dragoman.types import Tool
+from dragoman.types import Operand, Tool
 
 MOST_REDIRECTS = 5
 PATIENCE = Timeouts(connect=8.0, first_byte=20.0, idle=10.0)

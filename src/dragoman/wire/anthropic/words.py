@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.types import JsonObject, StopReason, Usage
 from dragoman.wire.aliases import IdRule, NameRule
-from dragoman.wire.history import HistoryRules
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.values import as_count, as_dict, as_text
 
 WIRE = "anthropic"

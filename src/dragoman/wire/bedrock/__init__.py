@@ -25,9 +25,10 @@ from dragoman.wire.bedrock.settings import write_options, write_thinking
 from dragoman.wire.bedrock.tooling import write_definitions, write_tools
 from dragoman.wire.codec import Codec, Prepared, Reader, as_object
 from dragoman.wire.eventstream import EventStreamDecoder
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import arrange
 from dragoman.wire.offering import Offer, offer
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.values import as_dict, as_text
 
 

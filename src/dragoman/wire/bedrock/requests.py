@@ -9,9 +9,10 @@ from dragoman.types import JsonObject, Message, Part, Text, Thinking, ToolCall
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.bedrock.blocks import BlockWriter
 from dragoman.wire.bedrock.words import WIRE, family_of, own
-from dragoman.wire.history import History, HistoryRules
+from dragoman.wire.history import History
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 
 RULES = HistoryRules(
     WIRE,

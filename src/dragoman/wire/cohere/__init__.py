@@ -18,12 +18,13 @@ from dragoman.wire.cohere.requests import write_messages, write_result, write_to
 from dragoman.wire.cohere.serving import StreamWriter, write_reply
 from dragoman.wire.cohere.settings import read_settings, write_settings
 from dragoman.wire.cohere.words import WIRE
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import arrange
 from dragoman.wire.offering import Offer, offer
 from dragoman.wire.openai_chat.failures import read_failure
 from dragoman.wire.openai_chat.intake import read_tools
 from dragoman.wire.openai_chat.requests import write_definitions
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.sse import SseDecoder
 from dragoman.wire.values import BROKEN, as_dict, parse
 

@@ -22,9 +22,10 @@ from dragoman.wire.gemini.serving import ChunkWriter, write_response
 from dragoman.wire.gemini.settings import read_options, read_tools
 from dragoman.wire.gemini.tools import write_definitions, write_tools
 from dragoman.wire.gemini.words import camel
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import arrange
 from dragoman.wire.offering import Offer, offer
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.values import BROKEN, as_dict, as_text, parse
 
 RULES = HistoryRules(

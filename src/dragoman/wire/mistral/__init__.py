@@ -12,12 +12,12 @@ from dragoman.stage import Stage
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.codec import Prepared
-from dragoman.wire.history import HistoryRules
 from dragoman.wire.mistral.failures import read_failure, write_failure
 from dragoman.wire.mistral.serving import MistralWriter, write_completion
 from dragoman.wire.offering import Offer, offer
 from dragoman.wire.openai_chat import OpenAIChat
 from dragoman.wire.openai_chat.requests import Dialect
+from dragoman.wire.rules import HistoryRules
 
 
 class Mistral(OpenAIChat):

@@ -12,7 +12,7 @@ from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import FREE_NAMES, Aliases
 from dragoman.wire.codec import Codec, Prepared, Reader, as_object
 from dragoman.wire.failures import fail
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import arrange
 from dragoman.wire.ndjson import LineDecoder
 from dragoman.wire.offering import Offer, offer
 from dragoman.wire.ollama.intake import MessageReader, read_options
@@ -21,6 +21,7 @@ from dragoman.wire.ollama.requests import write_definitions, write_messages, wri
 from dragoman.wire.ollama.serving import LineWriter, write_failure, write_reply
 from dragoman.wire.openai_chat.intake import read_tools
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.texts import read_result
 from dragoman.wire.values import as_dict
 

@@ -16,7 +16,7 @@ from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases, IdRule
 from dragoman.wire.codec import Codec, Prepared, Reader, as_object
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import arrange
 from dragoman.wire.offering import Offer, offer
 from dragoman.wire.openai_chat.failures import read_failure, write_failure
 from dragoman.wire.openai_chat.intake import MessageReader, read_options, read_tools
@@ -31,6 +31,7 @@ from dragoman.wire.openai_chat.requests import (
 )
 from dragoman.wire.openai_chat.serving import ChunkWriter, write_completion
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.sse import SseDecoder
 from dragoman.wire.values import as_dict
 

@@ -15,7 +15,7 @@ from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases
 from dragoman.wire.codec import Codec, Prepared, Reader, as_object
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import arrange
 from dragoman.wire.offering import Offer, offer
 from dragoman.wire.openai_responses.failures import read_failure, write_failure
 from dragoman.wire.openai_responses.intake import InputReader
@@ -28,6 +28,7 @@ from dragoman.wire.openai_responses.tools import custom_tools, read_tools, write
 from dragoman.wire.openai_responses.words import IDS, OUTPUTS, WIRE
 from dragoman.wire.options import find_unsaid, read_choice
 from dragoman.wire.report import Loss
+from dragoman.wire.rules import HistoryRules
 from dragoman.wire.sse import SseDecoder
 from dragoman.wire.values import as_dict, as_list, as_text
 

@@ -7,12 +7,7 @@ from typing import Any
 
 from dragoman.types import Image, JsonObject, Message, Part, Role, Text, Thinking
 from dragoman.wire.openai_responses.content import read_content
-from dragoman.wire.openai_responses.items import (
-    keep_reasoning,
-    read_call,
-    read_result,
-    reasoning_texts,
-)
+from dragoman.wire.openai_responses.items import keep_reasoning, read_call, read_result, reasoning_texts
 from dragoman.wire.openai_responses.words import OUTPUTS, WIRE
 from dragoman.wire.values import as_text, dicts
 

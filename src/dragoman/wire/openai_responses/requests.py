@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dragoman.types import (
-    File,
-    Image,
-    InvalidCall,
-    JsonObject,
-    Message,
-    Part,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from dragoman.types import File, Image, InvalidCall, JsonObject, Message, Part, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.openai_responses.content import write_content
 from dragoman.wire.openai_responses.items import own_of, write_call, write_reasoning, write_result
 from dragoman.wire.openai_responses.words import CUSTOM

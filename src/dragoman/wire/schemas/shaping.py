@@ -6,14 +6,7 @@ from typing import Any
 
 from dragoman.types import JsonObject
 from dragoman.wire.schemas import arrays, choices, objects, unions
-from dragoman.wire.schemas.nodes import (
-    SCALARS,
-    infer_kinds,
-    kinds_in,
-    set_kinds,
-    settle_choices,
-    spell_out_nullable,
-)
+from dragoman.wire.schemas.nodes import SCALARS, infer_kinds, kinds_in, set_kinds, settle_choices, spell_out_nullable
 from dragoman.wire.schemas.undo import Branch, Undo
 from dragoman.wire.schemas.vocabulary import ANNOTATIONS, CHILDREN, CONSTRAINTS, KIND_OF_KEYWORD, LISTS, MAPS, kind_of
 from dragoman.wire.schemas.walk import NOTHING, Made, Place, Walk
