@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.args.decode import MAX_DEPTH, Undecodable, decode, raw_decode
+from dragoman.args.decoder import MAX_DEPTH, Undecodable, decode, raw_decode
 
 words = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | words

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.args.arithmetic import evaluate
 from dragoman.args.tolerant import Tolerant
-from dragoman.args.tolerant_strings import Unreadable
+from dragoman.args.tolerant_scalars import Unreadable, evaluate
 
 words = st.text(st.characters(exclude_categories=["Cs"]))
 quoted_words = st.text(st.sampled_from("\"'`“”\\ ,:{}[]()=a1\n")) | words

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.args.decode import decode_object
-from dragoman.args.loading import load
+from dragoman.args.decoder import decode_object
+from dragoman.args.loader import load
 from dragoman.types import Message, Request, Text, Thinking, Tool, ToolCall, ToolResult
 from dragoman.wire import get, history, names
 from dragoman.wire.aliases import PLAIN_NAMES, Namer

@@ -6,16 +6,12 @@ loaded only when something is validated.
 
 from __future__ import annotations
 
-from dragoman.args.casting import Coerced
-from dragoman.args.coerce import coerce
-from dragoman.args.decode import Undecodable, decode
-from dragoman.args.loading import Loaded, load
+from dragoman.args.coercion import Coerced, coerce, read_text
+from dragoman.args.decoder import Undecodable, decode
+from dragoman.args.loader import Loaded, load, validate
 from dragoman.args.partial import Grown, PartialObject
-from dragoman.args.reading import read_text
-from dragoman.args.repair import Repaired, repair
-from dragoman.args.tolerant import Tolerant
-from dragoman.args.tolerant_strings import Unreadable
-from dragoman.args.validate import validate
+from dragoman.args.tolerant import Repaired, Tolerant, repair
+from dragoman.args.tolerant_scalars import Unreadable
 
 __all__ = [
     "Coerced",

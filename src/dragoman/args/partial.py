@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.decode import MAX_DEPTH, MAX_DIGITS
+from dragoman.args.decoder import MAX_DEPTH, MAX_DIGITS
 from dragoman.types import JsonObject
 
 _BLANKS = re.compile(r"[ \t\n\r]*")

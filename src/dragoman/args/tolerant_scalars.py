@@ -1,14 +1,478 @@
-"""The state of a tolerant reader, and the values without parts: strings, numbers, words; and what stands between."""
+"""Strings, numbers, words and arithmetic for the tolerant reader."""
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal
 
-from dragoman.args.decode import MAX_DEPTH, MAX_DIGITS, Undecodable, has_surrogate, raw_decode, read_float, read_integer
-from dragoman.args.tolerant_expressions import NOT_FINITE, read_expression
-from dragoman.args.tolerant_quotes import Place, fits, plain_string
-from dragoman.args.tolerant_strings import Unreadable, has_control, read_string
+from dragoman.args.decoder import (
+    MAX_DEPTH,
+    MAX_DIGITS,
+    Undecodable,
+    has_surrogate,
+    raw_decode,
+    read_float,
+    read_integer,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sums that a model wrote where a number was wanted: `2*3`, `1/2`, `(5 + 1) ** 2`.
+
+Number = int | float
+
+_SUM = re.compile(r"[\d.+\-*/%()\s_eE]{1,80}", re.ASCII)
+_TOKEN = re.compile(r"\s*(?:((?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)|(\*\*|//|[-+*/%()]))", re.ASCII)
+# Dates, months and telephone numbers are no sums: 2024-12-25, 1/2/2024, 2024-12, 555-123-4567.
+_NOT_A_SUM = re.compile(r"\d+(?:([-/.])\d+)(?:\1\d+)+|(?:19|20)\d\d-(?:0[1-9]|1[0-2])", re.ASCII)
+_LARGEST = 10**MAX_DIGITS
+_MOST_PARENTHESES = 10
+
+
+def evaluate(source: str) -> Number | None:
+    """The value of a small sum, or None if the text is anything else or has no finite value."""
+    source = source.strip()
+    if _SUM.fullmatch(source) is None or _NOT_A_SUM.fullmatch(source) is not None:
+        return None
+    if source.count("(") > _MOST_PARENTHESES:
+        return None
+    try:
+        return _Sum(source).total()
+    except (ValueError, ArithmeticError):
+        return None
+
+
+class _Sum:
+    """Precedence climbing over the tokens of a sum."""
+
+    def __init__(self, source: str) -> None:
+        self._tokens: list[str] = []
+        position = 0
+        while position < len(source):
+            token = _TOKEN.match(source, position)
+            if token is None:
+                raise ValueError("no number or operator")
+            self._tokens.append(token[1] or token[2])
+            position = token.end()
+        self._tokens.append("")
+        self._next = 0
+
+    def total(self) -> Number:
+        value = self._terms()
+        if self._tokens[self._next] != "":
+            raise ValueError("text after the sum")
+        return value
+
+    def _take(self, *wanted: str) -> str | None:
+        token = self._tokens[self._next]
+        if token not in wanted:
+            return None
+        self._next += 1
+        return token
+
+    def _terms(self) -> Number:
+        value = self._factors()
+        while (operator := self._take("+", "-")) is not None:
+            other = self._factors()
+            value = _bounded(value + other if operator == "+" else value - other)
+        return value
+
+    def _factors(self) -> Number:
+        value = self._signed()
+        while (operator := self._take("*", "/", "//", "%")) is not None:
+            value = _bounded(_apply(operator, value, self._signed()))
+        return value
+
+    def _signed(self) -> Number:
+        negative = False
+        while (sign := self._take("-", "+")) is not None:
+            negative ^= sign == "-"
+        value = self._power()
+        return -value if negative else value
+
+    def _power(self) -> Number:
+        base = self._atom()
+        if self._take("**") is None:
+            return base
+        exponent = self._signed()
+        if abs(exponent) > 1000 or abs(base) > 10**9:
+            raise ValueError("power too large")
+        result = base**exponent
+        if isinstance(result, complex):
+            raise ValueError("no real number")
+        return _bounded(result)
+
+    def _atom(self) -> Number:
+        if self._take("(") is not None:
+            value = self._terms()
+            if self._take(")") is None:
+                raise ValueError("no closing parenthesis")
+            return value
+        token = self._tokens[self._next]
+        self._next += 1
+        if token.replace("_", "").isdigit():
+            if len(token) > 1 and token[0] == "0":
+                raise ValueError("a leading zero says that this is no number")
+            return int(token)
+        return _bounded(float(token))
+
+
+def _apply(operator: str, left: Number, right: Number) -> Number:
+    if operator == "*":
+        return left * right
+    if operator == "/":
+        return left / right
+    return left // right if operator == "//" else left % right
+
+
+def _bounded(value: Number) -> Number:
+    if isinstance(value, float):
+        if value - value != 0:
+            raise ValueError("no finite number")
+    elif abs(value) >= _LARGEST:
+        raise ValueError("number too large")
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which quote ends a string: the one that is followed by what fits the place where the string stands.
+#
+# After a member of an object comes a comma and another key, or a closing brace; a quote that is followed by anything
+# else is content that the model forgot to escape. Every look ahead is bounded, so the search stays linear.
+
+Place = Literal["key", "member", "item", "argument", "alone", "whole"]
+"""Where a string stands. `alone` is a value with any text after it, `whole` one that should reach the end."""
+
+CLOSING_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "“”", "”": "”", "‘": "‘’", "’": "’", "„": "“”"}
+_FAR = 80  # how many characters of a key the look-ahead reads
+
+
+def _key_ahead(quotes: str) -> str:
+    """A key in these quotes and its colon, or the beginning of one too long to look at."""
+    inside = rf"[^{quotes}\\\n]"
+    return rf"[{quotes}](?:{inside}{{0,{_FAR}}}+(?:[{quotes}]\s*+[:=]|\\)|{inside}{{{_FAR + 1}}})"
+
+
+_COMMENT = r"(?:\#|//|/\*)"
+_ANY_KEY = "|".join(_key_ahead(quotes) for quotes in ('"', "'", "“”"))
+_BARE_KEY = rf"(?:[\w$]|\\_)[\w$.\\-]{{0,{_FAR}}}+\s*+(?::(?!//)|=(?!=))"
+_LITERAL = r"(?:true|false|null|undefined|True|False|None)\b"
+_VALUE = rf"[\"'“‘`\d+.\[{{(-]|[rbfuRBFU]{{1,2}}[\"']|{_LITERAL}"
+_PYTHON_NAME = r"(?:lambda|not)\b|[^\W\d][\w.]{0,80}+\s*+[,)\]}(\[]|\*\*?[\w{(\[]"
+_INNER_END = r"(?=\s*+(?:[,}\]):<`]|\Z)|[ \t]*+(?:[\r\n]|\#|//|/\*))"
+
+
+@cache
+def _fitting(place: Place, quote: str, outermost: bool, names: bool) -> str:
+    """What must follow a closing quote, as a pattern."""
+    closing = "".join(CLOSING_QUOTES[quote])
+    # The bracket that ends the whole value may be followed by anything but more of the string: `print("}")`.
+    end = rf"(?![{closing}]\S)" if outermost else _INNER_END
+    name = f"|{_PYTHON_NAME}" if names else ""
+    comment = rf"[ \t]++{_COMMENT}"
+    match place:
+        case "member":
+            after_comma = rf"{_ANY_KEY}|{_BARE_KEY}|[}}\]]|\Z|{_COMMENT}|,"
+            return rf"\s*+(?:,\s*+(?:{after_comma})|\}}{end}|\]{_INNER_END}|\Z|{_ANY_KEY})|{comment}"
+        case "item":
+            after_comma = rf"{_VALUE}|[\]}}]|\Z|{_COMMENT}{name}"
+            joined = rf"|[+]\s*+[{closing}]" if names else ""
+            closers = rf"\]{end}|[}})]{_INNER_END}|\Z"
+            next_line = r"[ \t]*+\r?\n\s*+[\[{]"
+            return rf"\s*+(?:,\s*+(?:{after_comma})|{closers}|[{quote}](?=\S){joined})|{next_line}|{comment}"
+        case "argument":
+            after_comma = rf"{_BARE_KEY}|{_VALUE}|\)|\Z|{_COMMENT}{name}"
+            joined = r"[+]?\s*+[rbfuRBFU]{0,2}[\"'](?=\S)|[+%]\s*+[\w(]|\.\w++\("
+            closers = rf"[)]{end}|[\]}}]{_INNER_END}|\Z"
+            return rf"\s*+(?:,\s*+(?:{after_comma})|{closers}|{joined})|[ \t]*+\r?\n\s*+{_BARE_KEY}|{comment}"
+        case "whole":
+            return r"[\s}\])]*+\Z"
+        case _:
+            return ""
+
+
+@cache
+def fits(place: Place, quote: str, outermost: bool, names: bool) -> re.Pattern[str]:
+    """Matches right after a quote if it may be the end of its string."""
+    return re.compile(_fitting(place, quote, outermost, names))
+
+
+@cache
+def plain_string(place: Place, quote: str, outermost: bool, names: bool) -> re.Pattern[str]:
+    """A string without escapes, control characters or doubts: most strings are read by this one match."""
+    closing = CLOSING_QUOTES[quote]
+    ahead = _fitting(place, quote, outermost, names)
+    return re.compile(rf"[{quote}]([^{closing}\\\x00-\x1f]*+)[{closing}](?!{quote})(?={ahead})")
+
+
+@cache
+def string_body(closing: str) -> re.Pattern[str]:
+    """From any place in a string up to the next quote that is not escaped."""
+    return re.compile(rf"[^{closing}\\]*+(?:\\.[^{closing}\\]*+)*+", re.DOTALL)
+
+
+# ---- quotes that were forgotten --------------------------------------------------------------------------------------
+
+_ARGUMENT_BEGINS = re.compile(r"[,(]\s*+[^\W\d]\w*+\s*+=\s*+\Z")
+_WITHOUT_QUOTE = re.compile(r"[^()\"']*?(?=\)|,\s*+[^\W\d]\w*+\s*+=)")
+_KEY_BEGINS = re.compile(_ANY_KEY)
+
+
+def forgotten_end(text: str, start: int, quote_at: int, place: Place, fitting: re.Pattern[str]) -> int | None:
+    """Where a string ends whose closing quote was forgotten, if the next quote opens another string; else None.
+
+    `a='Paris, b='Rome')` and `['Paris, 'Rome']`. In an object the quote may as well be content: -1, no answer.
+    """
+    before = text[max(start, quote_at - _FAR) : quote_at]
+    last = before.rstrip()[-1:]
+    if place == "argument" and last == "=" and _ARGUMENT_BEGINS.search(before):
+        found = _WITHOUT_QUOTE.match(text, start, quote_at)
+        return start + len(found[0].rstrip()) if found is not None else None
+    if last != ",":
+        return None
+    if place == "member":
+        return -1 if _KEY_BEGINS.match(text, quote_at) else None
+    partner = string_body(text[quote_at]).match(text, quote_at + 1, quote_at + 1 + _FAR)
+    if place != "item" or partner is None or text[partner.end() : partner.end() + 1] != text[quote_at]:
+        return None
+    if fitting.match(text, partner.end() + 1) is None:
+        return None
+    return start + len(text[start:quote_at].rstrip()[:-1].rstrip())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Strings as models write them: any quotes, raw newlines, escapes that do not exist, quotes that were not escaped.
+#
+# Which quote ends a string is decided in `tolerant_quotes`; here is what the string then holds.
+
+_QUOTE_RULES = {"'": "single_quotes", "`": "backtick_quotes"}
+_RAW_CONTROL = re.compile(r"[\x00-\x1f]")
+
+_lenient = json.JSONDecoder(strict=False)
+_lenient_scan: Callable[[str, int], tuple[Any, int]] = _lenient.scan_once  # type: ignore[attr-defined]
+
+
+class Unreadable(ValueError):
+    """No value can be read at `position`, and `why`; `cut` says that the text ended too early."""
+
+    def __init__(self, why: str, position: int, *, cut: bool = False) -> None:
+        super().__init__(f"{why} at position {position}")
+        self.why = why
+        self.position = position
+        self.cut = cut
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_string(
+    text: str,
+    position: int,
+    place: Place,
+    *,
+    rules: dict[str, None],
+    outermost: bool = True,
+    python: bool = False,
+    names: bool = False,
+    raw: bool = False,
+    closers: str | None = None,
+) -> tuple[str, int]:
+    """Read the string whose opening quote is at `position`, add what was repaired to `rules`, say where it ends.
+
+    With `names` a bare name may follow a comma. `closers` are the brackets that are still open: if given, a string
+    that never ends is closed at the end of the text.
+    """
+    quote = text[position]
+    if text.startswith(quote * 3, position) and quote in "\"'`":
+        end = text.find(quote * 3, position + 3)
+        if end >= 0:
+            if not python:
+                rules["triple_quotes"] = None
+            return _content(text, position + 3, end, rules, python=True, raw=raw), end + 3
+    if not python or quote not in "\"'":
+        rule = _QUOTE_RULES.get(quote) or ("smart_quotes" if quote != '"' else None)
+        if rule is not None:
+            rules[rule] = None
+    end, inner, after = _find_end(text, position, place, outermost, names)
+    if end < 0:
+        if closers is None or inner or after < 0:
+            raise Unreadable("string without end", position, cut=True)
+        end = after = len(text) - (len(closers) if text.endswith(closers) else 0)
+    if end == after:
+        rules["closed_string"] = None
+    if inner:
+        rules["escaped_quotes"] = None
+    elif quote == '"' and not python and end < after:
+        quick = _read_json(text, position, end, rules)
+        if quick is not None:
+            return quick, after
+    return _content(text, position + 1, end, rules, python=python, raw=raw), after
+
+
+def _find_end(text: str, position: int, place: Place, outermost: bool, names: bool) -> tuple[int, bool, int]:
+    """The end of the content, or -1; whether quotes were passed over as content; and where the text goes on.
+
+    The first and the last are the same where a quote was forgotten; both are -1 where there is no telling.
+    """
+    quote = text[position]
+    body = string_body(CLOSING_QUOTES[quote])
+    fitting = fits(place, quote, outermost, names)
+    start = position + 1
+    inner = False
+    while True:
+        found = body.match(text, start)
+        end = found.end() if found is not None else start
+        if end >= len(text) or text[end] == "\\":
+            return -1, inner, 0
+        if fitting.match(text, end + 1) is not None:
+            return end, inner, end + 1
+        if not inner:
+            forgotten = forgotten_end(text, start, end, place, fitting)
+            if forgotten is not None:
+                return forgotten, False, forgotten
+        inner = True
+        start = end + 1
+
+
+def has_control(text: str, start: int, end: int) -> bool:
+    """Whether a newline, a tab or another control character stands there as it is."""
+    return _RAW_CONTROL.search(text, start, end) is not None
+
+
+def _read_json(text: str, position: int, end: int, rules: dict[str, None]) -> str | None:
+    """Read a double-quoted string with the fast scanner of the standard library, if its escapes are good ones."""
+    try:
+        value, after = _lenient_scan(text, position)
+    except ValueError:
+        return None
+    if after != end + 1 or not isinstance(value, str):
+        return None
+    if has_surrogate(value):
+        raise Unreadable("lone surrogate", position)
+    if has_control(text, position, end):
+        rules["raw_newline"] = None
+    return value
+
+
+# ---- escapes ---------------------------------------------------------------------------------------------------------
+
+_ESCAPE = re.compile(
+    r"\\(?:"
+    r"(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    r"|(?P<code>u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}|u\{[0-9a-fA-F]{1,6}\})"
+    r"|(?P<octal>[0-7]{1,3})|(?P<line>\r?\n)|(?P<other>.)|\Z)",
+    re.DOTALL,
+)
+_JSON_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_PYTHON_ESCAPES = {**_JSON_ESCAPES, "'": "'", "a": "\a", "v": "\v"}
+del _PYTHON_ESCAPES["/"]
+# A backslash before one of these was meant to protect it; before anything else (a regular expression, a path of
+# Windows) it is content.
+_NEEDLESS = frozenset("'`$_“”‘’")
+
+
+def _content(text: str, start: int, end: int, rules: dict[str, None], *, python: bool, raw: bool) -> str:
+    source = text[start:end]
+    if not python and has_control(source, 0, len(source)):
+        rules["raw_newline"] = None
+    value = _unescape(source, start, rules, python) if not raw and "\\" in source else source
+    if has_surrogate(value):
+        raise Unreadable("lone surrogate", start)
+    return value
+
+
+def _unescape(source: str, start: int, rules: dict[str, None], python: bool) -> str:
+    known = _PYTHON_ESCAPES if python else _JSON_ESCAPES
+    bad = False
+
+    def replace(found: re.Match[str]) -> str:
+        nonlocal bad
+        other = found["other"]
+        if other is not None and other in known:
+            return known[other]
+        pair, code = found["pair"], found["code"]
+        if pair is not None:
+            return chr(0x10000 + ((int(pair[1:5], 16) & 0x3FF) << 10) + (int(pair[7:11], 16) & 0x3FF))
+        if code is not None:
+            number = int(code[1:].strip("{}"), 16)
+            if number > 0x10FFFF:
+                raise Unreadable("no such character", start + found.start())
+            bad = bad or (not python and code[0] != "u")
+            return chr(number)
+        if python and found["octal"] is not None:
+            return chr(int(found["octal"], 8))
+        if python and found["line"] is not None:
+            return ""
+        bad = True
+        return other if other in _NEEDLESS else found[0]
+
+    value = _ESCAPE.sub(replace, source)
+    if bad:
+        rules["bad_escape"] = None
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Python expressions where a value was wanted: where they end, and what they are worth.
+
+# The commas of a lambda belong to it. A backslash takes the next character along, so that a quote that never closes
+# is looked at once only.
+_LAMBDA = re.compile(r"\s*+lambda\b[^:()\[\]{}\n]{0,200}+:")
+_PIECE = re.compile(
+    r"(?:[^,()\[\]{}\"'\n\\]++|\\.)++"
+    r"|\"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+\""
+    r"|'[^'\\\n]*+(?:\\.[^'\\\n]*+)*+'"
+    r"|.",
+    re.DOTALL,
+)
+NOT_FINITE = frozenset(("nan", "inf", "infinity"))
+
+
+def expression_end(text: str, start: int) -> int:
+    """Where the expression at `start` ends: before a comma, a closing bracket or a newline that is not inside it."""
+    header = _LAMBDA.match(text, start)
+    position = header.end() if header is not None else start
+    depth = 0
+    while (piece := _PIECE.match(text, position)) is not None:
+        char = text[position]
+        if char in "([{":
+            depth += 1
+        elif char in ")]}":
+            if depth == 0:
+                return position
+            depth -= 1
+        elif char in ",\n" and depth == 0:
+            return position
+        position = piece.end()
+    if depth:
+        raise Unreadable("expression without end", start, cut=True)
+    return position
+
+
+def read_expression(text: str, start: int, rules: dict[str, None]) -> tuple[Any, int]:
+    """Read an expression: a small sum gives its number, anything else its own source as text."""
+    end = expression_end(text, start)
+    source = text[start:end].strip()
+    if not source:
+        raise Unreadable("expected a value", start, cut=end >= len(text))
+    if source.lstrip("+-").lower() in NOT_FINITE:
+        raise Unreadable("not a finite number", start)
+    if source in ("...", "…"):
+        raise Unreadable("a placeholder, not a value", start)
+    number = evaluate(source)
+    if number is not None:
+        rules["evaluated_arithmetic"] = None
+        return number, end
+    if has_surrogate(source):
+        raise Unreadable("lone surrogate", start)
+    rules["expression_as_text"] = None
+    return source, end
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The state of a tolerant reader, and the values without parts: strings, numbers, words; and what stands between.
 
 _blanks = re.compile(r"\s*+").match
 _comments = re.compile(r"(?:\s++|//[^\n]*+|#[^\n]*+|/\*(?s:.*?)\*/)*+").match
@@ -33,7 +497,6 @@ _LITERALS = {
 }
 _ENDS = frozenset(",)]}")
 _INSIDE = frozenset(("member", "item", "argument"))
-_LARGEST = 10**MAX_DIGITS
 
 
 class Scalars:

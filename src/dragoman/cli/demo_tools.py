@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from dragoman.args.arithmetic import evaluate
+from dragoman.args.tolerant_scalars import evaluate
 from dragoman.tools import tool
 
 _MOST_FILES = 12

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.args.decode import Undecodable, raw_decode
-from dragoman.args.loading import load
+from dragoman.args.decoder import Undecodable, raw_decode
+from dragoman.args.loader import load
 from dragoman.errors import nearest
 from dragoman.events import CallBroken
 from dragoman.extraction.naming import NameBook

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 
-from dragoman.args.wording import show
+from dragoman.args.loader import show
 from dragoman.errors import nearest
 from dragoman.events import CallRefused
 from dragoman.formats.prompt import sample_calls

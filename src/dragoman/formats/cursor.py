@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
-from dragoman.args.coerce import coerce
+from dragoman.args.coercion import coerce
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,

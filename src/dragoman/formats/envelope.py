@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.decode import Undecodable, decode
-from dragoman.args.repair import repair
+from dragoman.args.decoder import Undecodable, decode
+from dragoman.args.tolerant import repair
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject
 

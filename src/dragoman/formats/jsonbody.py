@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.decode import Undecodable, decode, raw_decode
-from dragoman.args.repair import repair
+from dragoman.args.decoder import Undecodable, decode, raw_decode
+from dragoman.args.tolerant import repair
 from dragoman.formats.cursor import Cursor, NotACall, Quiet, Reader, Spoilt
 from dragoman.formats.envelope import (
     ARGUMENT_KEYS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from dragoman.args.decode import Undecodable, decode
-from dragoman.args.reading import read_text
+from dragoman.args.coercion import read_text
+from dragoman.args.decoder import Undecodable, decode
 from dragoman.formats.cursor import Cursor, Quiet, Reader, Spoilt, escape, write_json
 from dragoman.formats.markers import Markers
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.args.loader import show
 from dragoman.args.schemas import child_path
-from dragoman.args.wording import show
 from dragoman.types import Fault, JsonObject
 
 MISSING: Any = object()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dragoman.args.wording import show
+from dragoman.args.loader import show
 from dragoman.tools.forms import MISSING, Form, Reader, Reading
 from dragoman.tools.plain import exactly
 from dragoman.types import JsonObject

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.args.wording import join_words, show
+from dragoman.args.loader import join_words, show
 from dragoman.tools.forms import Form, Reader, Reading
 from dragoman.tools.plain import constant_of, is_path
 from dragoman.types import JsonObject

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.args.coerce import coerce
-from dragoman.args.decode import Undecodable, decode
-from dragoman.args.loading import load
-from dragoman.args.soundness import find_unsound
+from dragoman.args.coercion import coerce
+from dragoman.args.decoder import Undecodable, decode, find_unsound
+from dragoman.args.loader import load
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,

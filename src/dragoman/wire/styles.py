@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.loading import load
+from dragoman.args.loader import load
 from dragoman.errors import ConfigError, nearest
 from dragoman.types import Fault, InvalidCall, JsonObject, Message, Part, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.texts import join_texts, join_thinking, plain_result

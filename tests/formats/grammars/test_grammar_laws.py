@@ -20,7 +20,7 @@ from tests.formats.grammars.sampling import LETTERS, Sampler
 from tests.formats.grammars.strategies import NAMES
 
 from dragoman import formats
-from dragoman.args.validate import validate
+from dragoman.args.loader import validate
 from dragoman.errors import CannotExpress, ConfigError
 from dragoman.formats.grammars.building import build_tree, read_choice
 from dragoman.formats.grammars.calls import value_markers

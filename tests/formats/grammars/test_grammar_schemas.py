@@ -9,7 +9,7 @@ from tests.formats.grammars.asking import PING, WEATHER, accepts, allows
 from tests.formats.grammars.gbnf_engine import Gbnf
 
 from dragoman import formats
-from dragoman.args.validate import validate
+from dragoman.args.loader import validate
 from dragoman.errors import ConfigError
 from dragoman.types import JsonObject
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman import formats
-from dragoman.args.validate import validate
+from dragoman.args.loader import validate
 from dragoman.doctor.findings import Finding, excerpt
 from dragoman.doctor.probe import Probe, cannot_tell
 from dragoman.doctor.questions import Patient, Question, Sight, Sights, user

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.args.validate import validate
+from dragoman.args.loader import validate
 from dragoman.doctor.findings import Finding
 from dragoman.doctor.probe import Probe, cannot_tell
 from dragoman.doctor.probes.calls import WEATHER, is_sound

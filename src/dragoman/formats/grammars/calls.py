@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from dragoman.args.reading import read_text
+from dragoman.args.coercion import read_text
 from dragoman.errors import CannotExpress
 from dragoman.formats.grammars.branches import LITERAL, Branch, Branches, Place
 from dragoman.formats.grammars.limits import Limits, Loss

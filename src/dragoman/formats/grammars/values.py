@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from dragoman.args.validate import validate
+from dragoman.args.loader import validate
 from dragoman.formats.grammars.branches import LITERAL, Branch, Branches, Place
 from dragoman.formats.grammars.limits import Limits, Loss
 from dragoman.formats.grammars.nodes import EMPTY, NEVER, Node, Rules, Text, choice, maybe, repeat, row

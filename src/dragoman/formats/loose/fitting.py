@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.args.coerce import coerce
+from dragoman.args.coercion import coerce
 from dragoman.types import Change, JsonObject
 
 

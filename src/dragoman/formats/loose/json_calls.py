@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.decode import Undecodable, raw_decode
+from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.tolerant import Tolerant
-from dragoman.args.tolerant_strings import Unreadable
+from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.loose.found import TYPE_NAMES, Offered, properties_of, required_of
 from dragoman.toolset import fold
 from dragoman.types import JsonObject, Tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dragoman.args.tolerant_strings import Unreadable
+from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.loose.fitting import fit
 from dragoman.formats.loose.found import Candidate, Found, Offered
 from dragoman.formats.loose.json_calls import OPENING, holds_calls, is_definition, name_before, read_object, read_value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.args.reading import read_text
-from dragoman.args.repair import repair
+from dragoman.args.coercion import read_text
+from dragoman.args.tolerant import repair
 from dragoman.formats.cursor import Cursor, Reader, Spoilt, write_json
 from dragoman.formats.markers import Markers
 from dragoman.formats.odd.stretches import is_plain_text, run_value, schema_of

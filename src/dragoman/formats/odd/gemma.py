@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.args.decode import has_surrogate
+from dragoman.args.decoder import has_surrogate
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt
 from dragoman.formats.entry import MarkedEntry

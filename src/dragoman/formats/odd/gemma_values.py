@@ -10,9 +10,9 @@ import re
 from collections.abc import Generator
 from typing import Any
 
-from dragoman.args.decode import Undecodable, decode, has_surrogate
-from dragoman.args.reading import read_text
-from dragoman.args.repair import repair
+from dragoman.args.coercion import read_text
+from dragoman.args.decoder import Undecodable, decode, has_surrogate
+from dragoman.args.tolerant import repair
 from dragoman.formats.cursor import Cursor, Cut, Mark, Quiet, Reader, Spoilt, escape, write_json
 from dragoman.formats.jsonbody import run_to
 from dragoman.formats.markers import Markers

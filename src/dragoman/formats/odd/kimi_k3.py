@@ -12,8 +12,8 @@ import re
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from dragoman.args.decode import Undecodable, decode
-from dragoman.args.reading import read_text
+from dragoman.args.coercion import read_text
+from dragoman.args.decoder import Undecodable, decode
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
 from dragoman.formats.entry import MarkedEntry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.args.reading import read_text
+from dragoman.args.coercion import read_text
 from dragoman.formats.cursor import Spoilt
 from dragoman.types import JsonObject
 

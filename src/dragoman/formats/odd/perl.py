@@ -11,9 +11,9 @@ import re
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from dragoman.args.decode import Undecodable, raw_decode
+from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.tolerant import Tolerant
-from dragoman.args.tolerant_strings import Unreadable
+from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, NotACall, Reader, Spoilt, write_json
 from dragoman.formats.entry import MarkedEntry, Place

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.args.tolerant import Tolerant
-from dragoman.args.tolerant_strings import Unreadable
+from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Quiet, Reader, Spoilt
 from dragoman.formats.jsonbody import run_to
 from dragoman.formats.markers import Markers

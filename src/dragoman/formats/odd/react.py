@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 
-from dragoman.args.repair import repair
+from dragoman.args.tolerant import repair
 from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import Cursor, Cut, NotACall, Reader, Spoilt, write_json
 from dragoman.formats.entry import MarkedEntry, Place

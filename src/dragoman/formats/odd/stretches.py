@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Literal
 
-from dragoman.args.repair import repair
+from dragoman.args.tolerant import repair
 from dragoman.events import TextDelta, ThinkingDelta
 from dragoman.formats.cursor import Cursor, Cut, Quiet, Reader, Spoilt, escape
 from dragoman.formats.jsonbody import JsonBody, read_object, run_to

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.args.loading import Loaded, load
+from dragoman.args.loader import Loaded, load
 from dragoman.types import (
     Fault,
     File,

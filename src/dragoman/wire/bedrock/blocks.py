@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.args.loading import load
+from dragoman.args.loader import load
 from dragoman.types import Fault, File, Image, InvalidCall, JsonObject, Part, Provenance, Text, Thinking, ToolCall
 from dragoman.types import ToolResult as Result
 from dragoman.wire.bedrock.media import as_blob, read_document, read_image, read_other, write_document, write_image

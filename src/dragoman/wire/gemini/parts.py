@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.args.loading import load
+from dragoman.args.loader import load
 from dragoman.types import Fault, File, Image, InvalidCall, JsonObject, Part, Provenance, Text, Thinking, ToolCall
 from dragoman.wire.gemini.words import camel
 from dragoman.wire.texts import split_data_url

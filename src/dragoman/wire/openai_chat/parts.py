@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.args.loading import load
+from dragoman.args.loader import load
 from dragoman.types import Fault, File, Image, InvalidCall, JsonObject, Part, Provenance, Text, ToolCall
 from dragoman.wire.texts import data_url, split_data_url
 from dragoman.wire.values import as_dict, as_list, as_text, write

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dragoman.args.loading import load
+from dragoman.args.loader import load
 from dragoman.types import File, Image, InvalidCall, JsonObject, Provenance, Text, ToolCall, ToolResult
 from dragoman.wire.openai_responses.content import read_content, write_parts
 from dragoman.wire.openai_responses.words import CUSTOM, FUNCTION, OUTPUTS, WIRE

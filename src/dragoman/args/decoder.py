@@ -1,26 +1,31 @@
-"""Strict JSON, with everything refused that would lose data or surprise a tool.
-
-The C scanner of the standard library does the reading. What it lets through and we do not: duplicate keys, NaN and
-Infinity, numbers that do not fit, lone surrogates, and nesting so deep that the next reader would fall over it.
-
-Most texts are short objects without any of that. They are read by msgspec, which is several times quicker; whatever
-it refuses, and whatever it may have read too generously, goes to the scanner.
-"""
+"""Strict JSON: duplicate keys, NaN and everything else that would lose data is an error."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable
+from math import isfinite
 from typing import Any, NoReturn
 
 import msgspec
+
+from dragoman.args.schemas import child_path
+from dragoman.types import Fault
+
+# --------------------------------------------------------------------------------------------------------------------
+# Strict JSON, with everything refused that would lose data or surprise a tool.
+#
+# The C scanner of the standard library does the reading. What it lets through and we do not: duplicate keys, NaN and
+# Infinity, numbers that do not fit, lone surrogates, and nesting so deep that the next reader would fall over it.
+#
+# Most texts are short objects without any of that. They are read by msgspec, which is several times quicker; whatever
+# it refuses, and whatever it may have read too generously, goes to the scanner.
 
 MAX_DEPTH = 100
 MAX_DIGITS = 400
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 # Strings are matched whole so that brackets inside them do not count; the last quote is optional and the loops are
 # possessive, so that no text makes this scan go back.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
@@ -197,3 +202,63 @@ def _holds_surrogate(value: Any) -> bool:
         elif isinstance(current, list):
             waiting.extend(current)
     return False
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Is a value plain JSON that a tool can be given? Asked of values that did not come through our own decoder.
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_TOO_LARGE = 10**MAX_DIGITS
+_WORD = 1 << 64
+_PLAIN = frozenset({bool, type(None)})
+
+
+def find_unsound(value: Any) -> Fault | None:
+    """The first thing that JSON cannot hold or that we refuse: too deep, NaN, half a character, a huge integer."""
+    waiting: list[tuple[Any, str, int]] = [(value, "$", 0)]
+    while waiting:
+        each, path, depth = waiting.pop()
+        if type(each) is dict or type(each) is list:
+            if depth >= MAX_DEPTH:
+                return Fault(path, f"nested deeper than {MAX_DEPTH} levels")
+            fault = _look_at_members(each, path, depth, waiting)
+            if fault is not None:
+                return fault
+        else:
+            why = _why_unsound(each)
+            if why is not None:
+                return Fault(path, why)
+    return None
+
+
+def _look_at_members(each: Any, path: str, depth: int, waiting: list[tuple[Any, str, int]]) -> Fault | None:
+    """Settle the plain members of one container, and put the others on the list."""
+    in_object = type(each) is dict
+    for key, item in each.items() if in_object else enumerate(each):
+        if in_object and (type(key) is not str or not (key.isascii() or _is_whole(key))):
+            return Fault(path, "a key that is no text")
+        kind = type(item)
+        if kind is str:
+            plain = item.isascii()
+        elif kind is int:
+            plain = -_WORD < item < _WORD
+        else:
+            plain = kind in _PLAIN
+        if not plain:
+            waiting.append((item, child_path(path, key), depth + 1))
+    return None
+
+
+def _why_unsound(value: Any) -> str | None:
+    kind = type(value)
+    if kind is str:
+        return None if _is_whole(value) else "half a character (a lone surrogate)"
+    if kind is int:
+        return None if -_TOO_LARGE < value < _TOO_LARGE else f"an integer of more than {MAX_DIGITS} digits"
+    if kind is float:
+        return None if isfinite(value) else f"{value} is no number that JSON can hold"
+    return None if kind in _PLAIN else f"{kind.__name__} is no JSON value"
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() or _SURROGATE.search(text) is None

@@ -1,15 +1,96 @@
-"""Every fault of a value by its schema, each with its place, in words that a model can act on."""
+"""Turn the arguments of a call into arguments that the tool accepts: decode, repair, coerce, validate."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dragoman.args.dialects import BASE, normalise
-from dragoman.args.schemas import KIND_OF_TYPE, child_path
-from dragoman.args.soundness import find_unsound
-from dragoman.args.wording import describe, join_words, show
-from dragoman.types import Fault, JsonObject
+from msgspec import Struct
+
+from dragoman.args.coercion import coerce
+from dragoman.args.decoder import Undecodable, decode, find_unsound
+from dragoman.args.schemas import BASE, KIND_OF_TYPE, child_path, normalise
+from dragoman.args.tolerant import repair
+from dragoman.errors import nearest
+from dragoman.toolset import as_tool
+from dragoman.types import Change, Fault, JsonObject, Tool
+
+# --------------------------------------------------------------------------------------------------------------------
+# Faults in plain words, short enough for a model to read and to act on.
+
+_LONGEST_VALUE = 60
+_LONGEST_MESSAGE = 200
+_SHOWN_CHOICES = 20
+_SHOWN_NAMES = 100
+
+
+def show(value: Any) -> str:
+    """A value as a message shows it: scalars short and quoted, structures by their kind."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+        return repr(value[: _LONGEST_VALUE - 3] + "...")
+    return repr(value)
+
+
+def join_words(words: Sequence[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def describe(error: Any, schema: dict[str, Any]) -> list[str]:
+    """The words for one error of the validator; several where it speaks of several things at once."""
+    kind = error.kind
+    if kind.name == "additionalProperties":
+        known = [name for name in schema.get("properties", {}) if name not in error.instance]
+        return [_describe_unexpected(name, known) for name in kind.unexpected[:_SHOWN_NAMES]]
+    words = _WORDS.get(kind.name)
+    return [words(kind.value, error.instance) if words is not None else _shorten(error.message)]
+
+
+def _describe_unexpected(name: str, known: list[str]) -> str:
+    guess = nearest(name, known) if len(name) <= _LONGEST_VALUE else None
+    return f"unexpected {show(name)}" + (f", did you mean {guess!r}?" if guess else "")
+
+
+def _describe_choices(choices: Sequence[Any], _: Any) -> str:
+    shown = ", ".join(map(show, choices[:_SHOWN_CHOICES]))
+    return f"not one of {shown}" + (", ..." if len(choices) > _SHOWN_CHOICES else "")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 3] + "..."
+
+
+_WORDS: dict[str, Callable[[Any, Any], str]] = {
+    "type": lambda kinds, value: f"expected {join_words(kinds)}, got {show(value)}",
+    "required": lambda name, _: f"missing required {show(name)}",
+    "enum": _describe_choices,
+    "const": lambda constant, _: f"must be {show(constant)}",
+    "falseSchema": lambda *_: "nothing is allowed here",
+    "minimum": lambda limit, value: f"must be at least {limit}, got {show(value)}",
+    "maximum": lambda limit, value: f"must be at most {limit}, got {show(value)}",
+    "exclusiveMinimum": lambda limit, value: f"must be more than {limit}, got {show(value)}",
+    "exclusiveMaximum": lambda limit, value: f"must be less than {limit}, got {show(value)}",
+    "multipleOf": lambda unit, value: f"must be a multiple of {unit:g}, got {show(value)}",
+    "minLength": lambda limit, _: f"must have at least {limit} characters",
+    "maxLength": lambda limit, _: f"must have at most {limit} characters",
+    "minItems": lambda limit, _: f"must have at least {limit} items",
+    "maxItems": lambda limit, _: f"must have at most {limit} items",
+    "minProperties": lambda limit, _: f"must have at least {limit} members",
+    "maxProperties": lambda limit, _: f"must have at most {limit} members",
+    "uniqueItems": lambda *_: "has the same item more than once",
+    "pattern": lambda pattern, _: _shorten(f"does not match the pattern {pattern}"),
+}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Every fault of a value by its schema, each with its place, in words that a model can act on.
 
 _KEPT = 256
 _MAX_FAULTS = 100
@@ -258,3 +339,95 @@ def _kinds_of_branches(branches: list[Any]) -> list[str]:
     if not all(_kinds(branch) for branch in branches):
         return []
     return list(dict.fromkeys(kind for branch in branches for kind in _kinds(branch)))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Arguments as a model wrote them, made into arguments that a tool can take: decode, repair, coerce, validate.
+
+MOST_MEMBERS = 200_000
+"""More than any model writes in one reply; whoever sends more wants to keep us busy."""
+
+
+class Loaded(Struct, frozen=True):
+    """The arguments, and everything that was done to understand them.
+
+    `value` is None when they could not be understood at all; where it is there with `errors`, it breaks the schema.
+    """
+
+    value: JsonObject | None
+    repairs: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    errors: tuple[Fault, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether a tool may be run with these arguments."""
+        return self.value is not None and not self.errors
+
+
+def load(raw: str | Mapping[str, Any] | None, tool: object = None, *, drop_extra: bool = False) -> Loaded:
+    """Read the arguments of a call by the tool that it names; no `raw` makes this raise.
+
+    `raw` is a mapping, or JSON text; no text at all means no arguments. `tool` is whatever describes a tool, or a bare
+    JSON schema. `drop_extra` leaves out arguments that the tool does not name.
+    """
+    schema = _schema_of(tool)
+    value, repairs, fault = _understand(raw)
+    if fault is None and (repairs or not isinstance(raw, str)):
+        # Text that needed no repair came through our own decoder, which lets nothing unsound through.
+        fault = find_unsound(value)
+    if fault is not None:
+        return Loaded(None, repairs, (), (fault,))
+    if not schema:
+        # Nothing to fit them to: every object of arguments will do.
+        return Loaded(value, repairs)
+    coerced = coerce(value, schema, drop_extra=drop_extra)
+    return Loaded(coerced.value, repairs, coerced.changes, tuple(find_faults(coerced.value, schema)))
+
+
+def _schema_of(tool: object) -> JsonObject:
+    if tool is None:
+        return {}
+    if isinstance(tool, Tool):
+        return tool.parameters
+    if (
+        isinstance(tool, dict)
+        and not isinstance(tool.get("name"), str)
+        and not isinstance(tool.get("function"), Mapping)
+    ):
+        return tool
+    return as_tool(tool).parameters
+
+
+def _understand(raw: object) -> tuple[Any, tuple[str, ...], Fault | None]:
+    """The object of arguments, the repairs it took, and a fault when there is none."""
+    value: Any = {} if raw is None else raw
+    repairs: tuple[str, ...] = ()
+    if isinstance(value, str):
+        value, repairs, fault = _read(value)
+        if fault is None and isinstance(value, str):
+            value, inner, fault = _read(value)
+            repairs = (*repairs, "double_encoded", *inner)
+        if fault is not None:
+            return None, repairs, fault
+    if value is None:
+        return {}, (*repairs, "null_arguments"), None
+    if type(value) is dict:
+        return value, repairs, None
+    if isinstance(value, Mapping):
+        return dict(value), repairs, None
+    return None, repairs, Fault("$", f"arguments must be an object, got {show(value)}")
+
+
+def _read(text: str) -> tuple[Any, tuple[str, ...], Fault | None]:
+    if not text or text.isspace():
+        return {}, (), None
+    if len(text) > MOST_MEMBERS and (members := text.count('":')) > MOST_MEMBERS:
+        return None, (), Fault("$", f"about {members} members, and {MOST_MEMBERS} are read at most")
+    try:
+        return decode(text), (), None
+    except Undecodable:
+        repaired = repair(text)
+    if repaired.error is not None:
+        return None, (), Fault("$", repaired.error)
+    return repaired.value, repaired.rules, None

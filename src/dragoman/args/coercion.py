@@ -1,8 +1,4 @@
-"""Changing a value so that it fits its schema: only where the schema refuses it, and never at a loss.
-
-A fraction for an integer, a nested list for a flat one or an enum member inside a sentence stay as they are: they
-are faults for validation to report, not guesses to be made here.
-"""
+"""Coercion: change a value so that it satisfies its schema, without loss of information."""
 
 from __future__ import annotations
 
@@ -13,12 +9,77 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.decode import Undecodable, decode
-from dragoman.args.fitting import MAX_DEPTH, fits, is_choice
-from dragoman.args.repair import repair
-from dragoman.args.schemas import Shape, child_path, vocabulary
+from dragoman.args.decoder import Undecodable, decode
+from dragoman.args.schemas import (
+    KIND_OF_TYPE,
+    MAX_DEPTH,
+    Shape,
+    child_path,
+    fits,
+    is_choice,
+    reading_kinds,
+    shape_of,
+    vocabulary,
+)
+from dragoman.args.tolerant import repair
 from dragoman.toolset import fold
-from dragoman.types import Change
+from dragoman.types import Change, JsonObject
+
+# --------------------------------------------------------------------------------------------------------------------
+# A quick look at arguments that fit their schema plainly, as most do: no schema needs to be prepared for them.
+
+_PLAIN: dict[str, frozenset[type]] = {
+    "string": frozenset((str,)),
+    "integer": frozenset((int,)),
+    "number": frozenset((int, float)),
+    "float": frozenset((int, float)),
+    "boolean": frozenset((bool,)),
+}
+_NOTHING: frozenset[type] = frozenset()
+_ROOT_KEYS = frozenset(("type", "properties", "required", "description", "title", "additionalProperties", "$schema"))
+_PROPERTY_KEYS = frozenset(
+    ("type", "description", "title", "default", "items", "enum", "format", "examples", "example")
+)
+
+
+def fits_plainly(arguments: JsonObject, schema: JsonObject) -> bool:
+    """Whether every argument is declared with a simple type and has it. A False only means: look closer."""
+    if type(schema) is not dict:
+        return False
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not _ROOT_KEYS.issuperset(schema):
+        return False
+    for name, value in arguments.items():
+        declared = properties.get(name)
+        if not isinstance(declared, dict) or not _PROPERTY_KEYS.issuperset(declared):
+            return False
+        if isinstance(value, list):
+            if declared.get("type") != "array" or "enum" in declared or not _items_fit(value, declared.get("items")):
+                return False
+        elif not _scalar_fits(value, declared):
+            return False
+    return True
+
+
+def _scalar_fits(value: Any, declared: JsonObject) -> bool:
+    kind = declared.get("type")
+    if not isinstance(kind, str) or type(value) not in _PLAIN.get(kind, _NOTHING):
+        return False
+    choices = declared.get("enum")
+    return choices is None or (isinstance(value, str) and isinstance(choices, list) and value in choices)
+
+
+def _items_fit(values: list[Any], declared: Any) -> bool:
+    if not isinstance(declared, dict) or not _PROPERTY_KEYS.issuperset(declared):
+        return False
+    return all(_scalar_fits(value, declared) for value in values)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Changing a value so that it fits its schema: only where the schema refuses it, and never at a loss.
+#
+# A fraction for an integer, a nested list for a flat one or an enum member inside a sentence stay as they are: they
+# are faults for validation to report, not guesses to be made here.
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})")
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))\.0+")
@@ -341,3 +402,122 @@ def read_structure(text: str) -> tuple[Any, tuple[str, ...]]:
     ):
         return MISSING, ()  # Text around a structure would be lost.
     return repaired.value, repaired.rules
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Values out of formats that write every argument as plain text: the schema says what the text stands for.
+
+_STRING_ONLY = frozenset({str})
+_PYTHON_CONSTANTS = {"True": True, "False": False, "None": None}
+
+
+def read_text(text: str, schema: JsonObject | None, *, root: JsonObject | None = None, path: str = "$") -> Coerced:
+    """The value that a text stands for by its schema; the text itself, for validation to fault, when it is none.
+
+    Text is kept to the letter where a string is wanted. Reading "5" as 5 where an integer is wanted is how such a
+    format works and no change; what goes beyond (python spellings in a structure, an enum by case) is reported.
+    """
+    if schema is None:
+        return Coerced(read_untyped(text))
+    try:
+        return _read_by(shape_of(schema, root), text, path)
+    except RecursionError:  # Depth is bounded here; only a caller near the end of its own stack gets this far.
+        return Coerced(text)
+
+
+def _read_by(shape: Shape, text: str, path: str) -> Coerced:
+    if shape.leaf == _STRING_ONLY:
+        return Coerced(text)
+    kinds = reading_kinds(shape)
+    if not kinds:
+        return Coerced(read_untyped(text))
+    if "string" in kinds:
+        return _read_string_or_other(text, shape, kinds, path)
+    found, changes = _read_typed(text, shape, kinds, path)
+    if found is not MISSING:
+        return Coerced(found, changes)
+    return _settle_for_text(text, shape, path)
+
+
+def read_untyped(text: str) -> Any:
+    """The value of an argument that no schema describes: JSON and python's constants are read, quoted text stays text.
+
+    Most servers do so, and most models mean it so. Whoever needs `007` as text declares a string.
+    """
+    if text in _PYTHON_CONSTANTS:
+        return _PYTHON_CONSTANTS[text]
+    if text.lstrip()[:1] == '"':
+        return text
+    try:
+        return decode(text)
+    except Undecodable:
+        return text
+
+
+def _read_string_or_other(text: str, shape: Shape, kinds: tuple[str, ...], path: str) -> Coerced:
+    """A union with strings: `null` means null, a structure that fits is one, and among scalars the first named wins."""
+    if text in shape.texts:
+        return Coerced(text)
+    if "null" in kinds and text.strip() == "null" and fits(shape, None):
+        return Coerced(None)
+    text_fits = fits(shape, text)
+    if "object" in kinds or "array" in kinds:
+        found, repairs = read_structure(text)
+        if found is not MISSING and not repairs and fits(shape, found):
+            return Coerced(found)
+    scalars = tuple(kind for kind in kinds if kind in ("integer", "number", "boolean"))
+    if scalars and not (text_fits and kinds.index("string") < kinds.index(scalars[0])):
+        found, _ = read_scalar(text, scalars)
+        if found is not MISSING and fits(shape, found):
+            return Coerced(found)
+    return Coerced(text) if text_fits else _settle_for_text(text, shape, path)
+
+
+def _read_typed(text: str, shape: Shape, kinds: tuple[str, ...], path: str) -> tuple[Any, tuple[Change, ...]]:
+    """The text as one of the kinds, made to fit inside; MISSING when it spells none of them."""
+    found, _ = read_scalar(text, kinds)
+    repairs: tuple[str, ...] = ()
+    if found is MISSING and ("object" in kinds or "array" in kinds):
+        found, repairs = read_structure(text)
+        if KIND_OF_TYPE.get(type(found)) not in kinds:
+            return MISSING, ()
+    if found is MISSING or (not repairs and fits(shape, found)):
+        return found, ()
+    caster = Caster()
+    for rule in repairs:
+        caster.note(path, rule, text, found)
+    return caster.cast(shape, found, path), tuple(caster.changes)
+
+
+def _settle_for_text(text: str, shape: Shape, path: str) -> Coerced:
+    caster = Caster()
+    value = caster.cast(shape, text, path)
+    return Coerced(value, tuple(caster.changes))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The two doors to coercion: `coerce` for values that have types already, `read_text` for plain text.
+
+__all__ = ["Coerced", "coerce", "read_text"]
+
+
+def coerce(
+    value: Any, schema: JsonObject, *, path: str = "$", root: JsonObject | None = None, drop_extra: bool = False
+) -> Coerced:
+    """The value, changed only where the schema refuses it and nothing is lost, with every change reported.
+
+    A value that fits comes back as the same object. What cannot be mended stays as it is, for `validate` to fault.
+    `root` is the schema that references point into, by default the schema itself. `drop_extra` leaves out arguments
+    that the schema does not name, unless it says that further ones are welcome.
+    """
+    if not drop_extra and isinstance(value, dict) and fits_plainly(value, schema):
+        return Coerced(value)
+    try:
+        shape = shape_of(schema, root)
+        if not drop_extra and fits(shape, value):
+            return Coerced(value)
+        caster = Caster(drop_extra=drop_extra)
+        changed = caster.cast(shape, value, path)
+    except RecursionError:  # Depth is bounded here; only a caller near the end of its own stack gets this far.
+        return Coerced(value)
+    return Coerced(changed, tuple(caster.changes))
