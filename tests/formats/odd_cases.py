@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dragoman.formats.engine import Parser
-from dragoman.formats.parsed import Parsed, fold
+from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.plan import Plan
-from dragoman.formats.row import Format
+from dragoman.formats.template import Format
 from dragoman.toolset import Toolset
 
 

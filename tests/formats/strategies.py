@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dragoman import formats
 from dragoman.errors import CannotExpress
 from dragoman.formats.registry import get, rows
-from dragoman.formats.row import Format
+from dragoman.formats.template import Format
 from dragoman.toolset import Toolset
 
 Call = tuple[str, dict[str, Any]]

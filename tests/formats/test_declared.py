@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from dragoman import formats
 from dragoman.errors import CannotExpress, ConfigError
 from dragoman.formats.declared import from_response_template
-from dragoman.formats.engine import Parser
-from dragoman.formats.parsed import Parsed, fold
+from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.plan import Plan
 from dragoman.toolset import Toolset
 

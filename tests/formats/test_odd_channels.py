@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.formats.odd_cases import TOOLS, Rows, account, calls_of
 
 from dragoman.errors import CannotExpress
-from dragoman.formats.odd.catalogue_channels import ROWS
+from dragoman.formats.catalogue.other_rows import CHANNEL_ROWS
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
-CHANNELS = Rows(ROWS)
+CHANNELS = Rows(CHANNEL_ROWS)
 SEARCH = [("search", {"query": "x"})]
 NS = "]<]minimax[>["
 ATEM = '<atem:function_calls>\n<atem:invoke name="{name}">\n{parameters}</atem:invoke>\n</atem:function_calls>'
@@ -349,7 +349,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.writer], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in CHANNEL_ROWS if row.writer], ids=lambda row: row.name)
 def test_what_a_row_writes_all_rows_together_read(row: Any) -> None:
     parsed = CHANNELS.run("all", [row.writer(CALLS)])
     assert calls_of(parsed) == [(call.name, call.arguments) for call in CALLS]

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 
 from dragoman.errors import CannotExpress
 from dragoman.events import ArgumentsDelta
-from dragoman.formats.engine import Parser
-from dragoman.formats.odd.catalogue_python import ROWS
-from dragoman.formats.parsed import Parsed, fold
+from dragoman.formats.catalogue.other_rows import PYTHON_ROWS
+from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.plan import Plan
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
 NAMES = ("gemma4", "functiongemma")
-ROW = {row.name: row for row in ROWS if row.name in NAMES}
+ROW = {row.name: row for row in PYTHON_ROWS if row.name in NAMES}
 PLANS = {name: Plan([row], named=True) for name, row in ROW.items()}
 SEARCH = {
     "name": "search",

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, tool
 
 from dragoman.errors import CannotExpress
-from dragoman.formats.odd.catalogue_lines import ROWS
+from dragoman.formats.catalogue.other_rows import LINE_ROWS
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
-LINES = Rows(ROWS)
+LINES = Rows(LINE_ROWS)
 SEARCH = [("search", {"query": "x"})]
 PWD = [("shell", {"command": "pwd"})]
 
@@ -253,14 +253,14 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", LINE_ROWS, ids=lambda row: row.name)
 def test_what_a_row_writes_all_rows_together_read(row: Any) -> None:
     parsed = LINES.run("all", [row.writer(CALLS)])
     assert calls_of(parsed) == [(call.name, call.arguments) for call in CALLS]
     assert {call.provenance.format for call in parsed.calls if call.provenance} == {row.name}
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.name != "cohere_command_r"], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in LINE_ROWS if row.name != "cohere_command_r"], ids=lambda row: row.name)
 def test_a_name_that_does_not_fit_is_refused(row: Any) -> None:
     with pytest.raises(CannotExpress):
         row.writer([ToolCall("", "two\nlines <", {})])

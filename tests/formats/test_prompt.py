@@ -16,7 +16,7 @@ from tests.formats.strategies import NAMES
 import dragoman
 from dragoman import formats
 from dragoman.errors import ConfigError, UnknownFormat
-from dragoman.formats.augmenting import FULL_LIMIT
+from dragoman.formats.prompt import FULL_LIMIT
 
 Tool = dict[str, Any]
 

@@ -23,7 +23,7 @@ from dragoman.trust.profiles import Judgement, Profile, Situation, decide
 from dragoman.types import InvalidCall, Provenance, ToolCall
 
 if TYPE_CHECKING:
-    from dragoman.formats.looseness import LooseParser
+    from dragoman.formats.loose.stage import LooseParser
 
 
 _NATIVE = Judgement("allow", "level")

@@ -15,7 +15,7 @@ from dragoman.types import Reply
 
 if TYPE_CHECKING:
     from dragoman import formats
-    from dragoman.formats.looseness import LooseParser
+    from dragoman.formats.loose.stage import LooseParser
 
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
 

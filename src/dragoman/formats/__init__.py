@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from dragoman.formats.engine import Attempt as Explanation
-from dragoman.formats.engine import Parser
 from dragoman.formats.nonce import NONCE, STALE_NONCE, nonce_format
-from dragoman.formats.parsed import Parsed, fold
+from dragoman.formats.parser import Attempt as Explanation
+from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.registry import get, names, plan_for, register, unregister
-from dragoman.formats.row import Format
+from dragoman.formats.template import Format
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
 if TYPE_CHECKING:
-    from dragoman.formats.grammars.building import Grammar, Syntax
-    from dragoman.formats.looseness import LooseParser
+    from dragoman.formats.grammars.builder import Grammar, Syntax
+    from dragoman.formats.loose.stage import LooseParser
     from dragoman.formats.prompt import Layout
-    from dragoman.formats.rendering import Call
+    from dragoman.formats.renderer import Call
 
 Tools = Toolset | Iterable[object] | None
 """Whatever describes tools: a prepared Toolset, or a list of tools, dicts or functions. None: nothing is gated."""
@@ -74,7 +73,7 @@ def parser(
     )
     if not loose:
         return engine
-    from dragoman.formats.looseness import LooseParser
+    from dragoman.formats.loose.stage import LooseParser
 
     return LooseParser(engine)
 
@@ -105,8 +104,8 @@ def parse(
 
 def render(calls: Iterable[Call] | ToolCall, format: str | Format) -> str:
     """Write calls the way a model of this format does. Raises CannotExpress for what the format cannot carry."""
-    from dragoman.formats.rendering import as_calls
-    from dragoman.formats.rendering import render as write
+    from dragoman.formats.renderer import as_calls
+    from dragoman.formats.renderer import render as write
 
     row = format if isinstance(format, Format) else get(format)
     return write(as_calls(calls), row, plan_for(format))
@@ -125,7 +124,7 @@ def instructions(
     Tools are described by their JSON Schemas, or in `layout="list"` by a heading and a line for each parameter;
     `compact` spends one line on a tool. With a `nonce` the wrapper of this turn is taught, whatever the format.
     """
-    from dragoman.formats.augmenting import instruct
+    from dragoman.formats.prompt import instruct
 
     return instruct(Toolset.of(tools) or Toolset(()), format, compact=compact, layout=layout, nonce=nonce)
 
@@ -140,14 +139,14 @@ def augment_system_prompt(
     nonce: str | None = None,
 ) -> str:
     """A system prompt with the instructions behind it: yours comes first, unchanged, then one blank line."""
-    from dragoman.formats.augmenting import augment
+    from dragoman.formats.prompt import augment
 
     return augment(existing, instructions(tools, format, compact, layout=layout, nonce=nonce))
 
 
 def needs_compact(prompt: str, *, native: bool, weak: bool) -> str | None:
     """Why a model should be given the compact instructions instead of this full prompt; None if it may stay."""
-    from dragoman.formats.augmenting import needs_compact as judge
+    from dragoman.formats.prompt import needs_compact as judge
 
     return judge(prompt, native=native, weak=weak)
 
@@ -161,7 +160,7 @@ def from_response_template(name: str, declaration: Mapping[str, Any]) -> Format:
 
 def explain(text: str, format: str = "auto", tools: Tools = None, *, loose: bool = False) -> list[Explanation]:
     """For every opener and near miss in the text: what became of it, and why."""
-    from dragoman.formats.explaining import explain as explain_text
+    from dragoman.formats.explanation import explain as explain_text
 
     return explain_text(text, plan_for(format, loose=loose), Toolset.of(tools), loose=loose)
 
@@ -211,8 +210,8 @@ def grammar_report(
     deepest: int = 3,
 ) -> Grammar:
     """The grammar as `.text`, and in `.losses` everything in the schemas that it cannot hold a model to."""
-    from dragoman.formats.grammars.building import build
-    from dragoman.formats.grammars.limits import Limits
+    from dragoman.formats.grammars.builder import build
+    from dragoman.formats.grammars.nodes import Limits
 
     row = format if isinstance(format, Format) else get(format)
     limits = Limits(most_calls, most_items, longest_text, longest_reply, deepest)

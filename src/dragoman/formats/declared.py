@@ -14,16 +14,13 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from dragoman.errors import ConfigError
-from dragoman.formats.compiler import compile_entry
-from dragoman.formats.cursor import Cursor, Reader, write_json
+from dragoman.formats.cursor import Cursor, Markers, Reader, write_json
 from dragoman.formats.envelope import ARGUMENT_KEYS, ID_KEYS, NAME_KEYS
-from dragoman.formats.markers import Markers
-from dragoman.formats.odd.arguments import Arguments
-from dragoman.formats.odd.gemma import GemmaCalls, GemmaWriter
-from dragoman.formats.odd.stretches import run_value
-from dragoman.formats.row import Format
+from dragoman.formats.plan import compile_entry
+from dragoman.formats.readers.arguments import Arguments, run_value
+from dragoman.formats.readers.gemma import GemmaCalls, GemmaWriter
 from dragoman.formats.steps import ReadArguments, ReadSlot, Scope, Step, Waiting, announce
-from dragoman.formats.template import TemplateError, compile_template
+from dragoman.formats.template import Format, TemplateError, compile_template
 from dragoman.types import ToolCall
 
 _HEAD = ("version", "defaults", "fields", "start_anchor", "start_anchor_pattern")

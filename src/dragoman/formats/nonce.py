@@ -14,11 +14,10 @@ import re
 from collections.abc import Sequence
 
 from dragoman.errors import ConfigError
-from dragoman.formats.compiler import compile_entry
 from dragoman.formats.cursor import Cursor, NotACall, Reader
-from dragoman.formats.row import Format
-from dragoman.formats.steps import ReadSlot, Scope
-from dragoman.formats.walker import TemplateEntry
+from dragoman.formats.plan import compile_entry
+from dragoman.formats.steps import ReadSlot, Scope, TemplateEntry
+from dragoman.formats.template import Format
 from dragoman.types import ToolCall
 
 NONCE = "nonce"
@@ -91,6 +90,6 @@ class _Writer:
         self._row = Format(name=NONCE, template=_READ.replace("{id}", nonce))
 
     def __call__(self, calls: Sequence[ToolCall]) -> str:
-        from dragoman.formats.rendering import write_template
+        from dragoman.formats.renderer import write_template
 
         return write_template(calls, self._row)

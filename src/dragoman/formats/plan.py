@@ -1,16 +1,285 @@
-"""What a parser looks for: the openers of its formats and everything else that is not text, compiled once."""
+"""What a parser looks for: format rows compiled into entry points and markers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from copy import copy
 
-from dragoman.formats.compiler import compile_entries
-from dragoman.formats.cursor import Cursor, Reader, Spoilt
-from dragoman.formats.entry import Entry, MarkedEntry
-from dragoman.formats.lines import Lines, is_word
-from dragoman.formats.markers import Markers
-from dragoman.formats.row import Format
+from dragoman.formats.cursor import Cursor, Markers, Reader, Spoilt
+from dragoman.formats.json_reader import JsonBody
+from dragoman.formats.pairs import OpenValue, ReadPairs, ReadValue, WholePair
+from dragoman.formats.steps import (
+    EndLine,
+    Expect,
+    ReadArguments,
+    ReadClosers,
+    ReadEnvelopes,
+    ReadMaybe,
+    ReadSlot,
+    ReadTagName,
+    RequireBlank,
+    SkipSpace,
+    Step,
+    TemplateEntry,
+)
+from dragoman.formats.template import (
+    Entry,
+    Format,
+    Hole,
+    Literal,
+    Many,
+    MarkedEntry,
+    Maybe,
+    Node,
+    Space,
+    TemplateError,
+    compile_template,
+    first_kinds,
+    first_literals,
+    literals_after,
+)
+from dragoman.toolset import Toolset
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where lines begin: what may start there and nowhere else, and which lines may pass unread.
+
+PASSES, WAITS, WAKES = range(3)
+"""What a line is by its beginning: plain text, too short to tell, or something that must be looked at."""
+
+_SHORT, _LONG, _MOST_VERDICTS = 8, 200, 1000
+_line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?(.)?", re.DOTALL).match
+
+
+def is_word(marker: str) -> bool:
+    """A marker that is a plain word counts at the start of a line: inside a sentence it is just that word.
+
+    So do the few that begin outside Latin-1, which would make every search through prose slower.
+    """
+    return marker[0].isalpha() or ord(marker[0]) > 255
+
+
+class Lines:
+    """What can begin a line and nothing else: formats without a marker, and markers that are plain words."""
+
+    def __init__(self, entries: Iterable[Entry], words: Iterable[str], *, watched: bool) -> None:
+        self.entries = tuple(entries)
+        words = tuple(words)
+        self.words = Markers(words) if words else None
+        self.word_starts = frozenset(word[:end] for word in words for end in range(len(word) + 1))
+        self.gated = bool(self.entries) or self.words is not None
+        self.watched = watched or self.gated
+        """Whether it matters at all where a line begins."""
+        gates = [getattr(entry, "line_gate", r"\S") for entry in self.entries]
+        self.gate = tuple(dict.fromkeys(gates))
+        self.first_characters = frozenset("".join(getattr(entry, "line_characters", "") for entry in self.entries))
+        self.open_to_names = any(getattr(entry, "line_is_named", False) for entry in self.entries)
+        self.open_to_all = any(not hasattr(entry, "line_gate") for entry in self.entries)
+
+
+class LineJudge:
+    """Tells by its beginning whether a line of prose may pass. It may err towards looking, never towards passing."""
+
+    def __init__(self, lines: Lines, markers: Markers, tools: Toolset | None) -> None:
+        self._lines = lines
+        self._wakes = markers.wakes
+        self._tools = tools
+        self._verdicts: dict[str, int] = {}
+
+    def judge(self, head: str) -> int:
+        verdict = self._verdicts.get(head)
+        if verdict is None:
+            verdict = self._look(head)
+            if len(head) <= _SHORT and len(self._verdicts) < _MOST_VERDICTS:
+                self._verdicts[head] = verdict  # lines begin alike, and the answer never changes
+        return verdict
+
+    def _look(self, head: str) -> int:
+        lines = self._lines
+        start = _line_start(head)
+        assert start is not None
+        word, following = start.groups()
+        if lines.open_to_all:
+            return WAKES
+        if not following:
+            if not word or self._may_begin(word):
+                return WAITS if len(head) <= _LONG else WAKES
+        elif word:
+            if following in "/> \t[:" and self._may_begin(word):
+                return WAKES
+        elif following in lines.first_characters:
+            return WAKES
+        return PASSES if self._wakes(head) is None else WAKES
+
+    def _may_begin(self, word: str) -> bool:
+        lines = self._lines
+        if word in lines.word_starts:
+            return True
+        return lines.open_to_names and (self._tools is None or self._tools.may_begin(word))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# From a row to the entries that the engine runs.
+
+
+def compile_entries(row: Format, *, named: bool) -> tuple[Entry, ...]:
+    """All ways into the calls of a format: its template, its other spellings, its own readers."""
+    sources = (row.template, *row.also) if row.template else row.also
+    compiled = (compile_entry(row, source) for source in sources)
+    return (*compiled, *row.entries, *(row.named_entries if named else ()))
+
+
+def compile_entry(row: Format, source: str) -> TemplateEntry:
+    nodes = compile_template(source, row.spellings)
+    if not nodes or not isinstance(nodes[0], Literal):
+        raise TemplateError(f"the template of {row.name!r} does not begin with a literal")
+    payload = next((index for index, node in enumerate(nodes) if _is_payload(node)), None)
+    if payload is None:
+        raise TemplateError(f"the template of {row.name!r} has no place for arguments")
+    openers = nodes[0].spellings
+    compiler = _Compiler(row, openers, nodes[payload + 1 :])
+    steps: list[Step] = []
+    for index, node in enumerate(nodes[: payload + 1]):
+        if index and _closes_tag(nodes[index - 1], node):
+            steps[-1] = ReadTagName()
+        else:
+            steps.extend(compiler.compile(node, nodes[index + 1 :]))
+        if index == 0 and (row.own_lines or row.opens_line):
+            steps.append(EndLine())
+    steps.extend(compiler.closers(required=isinstance(nodes[payload], Many)))
+    return TemplateEntry(
+        row.name,
+        openers,
+        tuple(steps),
+        place=row.place,
+        section=row.section,
+        source=source,
+        stops=compiler.body.stops,
+        follows=first_kinds(nodes[1:]),
+    )
+
+
+def _closes_tag(before: Node, node: Node) -> bool:
+    return before == Hole("name") and isinstance(node, Literal) and node.text == ">"
+
+
+def _is_payload(node: Node) -> bool:
+    return isinstance(node, Many) or (isinstance(node, Hole) and node.kind in ("args", "call", "calls"))
+
+
+def _all_spellings(closing: tuple[tuple[Literal, bool], ...]) -> tuple[str, ...]:
+    return tuple(spelling for literal, _ in closing for spelling in literal.spellings)
+
+
+def _section_end(row: Format, spellings: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    if row.section is None or not row.section[1]:
+        return ()
+    end = row.section[1].strip()
+    return (end, *spellings.get(end, ()))
+
+
+class _Compiler:
+    def __init__(self, row: Format, openers: tuple[str, ...], tail: tuple[Node, ...]) -> None:
+        self.row = row
+        self.openers = openers
+        self.closing = literals_after(tail)
+        ends = (*_all_spellings(self.closing), *_section_end(row, row.spellings))
+        self.ends = Markers(ends) if ends else None
+        stops = tuple("\n" + end if row.place == "line" and end in ("```", "~~~") else end for end in ends)
+        self.body = JsonBody(
+            stops=Markers((*stops, *openers)), name_is_key=row.name_is_key, bare=row.bare, strict=row.strict_envelope
+        )
+
+    def compile(self, node: Node, rest: tuple[Node, ...]) -> list[Step]:
+        if isinstance(node, Literal):
+            return [Expect(node.text, Markers(node.spellings))]
+        if isinstance(node, Space):
+            before_name = rest and isinstance(rest[0], Hole) and rest[0].kind == "name"
+            return [RequireBlank() if before_name and "\n" not in node.text else SkipSpace()]
+        if isinstance(node, Maybe):
+            return [ReadMaybe(Markers(first_literals(node.body)), self._sequence(node.body, rest))]
+        if isinstance(node, Many):
+            return [self._pairs(node)]
+        if node.kind == "args":
+            return [ReadArguments(self.body, self.ends)]
+        if node.kind in ("call", "calls"):
+            either = node.kind == "call" and not self.row.strict_envelope
+            return [ReadEnvelopes(self.body, "{[" if either else "{" if node.kind == "call" else "[")]
+        return [ReadSlot(node.kind, Markers(self._stops(rest)))]
+
+    def _sequence(self, nodes: tuple[Node, ...], after: tuple[Node, ...]) -> tuple[Step, ...]:
+        return tuple(
+            step for index, node in enumerate(nodes) for step in self.compile(node, (*nodes[index + 1 :], *after))
+        )
+
+    def _stops(self, rest: tuple[Node, ...]) -> tuple[str, ...]:
+        stops = first_literals(rest)
+        if not stops:
+            raise TemplateError(f"a hole in the template of {self.row.name!r} has no end")
+        return stops
+
+    def _pairs(self, node: Many) -> ReadPairs:
+        first = Markers(first_literals(node.body))
+        if self.ends is None:
+            raise TemplateError(f"the arguments in the template of {self.row.name!r} have no end")
+        landmarks = Markers((*first, *self.ends, *self.openers))
+        whole = WholePair(node.body, first, self.ends)
+        return ReadPairs(tuple(self._body(node.body, first, self.ends)), whole, first, self.ends, landmarks)
+
+    def _body(self, nodes: tuple[Node, ...], first: Markers, ends: Markers) -> list[Step]:
+        steps: list[Step] = []
+        index = 0
+        while index < len(nodes):
+            node = nodes[index]
+            if isinstance(node, Hole) and node.kind == "value":
+                lead = nodes[index - 1]
+                step, used = self._value(nodes[index + 1 :], lead.text if isinstance(lead, Space) else "", first, ends)
+                if steps and isinstance(lead, Space):
+                    steps.pop()  # white space next to a value is exact, and read with it
+                elif isinstance(lead, Literal) and index >= 2 and not isinstance(nodes[index - 2], Hole):
+                    steps[-1] = OpenValue(Markers(lead.spellings), Markers((*first, *ends)))
+                steps.append(step)
+                index += used
+            else:
+                steps.extend(self.compile(node, nodes[index + 1 :]))
+            index += 1
+        if isinstance(nodes[-1], Space):
+            steps.pop()  # what follows is looked for behind white space anyway
+        return steps
+
+    def _value(self, rest: tuple[Node, ...], lead: str, first: Markers, ends: Markers) -> tuple[ReadValue, int]:
+        trail = ""
+        used = 0
+        if rest and isinstance(rest[0], Space):
+            trail = rest[0].text
+            used = 1
+        if len(rest) <= used or not isinstance(rest[used], Literal):
+            raise TemplateError(f"a value in the template of {self.row.name!r} has no closer")
+        closer = rest[used]
+        assert isinstance(closer, Literal)
+        step = ReadValue(
+            lead,
+            closer.spellings,
+            trail,
+            first=first,
+            exits=ends,
+            openers=self.openers,
+            cdata=self.row.cdata,
+            unique=self.row.unique_keys,
+            untyped_is_text=self.row.untyped_is_text,
+        )
+        return step, used + 1
+
+    def closers(self, *, required: bool) -> list[Step]:
+        if not self.closing:
+            return []
+        tags = any(literal.text.startswith("</") for literal, _ in self.closing)
+        groups = tuple((Markers(literal.spellings), optional) for literal, optional in self.closing)
+        return [ReadClosers(groups, required=required, own_line=self.row.own_lines, tags=tags)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a parser looks for: the openers of its formats and everything else that is not text, compiled once.
 
 
 class SectionEntry(MarkedEntry):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dragoman.errors import ConfigError, UnknownFormat
 from dragoman.formats.catalogue import ROWS
 from dragoman.formats.plan import Plan
-from dragoman.formats.row import Format
+from dragoman.formats.template import Format
 from dragoman.formats.thinking import SuffixedThink, pairs
 
 _rows: dict[str, Format] = {row.name: row for row in ROWS}

@@ -1,18 +1,21 @@
-"""The parts of a compiled template: literals, white space, short slots, options and JSON.
-
-Each step has two ways to go: `now` when the text at hand is enough, and `run`, a generator, when it must wait.
-"""
+"""The steps of a compiled template, the closing markers, and the reader that runs them."""
 
 from __future__ import annotations
 
 import re
-from typing import Protocol
+from collections.abc import Generator
+from typing import Protocol, TypeVar
 
-from dragoman.formats.cursor import Cursor, Reader, Spoilt
+from dragoman.formats.cursor import BLANK_LIMIT, Cursor, Cut, Markers, Reader, Spoilt
 from dragoman.formats.envelope import Wish
-from dragoman.formats.jsonbody import JsonBody, read_calls, read_object
-from dragoman.formats.markers import Markers
+from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
+from dragoman.formats.template import MarkedEntry, Place
 from dragoman.types import Change, JsonObject, Tool
+
+# --------------------------------------------------------------------------------------------------------------------
+# The parts of a compiled template: literals, white space, short slots, options and JSON.
+#
+# Each step has two ways to go: `now` when the text at hand is enough, and `run`, a generator, when it must wait.
 
 SLOT_LIMIT = 200
 _SLOT_REACH = SLOT_LIMIT + 60  # and the literal behind it
@@ -251,3 +254,152 @@ class ReadArguments(Waiting):
             raise Spoilt(f"{character!r} where the arguments should begin")
         announce(cursor, scope)
         scope.arguments = yield from read_object(cursor, self.body)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What to do with a call that turns out to be past mending: find its end, so that its neighbours live.
+
+Read = TypeVar("Read")
+
+
+def read_or_skip(
+    cursor: Cursor, reading: Generator[None, None, Read], closers: Markers, stops: Markers | None = None
+) -> Generator[None, None, Read]:
+    """Let a reader run. If it spoils a call it has committed to, move on to the end of that call before giving up."""
+    try:
+        return (yield from reading)
+    except Cut:
+        raise
+    except Spoilt:
+        if cursor.committed:
+            yield from skip_broken(cursor, closers, stops or closers)
+        raise
+
+
+def skip_broken(cursor: Cursor, closers: Markers, stops: Markers | None) -> Reader:
+    """A broken call reaches to its closer, or to one of the stops, such as the opener of the next one."""
+    cursor.quiet = None
+    yield from run_to(cursor, stops)
+    marker, _ = closers.at(cursor.text, cursor.position, final=True)
+    if marker is not None:
+        cursor.position += len(marker)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The markers behind a call, and what to make of it when they are missing, crossed or foreign.
+
+_foreign_closer = re.compile(r"</[\w:.\-]{1,40}>").match
+_closer_begin = re.compile(r"</?[\w:.\-]{0,40}\Z").match
+_TAG = Markers(["</"])
+
+
+class ReadClosers(Waiting):
+    """The markers behind the payload. A model may leave one out; then the repair is named."""
+
+    def __init__(
+        self, closers: tuple[tuple[Markers, bool], ...], *, required: bool, own_line: bool, tags: bool
+    ) -> None:
+        self.closers = tuple(markers for markers, _ in closers)
+        self.optional = tuple(optional for _, optional in closers)
+        self.required = required
+        self.own_line = own_line
+        self.tags = tags
+        self.suffixes = tuple(
+            Markers(literal for later in self.closers[index:] for literal in later) for index in range(len(closers))
+        )
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        index = 0
+        closed = False
+        while index < len(self.closers):
+            seen = cursor.look_now(self.suffixes[index])
+            found, ahead = seen or (yield from cursor.look(self.suffixes[index]))
+            if found is not None and self.own_line:
+                alone = yield from self._is_alone(cursor, ahead, len(found))
+                found = found if alone else None
+            if found is None:
+                if not all(self.optional[index:]):
+                    yield from self._close_for_the_model(cursor, closed)
+                return
+            matched = next(k for k in range(index, len(self.closers)) if found in self.closers[k].literals)
+            if not all(self.optional[index:matched]):
+                cursor.repair("closed_wrapper")
+            cursor.position += ahead + len(found)
+            closed = True
+            index = matched + 1
+
+    def _close_for_the_model(self, cursor: Cursor, closed: bool) -> Reader:
+        if self.tags and not closed:
+            length = yield from self._find_foreign_closer(cursor)
+            if length:
+                cursor.position += length
+                cursor.repair("foreign_closer")
+                return
+        if self.required and not closed:
+            raise Spoilt("the call was not closed")
+        cursor.repair("closed_wrapper")
+
+    def _find_foreign_closer(self, cursor: Cursor) -> Generator[None, None, int]:
+        found, ahead = yield from cursor.look(_TAG)
+        if found is None:
+            return 0
+        while True:
+            at = cursor.position + ahead
+            match = _foreign_closer(cursor.text, at)
+            if match is not None:
+                return match.end() - cursor.position
+            if cursor.final or _closer_begin(cursor.text, at) is None:
+                return 0
+            yield
+
+    def _is_alone(self, cursor: Cursor, ahead: int, length: int) -> Generator[None, None, bool]:
+        if "\n" not in cursor.text[cursor.position : cursor.position + ahead]:
+            return False
+        while True:
+            match = line_ends(cursor.text, cursor.position + ahead + length)
+            if match is None or match.end() - match.start() > BLANK_LIMIT:
+                return False
+            if match.group(1) or cursor.final:
+                return True
+            yield
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The reader that a template compiles to: it walks the steps, fills the holes and reports the call.
+
+
+class TemplateEntry(MarkedEntry):
+    """A compiled template: one way to write a call."""
+
+    def __init__(
+        self,
+        format_name: str,
+        openers: tuple[str, ...],
+        steps: tuple[Step, ...],
+        *,
+        place: Place = "anywhere",
+        section: tuple[str, str] | None = None,
+        source: str = "",
+        stops: Markers | None = None,
+        follows: str = "{[<(n",
+    ) -> None:
+        self.follows = follows
+        self.stops = stops or Markers(openers)
+        # An opener also stops the search for the end of a broken call, but it belongs to the next one.
+        self._ends = Markers(self.stops.literals - set(openers) or {"\0"})
+        self.format = format_name
+        self.openers = openers
+        self.steps = steps
+        self.place = place
+        self.section = section
+        self.source = source
+
+    def read(self, cursor: Cursor) -> Reader:
+        scope = Scope()
+        yield from read_or_skip(cursor, run_steps(self.steps, cursor, scope), self._ends, self.stops)
+        if scope.wish is not None:
+            report(cursor, scope.wish)
+        elif cursor.started is not None:
+            cursor.finish_call(scope.filled["name"], scope.arguments, scope.filled.get("id"), changes=scope.changes)
+        else:
+            raise Spoilt("no call between the markers")

@@ -1,20 +1,28 @@
-"""A format is written the way the model writes it, with holes; here that text becomes nodes.
-
-    <tool_call>\\n{call}\\n</tool_call>
-    <function={name}>\\n{*<parameter={key}>\\n{value}\\n</parameter>\\n*}</function>
-
-Holes: `{name}` `{id}` `{type}` short slots · `{args}` one JSON object · `{call}` one JSON envelope · `{calls}` a JSON
-list of envelopes · `{* ... *}` zero or more times, with `{key}` and `{value}` inside · `{? ... ?}` optional.
-White space in a template is written as it stands and read as any white space, also none; only next to `{value}` it
-is exact, because there a blank may be the user's data.
-"""
+"""A format row, its template parsed into nodes, and the entry points it compiles to."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Literal as OneOf
+from typing import Protocol
 
 from msgspec import Struct
+
+from dragoman.formats.cursor import Cursor, Reader
+from dragoman.types import ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# A format is written the way the model writes it, with holes; here that text becomes nodes.
+#
+#     <tool_call>\n{call}\n</tool_call>
+#     <function={name}>\n{*<parameter={key}>\n{value}\n</parameter>\n*}</function>
+#
+# Holes: `{name}` `{id}` `{type}` short slots · `{args}` one JSON object · `{call}` one JSON envelope · `{calls}` a JSON
+# list of envelopes · `{* ... *}` zero or more times, with `{key}` and `{value}` inside · `{? ... ?}` optional.
+# White space in a template is written as it stands and read as any white space, also none; only next to `{value}` it
+# is exact, because there a blank may be the user's data.
 
 SLOTS = ("name", "id", "key", "type")
 _JSON_HOLES = {"args": ("{",), "call": ("{", "["), "calls": ("[", "{")}
@@ -149,3 +157,113 @@ def literals_after(nodes: tuple[Node, ...]) -> tuple[tuple[Literal, bool], ...]:
         elif isinstance(node, Maybe):
             found.extend((literal, True) for literal, _ in literals_after(node.body))
     return tuple(found)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A way into a call: the openers that announce it, and the reader that follows.
+#
+# A template compiles to one Entry; an odd format brings its own. The engine only knows entries.
+
+Place = OneOf["anywhere", "line", "message"]
+"""Where an opener counts: anywhere, at the start of a line, or only as the start of the whole message."""
+
+
+class Entry(Protocol):
+    """The engine's side of a format. An entry may also say, to save attempts that must fail:
+
+    - `follows`: which characters can stand behind the opener and white space; of `{[<(` each for itself, and `n` for
+      everything else, as a name begins with.
+    - `line_gate`, `line_characters`, `line_is_named`: how a line must begin for an entry without openers.
+    """
+
+    @property
+    def format(self) -> str:
+        """The name of the format that it belongs to."""
+        ...
+
+    @property
+    def openers(self) -> tuple[str, ...]:
+        """The literals that it begins with. Empty for entries without a marker, which are tried at their place."""
+        ...
+
+    @property
+    def place(self) -> Place: ...
+
+    @property
+    def section(self) -> tuple[str, str] | None:
+        """The tags around all calls of a reply, if there are any."""
+        ...
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        """For entries without openers: whether a call may begin here; None if more text is needed to tell."""
+        ...
+
+    def read(self, cursor: Cursor) -> Reader:
+        """Read from the opener on. Report calls through the cursor, or raise NotACall or Spoilt."""
+        ...
+
+
+class MarkedEntry:
+    """What most entries have in common: a marker that counts anywhere, and no section around it."""
+
+    place: Place = "anywhere"
+    section: tuple[str, str] | None = None
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        return True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A Format is a row: how a model family writes its calls, as data.
+
+THINK = (("<think>", "</think>"),)
+_NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+
+class Format(Struct, frozen=True):
+    """One row of the catalogue. `template` is what is written; `also` are other spellings that are read."""
+
+    name: str
+    template: str = ""
+    also: tuple[str, ...] = ()
+    section: tuple[str, str] | None = None
+    """Tags around all the calls of one reply."""
+    thinking: tuple[tuple[str, str], ...] = THINK
+    drop: tuple[str, ...] = ()
+    """Markers that carry no meaning: response wrappers, end-of-turn tokens."""
+    keys: tuple[str, str] = ("name", "arguments")
+    """How the JSON envelope names its two members when it is written; all known names are read."""
+    strict_envelope: bool = False
+    """Its models always write one object with a name and arguments; a list, or a name alone, is something else."""
+    id_key: str | None = None
+    name_is_key: bool = False
+    type_words: tuple[str, str] = ("", "")
+    """What `{type}` says of a string and of anything else; empty: the JSON type's name."""
+    separator: str = "\n"
+    spellings: Mapping[str, tuple[str, ...]] = _NONE
+    """Other ways in which models write a literal of the template or of the section."""
+    place: Place = "anywhere"
+    own_lines: bool = False
+    """Opener and closer count only alone on their lines."""
+    opens_line: bool = False
+    """The opener must end its line."""
+    cdata: bool = False
+    """Values may stand in <![CDATA[ ... ]]>."""
+    untyped_is_text: bool = False
+    """Values that no schema describes stay text; elsewhere JSON is read as JSON."""
+    unique_keys: bool = False
+    """An argument given twice spoils the call; elsewhere the last one counts, and that is reported."""
+    bare: bool = False
+    """The JSON stands without a marker of its own: only offered names make a call."""
+    entries: tuple[Entry, ...] = ()
+    """Readers beyond the templates, for what no template can say."""
+    named_entries: tuple[Entry, ...] = ()
+    """Readers that are too eager for `auto`: used only when the format is named."""
+    writer: Callable[[Sequence[ToolCall]], str] | None = None
+    """Writes the calls of formats that have no template."""
+    aliases: tuple[str, ...] = ()
+    family: str = ""
+    models: str = ""
+    note: str = ""
+    in_auto: bool = True
+    """Whether `format="auto"` looks for it."""

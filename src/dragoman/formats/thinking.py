@@ -10,9 +10,8 @@ import re
 
 from msgspec import Struct
 
-from dragoman.formats.cursor import Cursor, NotACall, Reader
-from dragoman.formats.entry import MarkedEntry
-from dragoman.formats.markers import Markers
+from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader
+from dragoman.formats.template import MarkedEntry
 
 _suffix = re.compile(r"[\w.\-]{1,40}\Z").match
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from dragoman import formats
 from dragoman.errors import CannotExpress
 from dragoman.formats import Format, Parsed
-from dragoman.formats.rendering import difference
+from dragoman.formats.renderer import difference
 from dragoman.textmode.breaking import MARK, break_everything, break_tokens, mend_tokens
 from dragoman.toolset import Toolset
 from dragoman.types import Tool, ToolCall

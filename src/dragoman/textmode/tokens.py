@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from dragoman.formats.compiler import compile_entries
+from dragoman.formats.plan import compile_entries
 from dragoman.formats.registry import get, rows
-from dragoman.formats.rendering import write_template
-from dragoman.formats.row import Format
+from dragoman.formats.renderer import write_template
+from dragoman.formats.template import Format, Many, Maybe, Node, compile_template
 from dragoman.formats.template import Literal as LiteralNode
-from dragoman.formats.template import Many, Maybe, Node, compile_template
 from dragoman.formats.thinking import pairs
 from dragoman.textmode.views import look_at
 from dragoman.types import ToolCall

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
-from dragoman.formats.grammars.shapes import shape_of
+from dragoman.formats.grammars.calls import shape_of
 from dragoman.formats.registry import rows
 from dragoman.types import JsonObject
 

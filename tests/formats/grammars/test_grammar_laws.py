@@ -22,13 +22,10 @@ from tests.formats.grammars.strategies import NAMES
 from dragoman import formats
 from dragoman.args.loader import validate
 from dragoman.errors import CannotExpress, ConfigError
-from dragoman.formats.grammars.building import build_tree, read_choice
-from dragoman.formats.grammars.calls import value_markers
-from dragoman.formats.grammars.gbnf import write_gbnf
-from dragoman.formats.grammars.lark import write_lark
-from dragoman.formats.grammars.limits import Limits
-from dragoman.formats.grammars.nodes import Tree
-from dragoman.formats.grammars.shapes import shape_of
+from dragoman.formats.grammars.builder import build_tree, read_choice
+from dragoman.formats.grammars.calls import shape_of, value_markers
+from dragoman.formats.grammars.nodes import Limits, Tree
+from dragoman.formats.grammars.syntax import write_gbnf, write_lark
 from dragoman.formats.registry import plan_for
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject

@@ -6,15 +6,14 @@ read the same opener, the first that can make sense of what follows wins.
 
 from __future__ import annotations
 
-from dragoman.formats.catalogue import bare_rows, json_rows, xml_rows
-from dragoman.formats.odd import catalogue_channels, catalogue_lines, catalogue_python
-from dragoman.formats.row import Format
+from dragoman.formats.catalogue import json_rows, other_rows, xml_rows
+from dragoman.formats.template import Format
 
 ROWS: tuple[Format, ...] = (
     *json_rows.ROWS,
     *xml_rows.ROWS,
-    *catalogue_channels.ROWS,
-    *catalogue_python.ROWS,
-    *catalogue_lines.ROWS,
-    *bare_rows.ROWS,
+    *other_rows.CHANNEL_ROWS,
+    *other_rows.PYTHON_ROWS,
+    *other_rows.LINE_ROWS,
+    *other_rows.BARE_ROWS,
 )

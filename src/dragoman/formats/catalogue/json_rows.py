@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dragoman.formats.bare import JsonAnywhere
-from dragoman.formats.improvised import NoisyTag, ToolsTag
-from dragoman.formats.odd.python_entries import MarkedCalls
-from dragoman.formats.row import THINK, Format
+from dragoman.formats.readers.python import MarkedCalls
+from dragoman.formats.template import THINK, Format
+from dragoman.formats.unmarked import JsonAnywhere, NoisyTag, ToolsTag
 
 
 def _plain_bars(*literals: str) -> dict[str, tuple[str, ...]]:

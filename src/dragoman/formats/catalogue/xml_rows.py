@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from dragoman.formats.row import Format
+from dragoman.formats.template import Format
 from dragoman.formats.thinking import SuffixedThink
 
 _XML_PAIRS = "{*<parameter={key}>\n{value}\n</parameter>\n*}"

@@ -1,15 +1,24 @@
-"""What a grammar is made of, whatever syntax it is written in afterwards.
-
-Every grammar here is finite in depth and in repeats: all of it is a regular language, which each engine takes.
-`NEVER` accepts nothing, so that what cannot be written vanishes by itself: an optional part with it is left out, and
-a choice goes on without it.
-"""
+"""The nodes of a grammar, notations of values, and the automaton that excludes markers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from msgspec import Struct
+
+from dragoman.errors import CannotExpress
+from dragoman.formats.readers.python import write_python_call
+from dragoman.formats.renderer import write_strict_json
+from dragoman.types import ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a grammar is made of, whatever syntax it is written in afterwards.
+#
+# Every grammar here is finite in depth and in repeats: all of it is a regular language, which each engine takes.
+# `NEVER` accepts nothing, so that what cannot be written vanishes by itself: an optional part with it is left out, and
+# a choice goes on without it.
 
 
 class Text(Struct, frozen=True):
@@ -191,3 +200,248 @@ class Tree(Struct, frozen=True):
             elif isinstance(node, Free) and node.escape is not None:
                 waiting.append(node.escape)
         return {name: node for name, node in self.rules.items() if name in needed}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How far a grammar goes where a schema sets no limit of its own, and what it had to leave out.
+
+
+class Limits(Struct, frozen=True):
+    """Small models run on where they may: everything that repeats has an end."""
+
+    calls: int = 4
+    items: int = 16
+    """Of a list, and members of a free object, where the schema does not say."""
+    characters: int | None = 1000
+    """Of a text for which the schema states no `maxLength`. None: without end."""
+    reply: int | None = None
+    """Characters of a plain reply. None: without end; the caller's limit of tokens ends it."""
+    depth: int = 3
+    """Of free JSON, and of references that lead into themselves."""
+
+
+class Loss(Struct, frozen=True):
+    """Something of a schema that the grammar does not hold: it has to be validated afterwards."""
+
+    tool: str
+    path: str
+    keyword: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.tool} {self.path}: {self.keyword}: {self.why}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Finding markers in a text one character at a time: which characters lead where, and which would complete one.
+
+
+class Move(Struct, frozen=True):
+    """Characters that lead on to another state; negated: all others."""
+
+    characters: str
+    negated: bool
+    state: int
+
+
+class Automaton:
+    """The states of a search for markers. State 0: nothing has begun. No move completes a marker."""
+
+    def __init__(self, markers: tuple[str, ...]) -> None:
+        self._heads = [""]
+        known = {"": 0}
+        for marker in markers:
+            for end in range(1, len(marker)):
+                if marker[:end] not in known:
+                    known[marker[:end]] = len(self._heads)
+                    self._heads.append(marker[:end])
+        self._known = known
+        self._markers = frozenset(markers)
+        self._alphabet = "".join(sorted({character for marker in markers for character in marker}))
+        self._moves: dict[tuple[int, str], list[Move]] = {}
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no marker holds a character with which one begins, so that a search never starts inside another."""
+        first = {marker[0] for marker in self._markers}
+        return not any(character in first for marker in self._markers for character in marker[1:])
+
+    def goes_on(self, state: int, move: Move) -> bool:
+        """Whether a move leads one character deeper into the same marker."""
+        return len(self._heads[move.state]) == len(self._heads[state]) + 1
+
+    def moves(self, state: int, barred: str) -> list[Move]:
+        """Where one more character leads; first the move back to the start, then the others."""
+        key = (state, barred)
+        if key not in self._moves:
+            self._moves[key] = self._find_moves(state, barred)
+        return self._moves[key]
+
+    def _find_moves(self, state: int, barred: str) -> list[Move]:
+        targets: dict[int, str] = {}
+        elsewhere = ""
+        for character in self._alphabet:
+            target = self._step(self._heads[state], character)
+            if target != 0:
+                elsewhere += character
+                if target is not None and character not in barred:
+                    targets[target] = targets.get(target, "") + character
+        away = "".join(sorted({*barred, *elsewhere}))
+        others = [Move(characters, False, target) for target, characters in sorted(targets.items())]
+        return [Move(away, True, 0), *others]
+
+    def _step(self, head: str, character: str) -> int | None:
+        """The state behind one more character; None if that completes a marker."""
+        text = head + character
+        for start in range(len(text)):
+            if text[start:] in self._markers:
+                return None
+        for start in range(len(text) + 1):
+            if text[start:] in self._known:
+                return self._known[text[start:]]
+        return 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How values are spelt inside a call: as JSON, as JSON between tags, as plain text between tags, as Python.
+
+_CONTROLS = "".join(map(chr, range(32)))
+_JSON_ESCAPE = choice(
+    [
+        row(Text("\\"), chars('""\\\\bbffnnrrtt')),
+        row(Text("\\u00"), chars("01"), chars("09af")),
+    ]
+)
+
+
+_PYTHON_ESCAPE = choice(
+    [
+        row(Text("\\"), chars('""\\\\nnrrtt')),
+        row(Text("\\x"), chars("07"), chars("09af")),
+    ]
+)
+_is_plain_key = re.compile(r"[^\W\d][\w.\-]{0,100}\Z").match
+
+
+class Notation(Struct, frozen=True):
+    """The spelling of one family of formats."""
+
+    name: str
+    write: Callable[[Any], str]
+    """A value as it is written: for keys, enums and constants."""
+    true: str = "true"
+    false: str = "false"
+    null: str = "null"
+    colon: str = ": "
+    comma: str = ", "
+    quotes: tuple[str, str] = ('"', '"')
+    markers: tuple[str, ...] = ()
+    """What must not stand inside a text, escaped or not."""
+    barred: str = '"\\' + _CONTROLS
+    escape: Node | None = _JSON_ESCAPE
+    bare_keys: bool = False
+
+    def text(self, least: int, most: int | None, *, exact: bool) -> Node:
+        """A text of some length, with its quotes."""
+        opening, closing = self.quotes
+        inner: Node = EMPTY if most == 0 else Free(self.markers, least, most, exact, self.barred, self.escape)
+        return row(Text(opening), inner, Text(closing))
+
+    def form(self, node: Node) -> Node:
+        """A text of a known form; forms hold nothing that would have to be escaped."""
+        opening, closing = self.quotes
+        return row(Text(opening), node, Text(closing))
+
+    def key(self, key: str) -> Node | None:
+        """The key of a member; None if it holds a marker."""
+        return Text(key) if self.bare_keys and _is_plain_key(key) else self.literal(key)
+
+    def literal(self, value: Any) -> Node | None:
+        """A value that is known; None if it cannot be written, or holds a marker."""
+        try:
+            text = self.write(value)
+        except (CannotExpress, TypeError, ValueError):
+            return None
+        return None if any(marker in text for marker in self.markers) else Text(text)
+
+
+JSON = Notation("json", write_strict_json)
+
+
+def json_between(markers: tuple[str, ...]) -> Notation:
+    """JSON inside tags: its strings must not hold them. What stands before a quote is enough to keep a tag out."""
+    heads = (marker.partition('"')[0] for marker in markers)
+    return Notation("inner", write_strict_json, markers=tuple(dict.fromkeys(head for head in heads if head)))
+
+
+def plain_between(markers: tuple[str, ...]) -> Notation:
+    """Texts as they are, up to the next tag."""
+    return Notation("plain", str, quotes=("", ""), markers=markers, barred="\0", escape=None)
+
+
+def python(markers: tuple[str, ...]) -> Notation:
+    """Literals of Python, in double quotes."""
+
+    def write(value: Any) -> str:
+        return write_python_call(ToolCall("", "f", {"k": value}), markers=markers)[4:-1]
+
+    return Notation(
+        "python",
+        write,
+        "True",
+        "False",
+        "None",
+        markers=markers,
+        barred='"\\\x7f' + _CONTROLS,
+        escape=_PYTHON_ESCAPE,
+    )
+
+
+def gemma(quote: str, closer: str) -> Notation:
+    """Gemma's own: bare keys, texts between two tokens and without escapes."""
+
+    def write(value: Any) -> str:
+        if isinstance(value, str):
+            return quote + value + quote
+        if isinstance(value, dict):
+            return "{" + ",".join(f"{write_key(key)}:{write(each)}" for key, each in value.items()) + "}"
+        if isinstance(value, list | tuple):
+            return "[" + ",".join(map(write, value)) + "]"
+        return write_strict_json(value)
+
+    def write_key(key: str) -> str:
+        return key if _is_plain_key(key) else write(key)
+
+    return _Gemma(
+        "gemma",
+        write,
+        colon=":",
+        comma=",",
+        quotes=(quote, quote),
+        markers=(quote, closer),
+        barred="\0",
+        escape=None,
+        bare_keys=True,
+    )
+
+
+class _Gemma(Notation, frozen=True):
+    def literal(self, value: Any) -> Node | None:
+        """A value whose texts hold neither of the two tokens."""
+        if any(marker in text for text in _texts(value) for marker in self.markers):
+            return None
+        try:
+            return Text(self.write(value))
+        except (TypeError, ValueError):
+            return None
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        return [text for key, each in value.items() for text in (key, *_texts(each))]
+    return [text for each in value for text in _texts(each)] if isinstance(value, list) else []

@@ -1,22 +1,324 @@
-"""From a schema to the values that it allows, in a notation."""
+"""Grammar of values: what a schema allows, in the notation of a format."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.args.loader import validate
-from dragoman.formats.grammars.branches import LITERAL, Branch, Branches, Place
-from dragoman.formats.grammars.limits import Limits, Loss
-from dragoman.formats.grammars.nodes import EMPTY, NEVER, Node, Rules, Text, choice, maybe, repeat, row
-from dragoman.formats.grammars.notation import Notation
-from dragoman.formats.grammars.numbers import bounds_of, integer, whole_or_fraction
-from dragoman.formats.grammars.patterns import translate
-from dragoman.formats.grammars.texts import FORMS
+from dragoman.args.schemas import KIND_OF_TYPE, kinds_of, resolve
+from dragoman.formats.grammars.nodes import (
+    EMPTY,
+    NEVER,
+    Limits,
+    Loss,
+    Node,
+    Notation,
+    Rules,
+    Text,
+    choice,
+    maybe,
+    repeat,
+    row,
+)
+from dragoman.formats.grammars.patterns import FORMS, bounds_of, integer, translate, whole_or_fraction
 from dragoman.types import JsonObject
+
+# --------------------------------------------------------------------------------------------------------------------
+# Two schemas that must both hold, as one.
+
+_IGNORED = frozenset(
+    {"title", "description", "default", "examples", "example", "$schema", "$id", "$defs", "definitions", "$comment"}
+    | {"deprecated", "readOnly", "writeOnly", "discriminator"}
+)
+_LARGER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
+_SMALLER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
+
+
+_LISTS = frozenset({"allOf", "anyOf", "oneOf", "enum", "required"})
+
+
+def sound(schema: JsonObject) -> JsonObject:
+    """The schema without keywords that hold something else than they must: those mean nothing."""
+    wrong = [
+        keyword
+        for keyword, value in schema.items()
+        if (keyword in _LISTS and not isinstance(value, list))
+        or (keyword == "properties" and not isinstance(value, dict))
+    ]
+    return {keyword: value for keyword, value in schema.items() if keyword not in wrong} if wrong else schema
+
+
+def merge(one: object, other: object, report: Callable[[str, str], None]) -> object:
+    """The schema that accepts what both accept; a keyword that cannot be joined keeps its first meaning."""
+    if one is False or other is False:
+        return False
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return other if isinstance(other, dict) else one
+    merged: JsonObject = dict(sound(one))
+    for keyword, value in sound(other).items():
+        if keyword not in merged or merged[keyword] == value:
+            merged[keyword] = value
+        elif keyword not in _IGNORED:
+            _join(merged, keyword, value, report)
+    return False if merged.get("type") == [] or merged.get("enum") == [] else merged
+
+
+def _join(merged: JsonObject, keyword: str, value: Any, report: Callable[[str, str], None]) -> None:
+    before = merged[keyword]
+    if keyword == "type":
+        merged["type"] = _common_kinds(kinds_of(before), kinds_of(value))
+    elif keyword == "properties" and isinstance(before, dict) and isinstance(value, dict):
+        merged["properties"] = {
+            **before,
+            **{key: merge(before[key], each, report) if key in before else each for key, each in value.items()},
+        }
+    elif keyword == "required" and isinstance(before, list) and isinstance(value, list):
+        merged["required"] = list(dict.fromkeys([*before, *value]))
+    elif keyword == "enum" and isinstance(before, list) and isinstance(value, list):
+        merged["enum"] = [each for each in before if each in value]
+    elif keyword in _LARGER | _SMALLER and _is_number(before) and _is_number(value):
+        merged[keyword] = max(before, value) if keyword in _LARGER else min(before, value)
+    elif keyword == "items":
+        merged["items"] = merge(before, value, report)
+    elif keyword in ("anyOf", "oneOf", "allOf", "$ref"):
+        # One union stays where it is, the other is merged into each of its branches later on.
+        merged["allOf"] = [*merged.get("allOf", ()), {keyword: value}]
+    elif keyword == "additionalProperties":
+        merged[keyword] = False if False in (before, value) else before
+    else:
+        report(keyword, "stated twice in different ways; the second is not held")
+
+
+def _common_kinds(one: tuple[str, ...], other: tuple[str, ...]) -> list[str]:
+    if not one or not other:
+        return list(one or other)
+    found = [kind for kind in one if kind in other or (kind == "integer" and "number" in other)]
+    return found + (["integer"] if "integer" in other and "number" in one and "integer" not in found else [])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a schema allows, taken apart: one branch for each kind of value and each constant.
+#
+# References are followed, unions are spread out, `allOf` is merged. What a grammar cannot say is left out and reported,
+# so that whoever uses the grammar knows what still has to be validated.
+
+KINDS = ("string", "integer", "number", "boolean", "null", "object", "array")
+LITERAL = "literal"
+_HINTS = {
+    "object": ("properties", "required", "additionalProperties"),
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+_UNSAID = {
+    "string": ("contentEncoding",),
+    "integer": ("multipleOf",),
+    "number": ("multipleOf",),
+    "object": (
+        "minProperties",
+        "maxProperties",
+        "patternProperties",
+        "propertyNames",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "unevaluatedProperties",
+    ),
+    "array": ("uniqueItems", "contains", "unevaluatedItems"),
+}
+_ANYWHERE = ("not", "if")
+_MOST_BRANCHES = 200
+_PATIENCE = 1000
+
+Report = Callable[[str, str, str], None]
+"""Takes the path of a place, the keyword and what became of it."""
+
+
+class Branch(Struct, frozen=True):
+    """One kind of value with the schema that speaks about it; of a constant the value itself."""
+
+    kind: str
+    schema: JsonObject
+    value: Any = None
+
+
+class Place(Struct, frozen=True):
+    """Where in the schema we are, and how often references may still lead into themselves from here."""
+
+    path: str
+    room: int
+    above: tuple[int, ...] = ()
+
+    def child(self, name: str) -> Place:
+        return Place(f"{self.path}.{name}", self.room, self.above)
+
+    def enter(self, target: JsonObject) -> Place | None:
+        """The place behind a reference; None if there is no room to go in once more."""
+        again = id(target) in self.above
+        if again and not self.room:
+            return None
+        return Place(self.path, self.room - again, (*self.above, id(target)))
+
+
+class Branches:
+    """Takes the schemas of one tool apart."""
+
+    def __init__(self, root: JsonObject, report: Report) -> None:
+        self.root = root
+        self.report = report
+        self._patience = 0
+
+    def of(self, schema: object, place: Place) -> list[tuple[Branch, Place]]:
+        """The branches of a schema, each with the place from which its own parts are to be read."""
+        # No further than that: unions inside of unions multiply, and may lead nowhere.
+        self._patience = _PATIENCE
+        found = list(islice(self._spread(schema, place, 0), _MOST_BRANCHES + 1))
+        if len(found) > _MOST_BRANCHES:
+            self.report(place.path, "anyOf", f"only the first {_MOST_BRANCHES} alternatives are offered")
+        return found[:_MOST_BRANCHES]
+
+    def target(self, reference: object) -> JsonObject | None:
+        found = resolve(reference, self.root)
+        return found if isinstance(found, dict) else None
+
+    def _spread(self, schema: object, place: Place, depth: int) -> Iterator[tuple[Branch, Place]]:
+        if not isinstance(schema, dict):
+            if schema is not False:
+                yield from ((Branch(kind, {}), place) for kind in KINDS if kind != "integer")
+            return
+        self._patience -= 1
+        if depth > 30 or self._patience < 0:
+            self.report(place.path, "$ref", "too many unions inside each other; the rest is left out")
+            return
+        schema = sound(schema)
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            yield from self._follow(schema, reference, place, depth)
+        elif isinstance(union := schema.get("anyOf", schema.get("oneOf")), list) and union:
+            keyword = "anyOf" if "anyOf" in schema else "oneOf"
+            rest = {key: value for key, value in schema.items() if key != keyword}
+            for each in union:
+                yield from self._spread(self._join(rest, each, place), place, depth + 1)
+            if keyword == "oneOf" and not _are_disjoint(union, self.target):
+                self.report(place.path, "oneOf", "read as anyOf: a value may fit more than one alternative")
+        elif isinstance(schema.get("allOf"), list):
+            yield from self._merge_all(schema, place, depth)
+        else:
+            yield from self._kinds(schema, place)
+
+    def _follow(self, schema: JsonObject, reference: str, place: Place, depth: int) -> Iterator[tuple[Branch, Place]]:
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        target = self.target(reference)
+        if target is None:
+            self.report(place.path, "$ref", f"{reference!r} leads nowhere; anything is accepted")
+            yield from self._spread(rest, place, depth + 1)
+            return
+        inside = place.enter(target)
+        if inside is not None:
+            yield from self._spread(self._join(rest, target, place), inside, depth + 1)
+
+    def _merge_all(self, schema: JsonObject, place: Place, depth: int) -> Iterator[tuple[Branch, Place]]:
+        merged: object = {key: value for key, value in schema.items() if key != "allOf"}
+        for part in schema["allOf"]:
+            while isinstance(part, dict) and isinstance(part.get("$ref"), str):
+                target = self.target(part["$ref"])
+                inside = None if target is None else place.enter(target)
+                if target is None or inside is None:
+                    return
+                part, place = self._join({k: v for k, v in part.items() if k != "$ref"}, target, place), inside
+            merged = self._join(merged, part, place)
+        yield from self._spread(merged, place, depth + 1)
+
+    def _join(self, one: object, other: object, place: Place) -> object:
+        return merge(one, other, lambda keyword, why: self.report(place.path, keyword, why))
+
+    def _kinds(self, schema: JsonObject, place: Place) -> Iterator[tuple[Branch, Place]]:
+        kinds = kinds_of(schema["type"]) if "type" in schema else ()
+        if "const" in schema or isinstance(schema.get("enum"), list):
+            yield from self._literals(schema, kinds, place)
+            return
+        if schema.get("nullable") is True and "null" not in kinds and kinds:
+            kinds = (*kinds, "null")
+        kinds = kinds or _guess_kinds(schema) or tuple(kind for kind in KINDS if kind != "integer")
+        if "number" in kinds:
+            kinds = tuple(kind for kind in kinds if kind != "integer")
+        for kind in kinds:
+            for keyword in (*_UNSAID.get(kind, ()), *_ANYWHERE):
+                if schema.get(keyword) not in (None, False):
+                    self.report(place.path, keyword, "not held by the grammar")
+            yield Branch(kind, schema), place
+
+    def _literals(self, schema: JsonObject, kinds: tuple[str, ...], place: Place) -> Iterator[tuple[Branch, Place]]:
+        values = schema["enum"] if isinstance(schema.get("enum"), list) else [schema["const"]]
+        if schema.get("nullable") is True and None not in values:
+            values = [*values, None]
+            kinds = (*kinds, "null") if kinds else ()
+        for value in values:
+            kind = KIND_OF_TYPE.get(type(value))
+            if kind is not None and (not kinds or kind in kinds or (kind == "integer" and "number" in kinds)):
+                if "const" in schema and not _same(value, schema["const"]):
+                    continue
+                yield Branch(LITERAL, schema, value), place
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _guess_kinds(schema: JsonObject) -> tuple[str, ...]:
+    return tuple(kind for kind, keywords in _HINTS.items() if any(key in schema for key in keywords))
+
+
+def _are_disjoint(union: list[Any], target: Callable[[object], JsonObject | None]) -> bool:
+    """Whether it is plain that no value fits two of the alternatives."""
+    looked_up = [target(each["$ref"]) if isinstance(each, dict) and "$ref" in each else each for each in union]
+    return all(_differ(one, other) for index, one in enumerate(looked_up) for other in looked_up[index + 1 :])
+
+
+def _differ(one: Any, other: Any) -> bool:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return False
+    values, others = _values(one), _values(other)
+    if values is not None and others is not None:
+        return not any(_same(value, another) for value in values for another in others)
+    kinds, other_kinds = kinds_of(one.get("type")), kinds_of(other.get("type"))
+    if kinds and other_kinds and not (_widen(kinds) & _widen(other_kinds)):
+        return True
+    return kinds == other_kinds == ("object",) and _told_apart(one, other)
+
+
+def _values(schema: JsonObject) -> list[Any] | None:
+    if "const" in schema:
+        return [schema["const"]]
+    return schema["enum"] if isinstance(schema.get("enum"), list) else None
+
+
+def _widen(kinds: tuple[str, ...]) -> set[str]:
+    return {"number" if kind == "integer" else kind for kind in kinds}
+
+
+def _told_apart(one: JsonObject, other: JsonObject) -> bool:
+    """Two objects of which a required member is a different constant in each."""
+    required = set(one.get("required") or ()) & set(other.get("required") or ())
+    members, others = one.get("properties") or {}, other.get("properties") or {}
+    return any(
+        _differ(members[key], others[key])
+        for key in sorted(required)
+        if key in members and key in others and _values(members[key]) and _values(others[key])
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# From a schema to the values that it allows, in a notation.
 
 _SAID_BY_LITERALS = frozenset({"type", "enum", "const", "title", "description", "default", "nullable", "examples"})
 

@@ -1,20 +1,146 @@
-"""The loose scanner: one walk over the opening brackets of a text, looking for calls to the offered tools."""
+"""The loose scanner: one pass over the brackets of a text that finds calls of the offered tools."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from dragoman.args.coercion import coerce
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.loose.fitting import fit
-from dragoman.formats.loose.found import Candidate, Found, Offered
-from dragoman.formats.loose.json_calls import OPENING, holds_calls, is_definition, name_before, read_object, read_value
-from dragoman.formats.loose.judgement import ANOTHER_MATTER, judge
-from dragoman.formats.loose.python_calls import DEFINED_BODY, Callee, Read, callee_before, read_arguments
-from dragoman.formats.loose.regions import Group, Regions
-from dragoman.formats.loose.sources import Source, Unescaped, escaped_until, quoted_call_end
+from dragoman.formats.loose.calls import (
+    DEFINED_BODY,
+    OPENING,
+    Callee,
+    Read,
+    Source,
+    Unescaped,
+    callee_before,
+    escaped_until,
+    holds_calls,
+    is_definition,
+    name_before,
+    quoted_call_end,
+    read_arguments,
+    read_object,
+    read_value,
+)
+from dragoman.formats.loose.candidates import (
+    TYPE_NAMES,
+    Candidate,
+    Found,
+    Group,
+    Offered,
+    Regions,
+    properties_of,
+    required_of,
+)
 from dragoman.toolset import Toolset, fold
-from dragoman.types import JsonObject
+from dragoman.types import Change, JsonObject
+
+# --------------------------------------------------------------------------------------------------------------------
+# Arguments against their schema: most fit plainly, and only the others are worth preparing the schema for.
+
+
+def fit(arguments: JsonObject, schema: JsonObject) -> tuple[JsonObject, tuple[Change, ...]]:
+    """The arguments as the schema wants them, and what was changed for that."""
+    if not schema:
+        return arguments, ()
+    coerced = coerce(arguments, schema)
+    return (coerced.value, coerced.changes) if isinstance(coerced.value, dict) else (arguments, ())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which of the places that read like a call are meant as one.
+#
+# The name was offered and the arguments could be read; what is left to tell apart is a call, its restatement, a
+# signature, a program that happens to use the name, and a conversation that the model went on to make up.
+
+# After an answer: the model plays the user's part, or starts to write a program.
+ANOTHER_MATTER = re.compile(
+    r"^[ \t]*(?:"
+    r"#{1,6}[ \t]*(?:Instruction|User|Human)\b"
+    r"|(?:User|Human|USER|HUMAN)[ \t]*:"
+    r"|(?:async[ \t]+)?def[ \t]+\w+[ \t]*\(|class[ \t]+\w+[ \t]*[:(]"
+    r"|\#[ \t]*[\w/\-]+\.(?:py|js|ts|md|txt)\b"
+    r")"
+    r"|<\|(?:im_start|start_header_id)\|>[ \t]*user|<\|user\|>|\[INST\]|<start_of_turn>[ \t]*user",
+    re.MULTILINE,
+)
+_PLACEHOLDER = re.compile(r"<[^<>]*>|\.{3}|…|\{[^{}]*\}|\[[^\[\]]*\]|\?+|_+")
+_INNER_CALL = re.compile(r"([^\W\d][\w.\\]*)\(")
+_KIND_NAMES = {"string": frozenset(("string", "str", "text", "any")), "null": frozenset(("null", "none", "any"))}
+_PLAIN_REGIONS = frozenset(("message", "list", "quoted"))
+
+
+def judge(groups: list[Group], offered: Offered, defined: dict[str, int]) -> list[Group]:
+    """The groups that are calls, without the restated ones; `defined` says where the text defines a tool itself."""
+    kept: list[Group] = []
+    said: set[str] = set()
+    for one in groups:
+        calls = [call for call in one.calls if _is_meant(call, one, offered, defined)]
+        if len(groups) > 1 and calls:
+            calls = [call for call in calls if _spelled(call) not in said]
+            said.update(map(_spelled, calls))
+        one.whole = len(calls) == len(one.calls)
+        one.calls = calls
+        if calls:
+            kept.append(one)
+    return kept
+
+
+def _spelled(call: Candidate) -> str:
+    return call.tool.name + repr(sorted(call.arguments.items()))
+
+
+def _is_meant(call: Candidate, one: Group, offered: Offered, defined: dict[str, int]) -> bool:
+    if offered.open and call.shape != "json" and "[" not in one.marks:
+        # Any identifier would do for a name: only a list makes a call of what reads like Python.
+        return False
+    if defined.get(call.tool.name, call.start) < call.start:
+        return False
+    if call.template or (call.shape == "items" and one.fence is not None):
+        return False
+    arguments = call.arguments
+    properties = properties_of(call.tool)
+    for name in required_of(call.tool):
+        if name not in arguments or (arguments[name] is None and not _accepts(properties.get(name), "null")):
+            return False
+    return "expression_as_text" not in call.repairs or _is_literal(call, one, properties, offered)
+
+
+def _is_literal(call: Candidate, one: Group, properties: dict[str, Any], offered: Offered) -> bool:
+    """Whether the values that are no literals can be taken as text: words and formulas, but no variables.
+
+    In a program or a sentence a bare word is a variable or a parameter. Where the call stands for itself it may be
+    text that lacks its quotes, unless it names its own parameter, a type, or the result of another call.
+    """
+    if one.region not in _PLAIN_REGIONS:
+        return False
+    for name, value in call.arguments.items():
+        if not isinstance(value, str):
+            continue
+        if not _accepts(properties.get(name), "string") or value == name or value in TYPE_NAMES:
+            return False
+        inner = _INNER_CALL.search(value)
+        if _PLACEHOLDER.fullmatch(value) or (inner is not None and offered.find(inner[1]) is not None):
+            return False
+    return True
+
+
+def _accepts(schema: Any, kind: str) -> bool:
+    """Whether a property's schema lets a value of that kind pass, as far as its type says."""
+    if not isinstance(schema, dict):
+        return True
+    declared = schema.get("type")
+    if declared is None or (kind == "null" and schema.get("nullable")):
+        return True
+    names = declared if isinstance(declared, list) else [declared]
+    return any(str(name).lower() in _KIND_NAMES[kind] for name in names)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The loose scanner: one walk over the opening brackets of a text, looking for calls to the offered tools.
 
 _OPENERS = re.compile(r"[({]")
 _READ_AGAIN = 2

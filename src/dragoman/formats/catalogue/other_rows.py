@@ -1,0 +1,349 @@
+"""Rows for labelled fences, bare JSON, channels, Python notation and line formats."""
+
+from __future__ import annotations
+
+from dragoman.formats.catalogue.json_rows import DEEPSEEK_DROP, DEEPSEEK_SECTION, DEEPSEEK_SPELLINGS
+from dragoman.formats.readers.channels import (
+    FirstRecipient,
+    FirstWord,
+    Harmony,
+    HarmonyRecipient,
+    InklingHeader,
+    KimiK3,
+    MuseGlimmer,
+    MuseGlimmerRecipient,
+    Recipient,
+    write_harmony,
+    write_inkling,
+    write_kimi_k3,
+    write_muse_glimmer,
+    write_recipients,
+)
+from dragoman.formats.readers.elements import (
+    BareElement,
+    InlineAttributes,
+    MinimaxM3,
+    SelfClosing,
+    TaggedElement,
+    TagWithName,
+    write_attributes,
+    write_elements,
+    write_minimax_m3,
+)
+from dragoman.formats.readers.gemma import GemmaCalls, GemmaWriter
+from dragoman.formats.readers.lines import (
+    CommandR,
+    GlmLine,
+    GlmTagged,
+    Perl,
+    PerlWithoutBrackets,
+    React,
+    write_command_r,
+    write_lines,
+    write_perl,
+    write_react,
+)
+from dragoman.formats.readers.python import ListedCalls, MarkedCalls, MessageCalls, writer
+from dragoman.formats.renderer import write_json_calls
+from dragoman.formats.template import THINK, Format
+from dragoman.formats.unmarked import FencedMessage, JsonAnywhere, NameThenBraces, NoisyTag, WholeMessage
+
+# --------------------------------------------------------------------------------------------------------------------
+# Labelled fences, and JSON without any marker.
+
+_FENCES = ("```tool_call", "```tool-call", "```toolcall", "```invoke")
+
+BARE_ROWS: tuple[Format, ...] = (
+    Format(
+        name="fenced",
+        template="~~~tool_call\n{call}\n~~~",
+        place="line",
+        own_lines=True,
+        aliases=("text_tagged",),
+        family="I",
+        models="any model that is asked to",
+    ),
+    # ---- I: labelled fences and bare JSON --------------------------------------------------------------------------
+    Format(
+        name="fenced_tool_call",
+        template="```tool_call\n{call}\n```",
+        also=(
+            "```tool-call\n{call}\n```",
+            "```toolcall\n{call}\n```",
+            "```tool_code\n{call}\n```",
+            "```invoke\n{call}\n```",
+        ),
+        spellings={"```": ("</tool_call>", "</tool-call>", "</toolcall>")},
+        opens_line=True,
+        entries=(NoisyTag("fenced_tool_call", _FENCES, ("```",), ends_line=True),),
+        aliases=("markdown_fence",),
+        family="I",
+        models="local models, models behind routers",
+    ),
+    Format(
+        name="fenced_tool_name",
+        template="```tool {name}\n{args}\n```",
+        spellings={"```": ("</tool_call>",)},
+        place="line",
+        family="I",
+        models="Grok and local models",
+    ),
+    Format(
+        name="llama3_json",
+        template="<|python_tag|>{call}",
+        keys=("name", "parameters"),
+        separator="",
+        drop=("<|eom_id|>", "<|eot_id|>"),
+        named_entries=(JsonAnywhere("llama3_json"),),
+        aliases=("python_tag",),
+        family="I",
+        models="Llama 3.1, 3.2, 3.3",
+    ),
+    Format(
+        name="json_message",
+        entries=(WholeMessage("json_message"), FencedMessage("json_message"), NameThenBraces()),
+        writer=write_json_calls,
+        aliases=("whole_json", "openai_json"),
+        family="I",
+        models="small models, Ollama's and MiniMax's tool_calls as text: the whole message is the call",
+    ),
+    Format(
+        name="json",
+        named_entries=(JsonAnywhere("json"),),
+        writer=write_json_calls,
+        aliases=("generic_json", "json_array"),
+        family="I",
+        models="any model under a JSON grammar",
+        in_auto=False,
+    ),
+    Format(
+        name="xlam",
+        also=("[TOOL_CALLS] {calls}", "<tool_call>{calls}</tool_call>"),
+        named_entries=(JsonAnywhere("xlam"),),
+        writer=write_json_calls,
+        family="B",
+        models="xLAM-2",
+        in_auto=False,
+    ),
+    Format(
+        name="ollama_tools",
+        template="<tool_call>\n{call}\n</tool_call>",
+        also=(
+            "[TOOL_CALLS] {calls}{?[/TOOL_CALLS]?}",
+            "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜>",
+        ),
+        spellings=DEEPSEEK_SPELLINGS,
+        drop=(*DEEPSEEK_DROP, *DEEPSEEK_SECTION, "<|tool▁calls▁begin|>", "<|tool▁calls▁end|>"),
+        entries=(WholeMessage("ollama_tools"),),
+        family="I",
+        models="whatever Ollama's generic parser is pointed at",
+        in_auto=False,
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Formats whose messages run in channels, behind headers and special tokens.
+
+CHANNEL_ROWS: tuple[Format, ...] = (
+    Format(
+        name="harmony",
+        entries=(Harmony(), HarmonyRecipient()),
+        writer=write_harmony,
+        thinking=(("<|channel|>analysis<|message|>", "<|end|>"),),
+        drop=("<|call|>", "<|end|>", "<|return|>", "<|message|>"),
+        aliases=("gpt_oss", "openai"),
+        family="H",
+        models="gpt-oss 20b, 120b",
+    ),
+    Format(
+        name="kimi_k3",
+        entries=(KimiK3(),),
+        writer=write_kimi_k3,
+        thinking=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
+        aliases=("kimi_k3_xtml",),
+        family="C",
+        models="Kimi K3",
+    ),
+    Format(
+        name="minimax_m3",
+        entries=(MinimaxM3(),),
+        writer=write_minimax_m3,
+        thinking=(("<mm:think>", "</mm:think>"), *THINK),
+        family="D",
+        models="MiniMax M3",
+    ),
+    Format(
+        name="inkling",
+        template="<|content_invoke_tool_json|>{call}<|end_message|>",
+        entries=(InklingHeader(),),
+        writer=write_inkling,
+        keys=("name", "args"),
+        thinking=(("<|content_thinking|>", "<|end_message|>"),),
+        drop=("<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>"),
+        family="H",
+        models="Inkling",
+    ),
+    Format(
+        name="muse_glimmer",
+        entries=(MuseGlimmer(), MuseGlimmerRecipient()),
+        writer=write_muse_glimmer,
+        thinking=(("<|start|>assistant to=self<|message|>", "<|eom|>"),),
+        drop=("<|eom|>", "<|eot|>"),
+        family="D",
+        models="Muse Glimmer",
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Spellings that no model was trained on but many improvise, and the plain words of older prompts.
+
+LINE_ROWS: tuple[Format, ...] = (
+    Format(
+        name="xml_elements",
+        entries=(TaggedElement(), BareElement()),
+        writer=write_elements,
+        aliases=("xml_element_per_argument", "morph_xml"),
+        family="I",
+        models="agents in the manner of Cline and Roo",
+    ),
+    Format(
+        name="xml_attributes",
+        entries=(TagWithName(), InlineAttributes(), SelfClosing()),
+        writer=write_attributes,
+        family="I",
+        models="local models",
+    ),
+    Format(
+        name="perl",
+        entries=(Perl(), PerlWithoutBrackets()),
+        writer=write_perl,
+        aliases=("tool_call_perl",),
+        family="I",
+        models="MiniMax behind some hosts, local models",
+    ),
+    Format(
+        name="glm_lines",
+        entries=(GlmLine(), GlmTagged()),
+        writer=write_lines,
+        aliases=("glm_short", "cli_line"),
+        family="I",
+        models="GLM in agents",
+    ),
+    Format(
+        name="cohere_command_r",
+        entries=(CommandR(),),
+        writer=write_command_r,
+        aliases=("command_r",),
+        family="B",
+        models="Command R, R+ (2024)",
+    ),
+    Format(
+        name="react",
+        entries=(React(),),
+        writer=write_react,
+        aliases=("react_text",),
+        family="I",
+        models="models prompted in the ReAct manner",
+    ),
+    Format(
+        name="functionary_v32",
+        entries=(Recipient(), FirstRecipient()),
+        named_entries=(FirstWord(),),
+        writer=write_recipients,
+        aliases=("functionary_v3.2",),
+        family="I",
+        models="Functionary 3.2",
+    ),
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Formats that write calls in Python, and Gemma's notation.
+
+_GEMMA4 = GemmaCalls("gemma4", "<|tool_call>", "<tool_call|>", '<|"|>')
+_FUNCTIONGEMMA = GemmaCalls("functiongemma", "<start_function_call>", "<end_function_call>", "<escape>")
+
+PYTHON_ROWS: tuple[Format, ...] = (
+    Format(
+        name="pythonic",
+        entries=(
+            MarkedCalls("pythonic", ("<|python_start|>",), ("<|python_end|>",), closer_required=False),
+            ListedCalls("pythonic", gated=True),
+        ),
+        named_entries=(ListedCalls("pythonic", openers=("[",), place="anywhere", gated=False),),
+        writer=writer("[", "]"),
+        drop=("<|python_end|>",),
+        aliases=("llama4_pythonic",),
+        family="E",
+        models="Llama 3.2, Llama 4, ToolACE, Gemma 2 and 3 with tool prompts",
+        note="Under `auto` the list must begin a line and name offered tools; named, it may begin anywhere.",
+    ),
+    Format(
+        name="lfm2",
+        entries=(MarkedCalls("lfm2", ("<|tool_call_start|>",), ("<|tool_call_end|>",)),),
+        writer=writer("<|tool_call_start|>[", "]<|tool_call_end|>"),
+        family="E",
+        models="Liquid LFM2, LFM2.5",
+    ),
+    Format(
+        name="olmo3",
+        entries=(
+            MarkedCalls("olmo3", ("<function_calls>",), ("</function_calls>",)),
+            MessageCalls("olmo3"),
+        ),
+        writer=writer("<function_calls>\n", "\n</function_calls>", separator="\n"),
+        family="E",
+        models="AI2 Olmo 3",
+    ),
+    Format(
+        name="llama3_builtin",
+        entries=(
+            MarkedCalls(
+                "llama3_builtin",
+                ("<|python_tag|>",),
+                ("<|eom_id|>", "<|eot_id|>"),
+                closer_required=False,
+                json=False,
+                method=".call",
+            ),
+        ),
+        writer=writer("<|python_tag|>", "<|eom_id|>", separator="; ", method=".call"),
+        family="E",
+        models="Llama 3.1 and later, built-in tools",
+    ),
+    Format(
+        name="tool_code",
+        entries=(
+            MarkedCalls("tool_code", ("```tool_code",), ("\n```",), place="line", code=True),
+            MarkedCalls("tool_code", ("<tool_code>",), ("</tool_code>",), code=True),
+        ),
+        writer=writer("```tool_code\n", "\n```", separator="\n"),
+        aliases=("gemma_tool_code",),
+        family="E",
+        models="Gemma 2 and 3 when prompted, leaks of Gemini",
+    ),
+    Format(
+        name="gemma4",
+        entries=(_GEMMA4,),
+        writer=GemmaWriter(_GEMMA4),
+        thinking=(
+            ("<|channel>thought\n", "<channel|>"),
+            ("<|channel>thought", "<channel|>"),
+            ("<|channel>", "<channel|>"),
+            *THINK,
+        ),
+        drop=("<tool_call|>", "<|tool_response>"),
+        family="G",
+        models="Gemma 4",
+    ),
+    Format(
+        name="functiongemma",
+        entries=(_FUNCTIONGEMMA,),
+        writer=GemmaWriter(_FUNCTIONGEMMA),
+        drop=("<end_function_call>",),
+        family="G",
+        models="FunctionGemma 270M",
+    ),
+)

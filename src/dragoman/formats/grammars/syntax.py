@@ -1,0 +1,404 @@
+"""Grammars written as GBNF (llama.cpp) and as Lark (llguidance)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from dragoman.formats.grammars.nodes import Automaton, Chars, Choice, Free, Node, Ref, Repeat, Row, Text, Tree, runs
+
+# --------------------------------------------------------------------------------------------------------------------
+# A grammar in GBNF, the syntax of llama.cpp.
+
+_MOST_REPEATS = 1500
+"""llama.cpp refuses 2000 and more."""
+_BLOCK = 200
+_MOST_AGAIN = 7
+_MOST_STATES = 200
+_MOST_LAYERS = 1200
+_BLANKS = " \t\r\n"
+_unprintable = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]").sub
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\", '"': '\\"'}
+_TABLE = str.maketrans(_ESCAPES)
+
+
+def write_gbnf(tree: Tree) -> str:
+    """The grammar as text; the same tree gives the same text."""
+    return _GbnfWriter(tree).write()
+
+
+class _GbnfWriter:
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self._rules = tree.reachable()
+        self._lines: list[str] = []
+        self._frees: dict[Free, str] = {}
+        self._helpers: dict[str, str] = {}
+        self._made = 0
+
+    def write(self) -> str:
+        lines = [f"root ::= {self._alternatives(self._tree.root)}"]
+        lines += [f"{name} ::= {self._alternatives(node)}" for name, node in self._rules.items()]
+        return "\n".join([*lines, *self._lines, ""])
+
+    def _alternatives(self, node: Node) -> str:
+        ways = node.ways if isinstance(node, Choice) else (node,)
+        return " | ".join(self._sequence(way) for way in ways)
+
+    def _sequence(self, node: Node) -> str:
+        return " ".join(map(self._unit, node.parts)) if isinstance(node, Row) else self._unit(node)
+
+    def _unit(self, node: Node) -> str:
+        if isinstance(node, Text):
+            return quote(node.text)
+        if isinstance(node, Chars):
+            return _gbnf_class(node)
+        if isinstance(node, Ref):
+            return node.name
+        if isinstance(node, Repeat):
+            return self._repeat(self._single(node.part), node.least, node.most)
+        if isinstance(node, Free):
+            return self._free(node)
+        return f"({self._alternatives(node)})"
+
+    def _single(self, node: Node) -> str:
+        """The node as one symbol: a literal of several characters would be repeated by its last one alone."""
+        text = self._sequence(node)
+        return text if isinstance(node, Ref | Chars | Choice) else f"({text})"
+
+    def _helper(self, body: str, hint: str = "part") -> str:
+        """A rule of the writer's own."""
+        name = self._helpers.get(body)
+        if name is None:
+            name = self._helpers[body] = self._fresh(hint)
+            self._lines.append(f"{name} ::= {body}")
+        return name
+
+    def _fresh(self, hint: str) -> str:
+        self._made += 1
+        name = f"{hint}--{self._made}"
+        return name if name not in self._rules else self._fresh(hint)
+
+    def _repeat(self, unit: str, least: int, most: int | None) -> str:
+        if (least, most) in ((0, None), (1, None), (0, 1)):
+            return unit + {(0, None): "*", (1, None): "+", (0, 1): "?"}[least, most]
+        if max(least, most or 0) <= _MOST_REPEATS:
+            return f"{unit}{{{least}}}" if least == most else f"{unit}{{{least},{'' if most is None else most}}}"
+        one = self._helper(unit)
+        block = self._helper(f"{one}{{{_BLOCK}}}")
+        needed = self._blocks(one, block, least)
+        if most is None:
+            return f"{needed} {one}*"
+        extra = most - least
+        if extra < _BLOCK:
+            return f"{needed} {one}{{0,{extra}}}"
+        whole, rest = divmod(extra, _BLOCK)
+        ways = f"{block}{{0,{whole - 1}}} {one}{{0,{_BLOCK - 1}}} | {self._blocks(one, block, whole * _BLOCK)}"
+        return f"{needed} ({ways} {one}{{0,{rest}}})".strip()
+
+    def _blocks(self, one: str, block: str, count: int) -> str:
+        """Exactly so many, most of them in blocks."""
+        whole, rest = divmod(count, _BLOCK)
+        return " ".join(([f"{block}{{{whole}}}"] if whole else []) + ([f"{one}{{{rest}}}"] if rest else []))
+
+    # ---- running text --------------------------------------------------------------------------------------------
+
+    def _free(self, free: Free) -> str:
+        if not free.markers and not free.starts_visible:
+            return self._repeat(self._character(free), free.least, free.most)
+        if _is_too_long(free):
+            first = "".join(sorted({marker[0] for marker in free.markers}))
+            return self._free(replace(free, markers=(), barred=free.barred + first))
+        if free not in self._frees:
+            name = self._frees[free] = self._fresh("text")
+            self._lines += _FreeWriter(free, name, self._escape(free), self._repeat).write()
+        return self._frees[free]
+
+    def _escape(self, free: Free) -> str:
+        return "" if free.escape is None else self._helper(self._alternatives(free.escape), "escape")
+
+    def _character(self, free: Free) -> str:
+        plain = _write_class(free.barred, negated=True)
+        escape = self._escape(free)
+        return self._helper(f"{plain} | {escape}", "char") if escape else plain
+
+
+def _is_too_long(free: Free) -> bool:
+    """Whether counting would take a rule for each of very many characters: then no marker may even begin."""
+    counted = free.most if free.exact and free.most is not None else free.least
+    return counted > _MOST_LAYERS // 4 and bool(free.markers) and not free.starts_visible
+
+
+class _FreeWriter:
+    """Text without markers: one rule for each state of the search, and for each place where the count matters."""
+
+    def __init__(self, free: Free, name: str, escape: str, repeat: Callable[[str, int, int | None], str]) -> None:
+        self._repeat = repeat
+        self._free = free
+        self._name = name
+        self._escape = escape
+        self._waiting: list[tuple[str, int, int]] = []
+        self._asked: set[str] = set()
+        self._limit = free.most if free.exact else None
+        counted = free.least if self._limit is None else self._limit
+        self._machine = Automaton(free.markers)
+        for length in (8, 6, 4, 2):
+            if (counted + 1) * len(self._machine) <= _MOST_LAYERS and len(self._machine) <= _MOST_STATES:
+                break
+            # Where characters are counted, or markers come in many spellings, their beginning is enough to keep them
+            # out: fewer texts, but none that is too long.
+            self._machine = Automaton(tuple(dict.fromkeys(marker[:length] for marker in free.markers)))
+
+    def write(self) -> list[str]:
+        """The rules, one line each; a loop and no recursion, because a limit may be thousands of characters."""
+        lines = [f"{self._name} ::= {self._from(0, 0)}"]
+        makers = {"at": self._at, "any": self._endless, "rest": self._rest, "unit": self._unit}
+        makers |= {"again": self._again, "shut": self._shut, "open": self._open}
+        while self._waiting:
+            kind, state, count = self._waiting.pop()
+            lines.append(f"{self._title(kind, state, count)} ::= {makers[kind](state, count)}")
+        return lines
+
+    def _ask(self, kind: str, state: int, count: int = 0) -> str:
+        """The name of a rule, which is written later."""
+        name = self._title(kind, state, count)
+        if name not in self._asked:
+            self._asked.add(name)
+            self._waiting.append((kind, state, count))
+        return name
+
+    def _title(self, kind: str, state: int, count: int) -> str:
+        return f"{self._name}-{kind}-{state}-{count}" if kind == "at" else f"{self._name}-{kind}-{state}"
+
+    def _steps(self, state: int, barred: str) -> list[tuple[str, int]]:
+        moves = self._machine.moves(state, barred)
+        steps = [(_write_class(move.characters, negated=move.negated), move.state) for move in moves]
+        return [*steps, (self._escape, 0)] if self._escape else steps
+
+    def _from(self, state: int, count: int) -> str:
+        """What may follow when so many characters stand already: counted, or beyond counting."""
+        free = self._free
+        if self._limit is not None or count < free.least or (count == 0 and free.starts_visible):
+            return self._ask("at", state, count)
+        return self._ask("any" if free.most is None or not self._machine.is_plain else "rest", state)
+
+    def _at(self, state: int, count: int) -> str:
+        ways = ['""'] if count >= self._free.least else []
+        if self._limit is None or count < self._limit:
+            barred = self._free.barred + (_BLANKS if count == 0 and self._free.starts_visible else "")
+            ways += [f"{start} {self._from(target, count + 1)}" for start, target in self._steps(state, barred)]
+        return " | ".join(ways)
+
+    def _endless(self, state: int, _: int) -> str:
+        steps = (f"{start} {self._ask('any', target)}" for start, target in self._steps(state, self._free.barred))
+        return " | ".join(['""', *steps])
+
+    # A limit that need not be exact counts characters outside of markers, and beginnings of markers that came to
+    # nothing: so the size does not depend on the number of states times the limit.
+
+    def _rest(self, state: int, _: int) -> str:
+        free = self._free
+        left = max(0, (free.most or 0) - max(free.least, int(free.starts_visible)))
+        again = f"{self._ask('again', 0)}{{0,{_MOST_AGAIN}}}"
+        if state == 0:
+            return f"{self._repeat(self._ask('unit', 0), 0, left)} {again}"
+        resumed = f"{self._ask('open', state)} {again} ({self._ask('shut', 0)} {self._ask('rest', 0)})?"
+        return f"{self._ask('shut', state)} {self._ask('rest', 0)} | {resumed}"
+
+    def _unit(self, _: int, __: int) -> str:
+        """One character, or beginnings of markers of which the last one comes to nothing."""
+        plain = [start for start, target in self._steps(0, self._free.barred) if not target]
+        return " | ".join([*plain, f"{self._ask('again', 0)}{{0,{_MOST_AGAIN}}} {self._ask('shut', 0)}"])
+
+    def _again(self, _: int, __: int) -> str:
+        """The beginning of a marker, broken off by that of the next one."""
+        return " | ".join(f"{start} {self._ask('open', target)}" for start, target in self._forward(0))
+
+    def _shut(self, state: int, _: int) -> str:
+        """On to a character that does not belong to any marker here."""
+        away = [start for start, target in self._steps(state, self._free.barred) if not target] if state else []
+        return " | ".join([*away, *(f"{start} {self._ask('shut', to)}" for start, to in self._forward(state))])
+
+    def _open(self, state: int, _: int) -> str:
+        """On through a marker, up to any place before its end."""
+        return " | ".join(['""', *(f"{start} {self._ask('open', to)}" for start, to in self._forward(state))])
+
+    def _forward(self, state: int) -> list[tuple[str, int]]:
+        moves = self._machine.moves(state, self._free.barred)
+        return [
+            (_write_class(move.characters, negated=False), move.state)
+            for move in moves
+            if not move.negated and self._machine.goes_on(state, move)
+        ]
+
+
+# ---- characters ------------------------------------------------------------------------------------------------------
+
+
+def quote(text: str) -> str:
+    """A literal."""
+    return f'"{_unprintable(_write_number, text.translate(_TABLE))}"'
+
+
+def _write_number(found: re.Match[str]) -> str:
+    return _number(found[0])
+
+
+def _number(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02X}" if code < 0x100 else f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+
+
+def _plain(character: str) -> str:
+    return character if character.isascii() and character.isalnum() else _ESCAPES.get(character) or _number(character)
+
+
+def _gbnf_class(node: Chars) -> str:
+    inner = "".join(_plain(low) if low == high else f"{_plain(low)}-{_plain(high)}" for low, high in node.ranges)
+    return f"[{'^' if node.negated else ''}{inner}]"
+
+
+def _write_class(characters: str, *, negated: bool) -> str:
+    return _gbnf_class(Chars(runs(characters), negated))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A grammar in the Lark syntax of llguidance.
+#
+# Everything is written as terminals: they are joined into one automaton, so that it never depends on where a lexer
+# would cut the text.
+
+_ANY = r"[^\u{0}]"
+"""Any character that a model writes. With a plain dot, the engine loses ways out of a bounded text without markers."""
+
+
+def write_lark(tree: Tree) -> str:
+    """The grammar as text; the same tree gives the same text."""
+    writer = _LarkWriter()
+    lines = ["start: START", f"START: {writer.alternatives(tree.root)}"]
+    lines += [f"{_name(name)}: {writer.alternatives(node)}" for name, node in tree.reachable().items()]
+    return "\n".join([*lines, ""])
+
+
+def _name(name: str) -> str:
+    return "R_" + name.replace("-", "_").upper()
+
+
+class _LarkWriter:
+    def alternatives(self, node: Node) -> str:
+        ways = node.ways if isinstance(node, Choice) else (node,)
+        return " | ".join(self._sequence(way) for way in ways)
+
+    def _sequence(self, node: Node) -> str:
+        return " ".join(map(self._unit, node.parts)) if isinstance(node, Row) else self._unit(node)
+
+    def _unit(self, node: Node) -> str:
+        if isinstance(node, Text):
+            return json.dumps(node.text, ensure_ascii=False)
+        if isinstance(node, Chars):
+            return f"/{_lark_class(node)}/"
+        if isinstance(node, Ref):
+            return _name(node.name)
+        if isinstance(node, Repeat):
+            return self._single(node.part) + _count(node.least, node.most)
+        if isinstance(node, Free):
+            return self._free(node)
+        return f"({self.alternatives(node)})"
+
+    def _single(self, node: Node) -> str:
+        text = self._sequence(node)
+        return text if isinstance(node, Ref | Choice) else f"({text})"
+
+    def _free(self, node: Free) -> str:
+        plain = _lark_class(Chars(runs("\0" + node.barred), True))
+        unit = f"/{plain}/" if node.escape is None else f"(/{plain}/ | {self.alternatives(node.escape)})"
+        parts = [unit + _count(node.least, node.most)]
+        if node.starts_visible:
+            parts.append(rf"/[^\u{{0}} \t\r\n]{_ANY}*/")
+        parts += _avoid(node.markers)
+        return parts[0] if len(parts) == 1 else f"({' & '.join(parts)})"
+
+
+# ---- markers ---------------------------------------------------------------------------------------------------------
+#
+# Texts without a marker are spelt out and not written as a complement: next to a counted repeat, the engine loses ways
+# out of those. A marker is its first character, some times over, and a rest without it. So a text is cut into runs of
+# that character, each with what follows it, and behind a run that is long enough no such rest may begin.
+
+
+def _avoid(markers: tuple[str, ...]) -> list[str]:
+    """Patterns that hold for every text in which none of the markers stands."""
+    groups: dict[str, dict[int, list[str]]] = {}
+    odd: list[str] = []
+    for marker in markers:
+        rest = marker.lstrip(marker[0])
+        if marker[0] in rest:
+            odd.append(marker)
+        else:
+            groups.setdefault(marker[0], {}).setdefault(len(marker) - len(rest), []).append(rest)
+    found = [f"/{_without(character, rests)}/" for character, rests in groups.items()]
+    if odd:
+        found.append(f"~/{_ANY}*({'|'.join(map(_escape, odd))}){_ANY}*/")
+    return found
+
+
+def _without(character: str, rests: dict[int, list[str]]) -> str:
+    first, other = _escape(character), f"[^\\u{{0}}{_escape(character)}]"
+    longest = max(rests)
+    runs_of: list[tuple[str, _Trie]] = []
+    for length in range(1, longest + 1):
+        barred = [rest for least, found in rests.items() if least <= length for rest in found]
+        runs_of.append((f"{first}{{{length}}}" if length < longest else f"{first}{{{length},}}", _grow(barred)))
+    inner = "|".join(run + _begin(trie, character, empty=False) for run, trie in runs_of)
+    last = "|".join(run + _begin(trie, character, empty=True) for run, trie in runs_of)
+    return f"{other}*({inner})*({last})?"
+
+
+_Trie = dict[str, "_Trie"]
+
+
+def _grow(texts: list[str]) -> _Trie:
+    """The texts letter by letter; `""` marks where one ends."""
+    trie: _Trie = {}
+    for text in texts:
+        node = trie
+        for letter in text:
+            node = node.setdefault(letter, {})
+        node[""] = {}
+    return trie
+
+
+def _begin(trie: _Trie, character: str, *, empty: bool) -> str:
+    """What follows a run and begins with none of these texts."""
+    if "" in trie:
+        return r"[^\u{0}-\u{10FFFF}]"  # nothing at all
+    letters = "".join(map(_escape, sorted(trie)))
+    ways = [rf"[^\u{{0}}{_escape(character)}{letters}][^\u{{0}}{_escape(character)}]*"]
+    ways += [
+        _escape(letter) + _begin(child, character, empty=True)
+        for letter, child in sorted(trie.items())
+        if "" not in child
+    ]
+    return f"({'|'.join(ways)})" + ("?" if empty else "")
+
+
+# ---- characters ------------------------------------------------------------------------------------------------------
+
+
+def _count(least: int, most: int | None) -> str:
+    known = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+    if (least, most) in known:
+        return known[least, most]
+    return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
+
+
+def _lark_class(node: Chars) -> str:
+    inner = "".join(_escape(low) if low == high else f"{_escape(low)}-{_escape(high)}" for low, high in node.ranges)
+    return f"[{'^' if node.negated else ''}{inner}]"
+
+
+def _escape(text: str) -> str:
+    return "".join(each if each.isascii() and each.isalnum() else f"\\u{{{ord(each):X}}}" for each in text)

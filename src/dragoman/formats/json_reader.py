@@ -1,0 +1,359 @@
+"""Calls written in JSON: one envelope, a list of them, or bare arguments behind a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.args.decoder import Undecodable, decode, raw_decode
+from dragoman.args.tolerant import repair
+from dragoman.formats.cursor import Cursor, Markers, NotACall, Quiet, Reader, Spoilt
+from dragoman.formats.envelope import (
+    ARGUMENT_KEYS,
+    ID_KEYS,
+    KNOWN_KEYS,
+    NAME_KEYS,
+    Envelope,
+    NoCall,
+    Wish,
+    read_arguments,
+    read_envelope,
+)
+from dragoman.jsonscan import JsonScanner
+from dragoman.types import JsonObject
+
+_string_wakes = JsonScanner.wakes
+_plain_key = re.compile(r'"([^"\\\x00-\x1f\ud800-\udfff]*)"[ \t\r\n]*:').match
+_plain_envelope = re.compile(
+    r'[ \t\r\n]*"name"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f\ud800-\udfff]+)"[ \t\r\n]*,'
+    r'[ \t\r\n]*"(arguments|parameters)"[ \t\r\n]*:[ \t\r\n]*(?=\{)'
+).match
+_plain_end = re.compile(r"[ \t\r\n]*\}").match
+_goes_on = re.compile(r"[-+.0-9A-Za-z]").match  # `nullx` is no null
+_OBJECT = Markers(["{"])
+_BETWEEN = Markers(["{", ",", ";"])
+
+
+class MalformedJson(Exception):
+    """The text is not the JSON it began to be."""
+
+
+class JsonBody(Struct, frozen=True):
+    """How a format uses JSON: what may follow it, and how strictly it is read."""
+
+    stops: Markers | None = None
+    """Where malformed JSON ends: the format's closers and openers. None: only at the end of the text."""
+    name_is_key: bool = False
+    bare: bool = False
+    """Unmarked JSON: nothing is announced before the end is known, and what turns out to be no call is text."""
+    gated: bool = False
+    """Only offered names make a call."""
+    strict: bool = False
+    """Arguments must be written, even if they are empty."""
+    single: bool = False
+    """One envelope and no more."""
+    members: frozenset[str] = KNOWN_KEYS
+    """What a bare envelope may hold; anything else, and it is data."""
+
+
+def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, Wish | None]:
+    """Read envelopes from here on. All but the last are reported; the last is returned, its wrapper may still close."""
+    first = yield from cursor.peek()
+    in_list = first == "["
+    if in_list:
+        cursor.position += 1
+    last: Wish | None = None
+    mark = cursor.begin()
+    try:
+        while True:
+            mark = cursor.begin()
+            there = yield from _reach_next(cursor, in_list=in_list, is_first=last is None)
+            if not there:
+                return last
+            if last is not None:
+                report(cursor, last)
+                last = None
+            mark = cursor.begin()
+            value = yield from _read_members(cursor, body)
+            last = _report_all_but_last(cursor, _understand(cursor, value, body))
+            if body.single:
+                return last
+    except MalformedJson as malformed:
+        cursor.quiet = None
+        cursor.return_to(mark)
+        if last is not None:
+            report(cursor, last)
+        return (yield from _salvage_calls(cursor, body, str(malformed), in_list=in_list))
+
+
+def _salvage_calls(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool) -> Generator[None, None, Wish | None]:
+    to_the_end = body.bare and body.stops is None
+    if to_the_end and cursor.despairs:
+        raise NotACall(why)
+    try:
+        value = yield from _salvage(cursor, body, why, in_list=in_list)
+        return _report_all_but_last(cursor, _understand(cursor, value, body))
+    except (NotACall, Spoilt):
+        # Every further bracket would run to the end of the text again, and find the same.
+        cursor.despairs = cursor.despairs or to_the_end
+        raise
+
+
+def _reach_next(cursor: Cursor, *, in_list: bool, is_first: bool) -> Generator[None, None, bool]:
+    """Move to the next `{`. False if there is none: the list is closed, or something else follows."""
+    if not in_list and not is_first:
+        return (yield from _reach_neighbour(cursor))
+    while True:
+        character = cursor.peek_now() or (yield from cursor.peek())
+        if character == "{":
+            return True
+        if in_list and character == "]":
+            cursor.position += 1
+            return False
+        if not character:
+            yield from cursor.need()
+        if not in_list or character != "," or is_first:
+            raise MalformedJson(f"{character!r} where a call should begin")
+        cursor.position += 1
+
+
+def _reach_neighbour(cursor: Cursor) -> Generator[None, None, bool]:
+    """Several envelopes without a list around them: `{...} {...}`, `{...}; {...}`, `{...},{...}`."""
+    found, ahead = cursor.look_now(_BETWEEN) or (yield from cursor.look(_BETWEEN))
+    if found in (",", ";"):
+        found, ahead = yield from cursor.look(_OBJECT, ahead + 1)
+    if found is None:
+        return False
+    cursor.position += ahead
+    return True
+
+
+def _understand(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
+    try:
+        envelope = read_envelope(value, cursor.tools, name_is_key=body.name_is_key, strict=body.strict)
+    except NoCall as no_call:
+        if body.bare and not no_call.spoilt:
+            raise NotACall(str(no_call)) from None
+        raise Spoilt(str(no_call)) from None
+    if body.gated:
+        for wish in envelope.wishes:
+            cursor.require_offered(wish.name)
+            cursor.require_arguments(wish.name, wish.arguments)
+    if envelope.content:
+        cursor.say(envelope.content, "")
+    return envelope
+
+
+def _report_all_but_last(cursor: Cursor, envelope: Envelope) -> Wish:
+    for wish in envelope.wishes[:-1]:
+        report(cursor, wish)
+    return envelope.wishes[-1]
+
+
+def report(cursor: Cursor, wish: Wish) -> None:
+    """The call that an envelope stated is complete."""
+    for rule in wish.repairs:
+        cursor.repair(rule)
+    cursor.finish_call(wish.name, wish.arguments, wish.id)
+
+
+# ---- one object, member by member ------------------------------------------------------------------------------------
+
+
+def _read_members(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonObject]:
+    cursor.position += 1
+    if not body.bare:
+        cursor.commit()
+    members: JsonObject = {}
+    name: str | None = None
+    if not body.bare and _read_plainly(cursor, members):
+        return members
+    while True:
+        character = cursor.peek_now() or (yield from cursor.peek())
+        if character == "}" and not members:
+            cursor.position += 1
+            return members
+        key = yield from _read_key(cursor, character, members)
+        character = cursor.peek_now() or (yield from cursor.peek())
+        if body.bare:
+            _refuse_early(cursor, body, key, members)
+        announces = name is not None and not body.bare and key in ARGUMENT_KEYS
+        announce = announces and character == "{" and cursor.started is None
+        if announce and name is not None:
+            cursor.start_call(name, next((members[key] for key in ID_KEYS if isinstance(members.get(key), str)), None))
+        members[key] = value = yield from _read_value(cursor, emit=announce)
+        if name is None and key in NAME_KEYS and isinstance(value, str):
+            name = _announceable(value)
+            cursor.name = name
+            if body.gated and name is not None:
+                cursor.require_offered(name)
+        character = cursor.peek_now() or (yield from cursor.peek())
+        if character == "}":
+            cursor.position += 1
+            return members
+        if character != ",":
+            yield from _fail(cursor, character)
+        cursor.position += 1
+
+
+def _read_plainly(cursor: Cursor, members: JsonObject) -> bool:
+    """The envelope that most models write, if all of it is here: a name, then the arguments, and nothing else."""
+    start = _plain_envelope(cursor.text, cursor.position)
+    if start is None or _announceable(start[1]) is None:
+        return False
+    try:
+        value, end = raw_decode(cursor.text, start.end())
+    except Undecodable:
+        return False
+    close = _plain_end(cursor.text, end)
+    if close is None or not isinstance(value, dict):
+        return False
+    cursor.name = start[1].strip()
+    cursor.start_call(cursor.name)
+    cursor.delta(cursor.text[start.end() : end])
+    members["name"] = start[1]
+    members[start[2]] = value
+    cursor.position = close.end()
+    return True
+
+
+def _read_key(cursor: Cursor, character: str, members: JsonObject) -> Generator[None, None, str]:
+    """The key of a member, and the colon behind it."""
+    plain = _plain_key(cursor.text, cursor.position)
+    if plain is not None and plain.group(1) not in members:
+        cursor.position = plain.end()
+        return plain.group(1)
+    if character != '"':
+        yield from _fail(cursor, character)
+    key: str = yield from _read_value(cursor, emit=False)
+    character = yield from cursor.peek()
+    if character != ":" or key in members:
+        yield from _fail(cursor, character)
+    cursor.position += 1
+    return key
+
+
+def _fail(cursor: Cursor, character: str) -> Reader:
+    if not character:
+        yield from cursor.need()
+    raise MalformedJson(f"{character!r} does not fit here")
+
+
+def _refuse_early(cursor: Cursor, body: JsonBody, key: str, members: JsonObject) -> None:
+    """An answer in JSON should flow as text as soon as it is plain that it makes no call."""
+    if key in body.members or (not members and cursor.find_tool(key) is not None):
+        return
+    raise NotACall(f"the JSON has a member {key!r} that no call has")
+
+
+def _announceable(name: str) -> str | None:
+    """The name, unless it may be the envelope's own: then the call is announced when all of it is known."""
+    wrapped = name.replace("-", "_").lower() in (
+        "tool_call",
+        "toolcall",
+        "function_call",
+        "functioncall",
+        "tool",
+        "call",
+    )
+    return None if wrapped or not name.strip() else name.strip()
+
+
+def _read_value(cursor: Cursor, *, emit: bool) -> Generator[None, None, Any]:
+    """Run over one JSON value, hand its text on if it is wanted, and decode it."""
+    try:
+        value, end = raw_decode(cursor.text, cursor.position)
+    except Undecodable:
+        pass
+    else:
+        if cursor.text[end - 1] in '}]"' or (
+            cursor.final if end == len(cursor.text) else not _goes_on(cursor.text, end)
+        ):
+            if emit:
+                cursor.delta(cursor.text[cursor.position : end])
+            cursor.position = end
+            return value
+    mark = cursor.begin()
+    scanner = JsonScanner()
+    while True:
+        end = scanner.scan(cursor.text, cursor.position)
+        if emit:
+            cursor.delta(cursor.text[cursor.position : end])
+        cursor.position = end
+        if cursor.final:
+            scanner.end()
+        if scanner.failed is not None:
+            raise MalformedJson(scanner.failed)
+        if scanner.done:
+            return _load(cursor, cursor.since(mark))
+        if scanner.in_string:
+            cursor.quiet = Quiet(_string_wakes, "json" if emit else "silent")
+        yield from cursor.need()
+        cursor.quiet = None
+
+
+def _load(cursor: Cursor, text: str) -> Any:
+    try:
+        return decode(text)
+    except Undecodable as undecodable:
+        mended = repair(text)
+        if mended.error is not None:
+            raise MalformedJson(undecodable.why) from None
+        for rule in mended.rules:
+            cursor.repair(rule)
+        return mended.value
+
+
+# ---- malformed -------------------------------------------------------------------------------------------------------
+
+
+def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False) -> Generator[None, None, Any]:
+    """Take everything from here to the closing marker, and mend it as a whole."""
+    mark = cursor.begin()
+    found = yield from run_to(cursor, body.stops)
+    text = cursor.since(mark)
+    mended = repair("[" + text.lstrip(", \t\r\n") if in_list else text, complete=found)
+    if mended.error is not None:
+        raise Spoilt(f"{why}; {mended.error}")
+    for rule in mended.rules:
+        cursor.repair(rule)
+    return mended.value
+
+
+def run_to(cursor: Cursor, stops: Markers | None) -> Generator[None, None, bool]:
+    """Move up to the first of these markers, or to the end of the text; say which."""
+    while True:
+        hit = None if stops is None else stops.find(cursor.text, cursor.position, final=cursor.final)
+        cursor.position = len(cursor.text) if hit is None else hit[0]
+        if hit is not None and hit[1] is not None:
+            return True
+        if cursor.final:
+            return False
+        if hit is None and stops is not None:
+            cursor.quiet = Quiet(stops.wakes, "silent")
+        yield
+        cursor.quiet = None
+
+
+# ---- bare arguments --------------------------------------------------------------------------------------------------
+
+
+def read_object(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonObject]:
+    """The arguments of a call whose name is known: one JSON object, handed on as it grows."""
+    mark = cursor.begin()
+    try:
+        value = yield from _read_value(cursor, emit=True)
+    except MalformedJson as malformed:
+        cursor.quiet = None
+        cursor.return_to(mark)
+        value = yield from _salvage(cursor, body, str(malformed))
+    try:
+        arguments, repairs = read_arguments(value)
+    except NoCall as no_call:
+        raise Spoilt(str(no_call)) from None
+    for rule in repairs:
+        cursor.repair(rule)
+    return arguments

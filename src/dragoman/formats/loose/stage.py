@@ -1,0 +1,219 @@
+"""Loose reading: what the engine leaves as text is looked through once more for calls that no format announces.
+
+A stage behind the engine. Plain lines pass as they come; from the first bracket or fence on, text is held until the
+reply ends, because only the whole reply shows whether a call in prose is meant or merely told about. When the engine
+has found a call by its markers, the rest is text: a model that knows its format does not need guessing.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from msgspec.structs import replace
+
+from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
+from dragoman.formats.loose import Found, find_calls
+from dragoman.formats.parser import Parser
+from dragoman.formats.renderer import write_strict_json
+from dragoman.types import Provenance, ToolCall
+
+_bracket = re.compile(r"[(\[{`]").search
+_BLANK_LIMIT = 1000
+
+
+class LooseParser:
+    """A Stage from pieces of text to events, with calls also from places where no marker stands."""
+
+    def __init__(self, engine: Parser) -> None:
+        self._engine = engine
+        self._seen: list[Event] = []  # everything so far, for the last look
+        self._held: list[Event] = []
+        self._holding = False
+        self._line: list[str] = []  # the line that has not ended
+        self._lines: list[str] = []  # the last line with words, and the blank ones behind it
+        self._blanks = 0
+        self._reported = 0
+
+    def feed(self, piece: str, /) -> list[Event]:
+        out: list[Event] = []
+        for event in self._engine.feed(piece):
+            self._take(event, out)
+        return out
+
+    def close(self, rest: str = "") -> list[Event]:
+        out: list[Event] = []
+        for event in self._engine.close(rest):
+            self._take(event, out)
+        self._hold()
+        if not any(isinstance(event, CallEnded) for event in self._seen):
+            self._held = self._insert(self._find())
+        return out + self._held
+
+    # ---- what may pass -----------------------------------------------------------------------------------------------
+
+    def _take(self, event: Event, out: list[Event]) -> None:
+        self._seen.append(event)
+        if self._holding:
+            self._held.append(event)
+        elif not isinstance(event, TextDelta) or event.received is not None:
+            self._hold()
+            self._held.append(event)
+        elif _bracket(event.text):
+            self._line.append(event.text)
+            self._hold()
+        else:
+            self._pass_lines(event.text, out)
+
+    def _pass_lines(self, text: str, out: list[Event]) -> None:
+        *ended, rest = text.split("\n")
+        for end in ended:
+            self._line.append(end + "\n")
+            line = "".join(self._line)
+            self._line = []
+            if not line.isspace():
+                self._release(out)
+            self._lines.append(line)
+            self._blanks = self._blanks + len(line) if line.isspace() else 0
+            if self._blanks > _BLANK_LIMIT:
+                self._release(out)
+        if rest:
+            self._line.append(rest)
+
+    def _release(self, out: list[Event]) -> None:
+        if self._lines:
+            out.append(TextDelta("".join(self._lines)))
+        self._lines = []
+        self._blanks = 0
+
+    def _hold(self) -> None:
+        """From here on nothing passes. The line before is held as well: it may be the name of the tool."""
+        if not self._holding:
+            self._holding = True
+            text = "".join((*self._lines, *self._line))
+            self._held = [TextDelta(text)] if text else []
+
+    # ---- the last look ---------------------------------------------------------------------------------------------
+
+    def _find(self) -> list[Found]:
+        text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
+        return find_calls(text, self._engine.tools)
+
+    def _insert(self, found: list[Found]) -> list[Event]:
+        """The held events again, with the calls in the place of the text they were read from."""
+        if not found:
+            return self._held
+        if all(type(event) is TextDelta and event.received is None for event in self._seen):
+            return self._insert_into_text(found)
+        raw = "".join([event.raw for event in self._held if hasattr(event, "raw")])
+        received = "".join([event.raw for event in self._seen if hasattr(event, "raw")])
+        places = _Places(self._seen)
+        held_from = len(received) - len(raw)
+        spans = [(places.locate(one.start), places.locate(one.end - 1) + 1) for one in found]
+        spans = [(start, end) for start, end in spans if start >= held_from]
+        out: list[Event] = []
+        position = held_from
+        queue = list(zip(spans, found[len(found) - len(spans) :], strict=True))
+        for event in self._held:
+            if not hasattr(event, "raw"):
+                out.append(event)
+                continue
+            end = position + len(event.raw)
+            self._replace(event, position, end, queue, received, out)
+            position = end
+        return _renumber(out)
+
+    def _insert_into_text(self, found: list[Found]) -> list[Event]:
+        """As most often: the whole reply is text, so places in the text are places in what was received."""
+        text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
+        position = len(text) - sum(len(event.text) for event in self._held if isinstance(event, TextDelta))
+        out: list[Event] = []
+        for one in found:
+            if one.start < position:
+                continue
+            if one.start > position:
+                out.append(TextDelta(text[position : one.start]))
+            out.extend(self._report(one, (one.start, one.end), text[one.start : one.end]))
+            position = one.end
+        if position < len(text):
+            out.append(TextDelta(text[position:]))
+        return out
+
+    def _replace(
+        self,
+        event: Event,
+        start: int,
+        end: int,
+        queue: list[tuple[tuple[int, int], Found]],
+        received: str,
+        out: list[Event],
+    ) -> None:
+        """What is left of one event when the calls that overlap it are taken out."""
+        position = start
+        for (call_start, call_end), one in queue:
+            if call_end <= position or call_start >= end:
+                continue
+            if call_start > position:
+                out.append(_part(event, received[position:call_start]))
+            if call_start >= start:
+                out.extend(self._report(one, (call_start, call_end), received[call_start:call_end]))
+            position = min(end, call_end)
+        if position < end or end == start:
+            out.append(event if position == start else _part(event, received[position:end]))
+
+    def _report(self, one: Found, span: tuple[int, int], raw: str) -> list[Event]:
+        index = self._reported
+        self._reported += 1
+        call = ToolCall(
+            id=f"call_{index + 1}",
+            name=one.name,
+            arguments=one.arguments,
+            known_tool=one.known_tool,
+            repairs=one.repairs,
+            changes=one.changes,
+            provenance=Provenance("text", "loose", span, one.region),
+            raw=raw,
+        )
+        return [
+            CallStarted(index, call.name, call.id),
+            ArgumentsDelta(index, write_strict_json(call.arguments)),
+            CallEnded(index, call),
+        ]
+
+
+def _renumber(events: list[Event]) -> list[Event]:
+    """Indexes in the order of the text: a broken call that the engine had announced may stand behind a loose one."""
+    index = -1
+    renumbered: list[Event] = []
+    for event in events:
+        if isinstance(event, CallStarted):
+            index += 1
+        if isinstance(event, CallStarted | ArgumentsDelta | CallEnded) or (
+            isinstance(event, CallBroken) and event.index is not None
+        ):
+            event = replace(event, index=index)
+        renumbered.append(event)
+    return renumbered
+
+
+def _part(event: Event, text: str) -> Event:
+    return TextDelta(text) if isinstance(event, TextDelta) else type(event)(text)  # type: ignore[call-arg,arg-type]
+
+
+class _Places:
+    """Where a character of the visible text stands in the text as received."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self._texts: list[int] = []
+        self._received: list[int] = []
+        text = received = 0
+        for event in events:
+            if isinstance(event, TextDelta):
+                self._texts.append(text)
+                self._received.append(received)
+                text += len(event.text)
+            received += len(getattr(event, "raw", ""))
+
+    def locate(self, offset: int) -> int:
+        index = bisect_right(self._texts, offset) - 1
+        return self._received[index] + offset - self._texts[index]

@@ -1,1 +1,0 @@
-"""Formats that no template can say: each a small class with the same interface as a compiled template."""

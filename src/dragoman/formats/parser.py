@@ -1,0 +1,506 @@
+"""The parser: text in pieces in, events out, for every format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    CallStarted,
+    Event,
+    MarkerDropped,
+    TextDelta,
+    ThinkingDelta,
+)
+from dragoman.formats.cursor import BLANK_LIMIT, Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
+from dragoman.formats.plan import WAITS, WAKES, LineJudge, Plan, is_word
+from dragoman.formats.template import Entry
+from dragoman.toolset import Toolset
+from dragoman.types import ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# Events folded into what most callers want: text, thinking, calls, and what was refused or broken.
+
+_PASSED_OVER = (ArgumentsDelta, CallStarted, MarkerDropped)
+
+
+class Parsed(Struct, frozen=True):
+    text: str
+    thinking: str
+    calls: list[ToolCall]
+    refused: list[CallRefused]
+    broken: list[CallBroken]
+    events: list[Event]
+
+
+def fold(events: Iterable[Event]) -> Parsed:
+    """The reply that these events tell, however it was cut into pieces."""
+    kept = list(events)
+    text: list[str] = []
+    thinking: list[str] = []
+    calls: list[ToolCall] = []
+    refused: list[CallRefused] = []
+    broken: list[CallBroken] = []
+    for event in kept:
+        # Most events are deltas of arguments, which the calls themselves hold: they are passed over first.
+        if isinstance(event, _PASSED_OVER):
+            continue
+        if isinstance(event, TextDelta):
+            text.append(event.text)
+        elif isinstance(event, CallEnded):
+            calls.append(event.call)
+        elif isinstance(event, ThinkingDelta):
+            thinking.append(event.text)
+        elif isinstance(event, CallRefused):
+            refused.append(event)
+        elif isinstance(event, CallBroken):
+            broken.append(event)
+    return Parsed("".join(text), "".join(thinking), calls, refused, broken, kept)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The one engine: text in any pieces in, events out, for every format.
+#
+# It looks for the markers of its plan, releases as text whatever cannot become one, and hands the rest to the readers.
+# A piece of plain text, or of a long string argument, passes without waking anything: that is what keeps the cost of a
+# piece the same at the start of a reply and after a megabyte of it.
+
+IN_THINKING = "it stands inside thinking"
+
+
+class Attempt(Struct, frozen=True):
+    """What became of one opener, for whoever wants to know why."""
+
+    span: tuple[int, int]
+    opener: str
+    format: str
+    verdict: str
+    why: str
+
+
+class Parser(Cursor):
+    """A Stage from pieces of text to events."""
+
+    __slots__ = (
+        "_after_call",
+        "_at_gate",
+        "_attempts",
+        "_head",
+        "_judge",
+        "_kind",
+        "_lane",
+        "_line_is_blank",
+        "_message_is_blank",
+        "_opener",
+        "_opener_offset",
+        "_plan",
+        "_reader",
+        "_reports_thinking",
+        "_scan_from",
+        "_text_wakes",
+        "_tried_from",
+        "_untried",
+        "_wakes",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        tools: Toolset | None = None,
+        *,
+        calls_in_thinking: str = "report",
+        starts_in_thinking: bool = False,
+        attempts: list[Attempt] | None = None,
+    ) -> None:
+        super().__init__(tools)
+        self._plan = plan
+        self._lane = plan.text
+        self._reader: Reader | None = None
+        self._untried: Sequence[Entry] = ()
+        self._opener = ""
+        self._opener_offset = 0  # how far behind the start of the tile the opener stands
+        self._tried_from = 0
+        self._scan_from = 0
+        self._wakes: Callable[[str], re.Match[str] | None] | None = None
+        self._text_wakes: Callable[[str], re.Match[str] | None] | None = None
+        self._kind = ""
+        self._judge: Callable[[str], int] | None = None
+        self._head = ""  # the beginning of a line of which too little is known
+        self._after_call = False
+        self._line_is_blank = True
+        self._message_is_blank = True
+        self._at_gate = plan.has_gates
+        self._reports_thinking = calls_in_thinking == "report"
+        self._attempts = attempts
+        if starts_in_thinking:
+            self._enter_thinking(plan.first_thinking_end)
+
+    # ---- the stage -------------------------------------------------------------------------------------------------
+
+    def feed(self, piece: str, /) -> list[Event]:
+        """Take the next piece; return what is certain now."""
+        wakes = self._text_wakes
+        if wakes is not None:
+            woken = wakes(piece)
+            if woken is None:
+                self.base += len(piece)
+                return [TextDelta(piece)] if piece else []
+            if woken.group() == "\n":
+                return self._take_line(piece, woken.end())
+            return self._take(piece)
+        wakes = self._wakes
+        return self._pass(piece) if wakes is not None and wakes(piece) is None else self._take(piece)
+
+    def _take(self, piece: str) -> list[Event]:
+        self.forget()
+        self.text = self.text + piece if self.text else piece
+        self.out = []
+        self._drain()
+        return self.out
+
+    def close(self, rest: str = "") -> list[Event]:
+        """The text has ended, with this last piece: decide everything that was still open."""
+        self.forget()
+        self.text += self._head + rest
+        self._head = ""
+        self.final = True
+        self.out = []
+        self._drain()
+        return self.out
+
+    def forget(self) -> None:
+        shift = self.position
+        super().forget()
+        self._scan_from = self._scan_from - shift if self._scan_from > shift else 0
+
+    def _pass(self, piece: str) -> list[Event]:
+        """A piece in which nothing can begin or end."""
+        if not piece:
+            return []
+        kind = self._kind
+        if kind == "line":
+            return self._pass_head(piece)
+        if self.text:
+            self.forget()
+        self.base += len(piece)
+        if kind == "thinking":
+            return [ThinkingDelta(piece)]
+        if kind == "text":
+            return [TextDelta(piece)]
+        self._pieces.append(piece)
+        if kind == "silent" or self.refusing or self.started is None:
+            return []
+        return [ArgumentsDelta(self.index, piece if kind == "json" else escape(piece)[1:-1])]
+
+    def _take_line(self, piece: str, end: int) -> list[Event]:
+        """A piece of text in which a line ends: the beginning of the next one decides whether it is more than text."""
+        judge = self._judge or self._appoint_judge()
+        verdict = judge(piece[end:])
+        if verdict == WAKES:
+            return self._take(piece)
+        if verdict == WAITS:
+            self._head = piece[end:]
+            self._text_wakes = None
+            self._wakes, self._kind = self._judge_head, "line"
+            self._line_is_blank = True
+            self._at_gate = self._plan.lines.gated
+            piece = piece[:end]
+        self.base += len(piece)
+        return [TextDelta(piece)]
+
+    def _judge_head(self, piece: str) -> None:
+        """Stands where a marker's `wakes` would: while a line begins, `_pass` asks again with all of it."""
+
+    def _pass_head(self, piece: str) -> list[Event]:
+        """More of the beginning of a line."""
+        head = self._head + piece
+        self._head = ""
+        judge = self._judge or self._appoint_judge()
+        verdict = judge(head)
+        if verdict == WAITS:
+            self._head = head
+            return []
+        if verdict == WAKES:
+            return self._take(head)
+        self._line_is_blank = self._at_gate = False
+        self._text_wakes = self._lane.markers.wakes
+        self.base += len(head)
+        return [TextDelta(head)]
+
+    def _appoint_judge(self) -> Callable[[str], int]:
+        self._judge = LineJudge(self._plan.lines, self._plan.text.markers, self.tools).judge
+        return self._judge
+
+    def _drain(self) -> None:
+        while self._step() if self._reader is not None else self._scan():
+            pass
+        self._wakes = self._text_wakes = None
+        if self.position == len(self.text) and not self.final:
+            if self._reader is not None:
+                if self.quiet is not None:
+                    self._wakes, self._kind = self.quiet
+            elif self._lane.closer is not None:
+                self._wakes, self._kind = self._lane.markers.wakes, "thinking"
+            elif not (self._after_call or self._at_gate or (self._line_is_blank and self._plan.lines.watched)):
+                self.forget()
+                self._text_wakes = self._lane.markers.wakes
+
+    # ---- text and thinking -----------------------------------------------------------------------------------------
+
+    def _scan(self) -> bool:
+        """Find the next marker and act on it. False: everything that has arrived is dealt with."""
+        if self._lane.closer is None and (self._after_call or self._at_gate):
+            decided = self._scan_start()
+            if decided is not None:
+                return decided
+        hit = self._lane.markers.find(self.text, self._scan_from, final=self.final)
+        if hit is None:
+            self._release(len(self.text))
+            return False
+        at, marker = hit
+        if marker is None:
+            self._release(at)
+            return False
+        if marker == "\n" and self._lane.closer is None:
+            self._release(at + 1)
+            self._at_gate = self._plan.lines.gated
+            return True
+        return self._meet(marker, at, at)
+
+    def _scan_start(self) -> bool | None:
+        """After a call, or at the start of the message or of a line: what comes first decides what the blanks mean."""
+        at = skip_blanks(self.text, max(self._scan_from, self.position)).end()  # type: ignore[union-attr]
+        if at == len(self.text) and self.final:
+            self._after_call = self._at_gate = False
+            return None
+        self._hold_blanks(at)
+        if at == len(self.text):
+            return False
+        found, growing = self._find_at(at)
+        if growing:
+            return False
+        if self._at_gate and (self._message_is_blank or self._line_is_blank or "\n" in self.text[self.position : at]):
+            tried = self._try_gate(at, found)
+            if tried is not None:
+                return tried
+        self._at_gate = False
+        if found is not None and (self._after_call or is_word(found)):
+            return self._meet(found, at, self.position if self._after_call else at)
+        self._after_call = False
+        return None
+
+    def _hold_blanks(self, at: int) -> None:
+        """Blanks behind a call wait for what follows, but not for ever; others are text."""
+        if self._after_call and at - self.position <= BLANK_LIMIT:
+            self._scan_from = at
+        elif at == len(self.text) or self._after_call:
+            self._release(at)
+            self._after_call = False
+
+    def _find_at(self, at: int) -> tuple[str | None, bool]:
+        """The marker that stands here; at the start of a line that may be a word."""
+        found, growing = self._lane.markers.at(self.text, at, final=self.final)
+        words = self._plan.lines.words
+        if found is None and not growing and words is not None:
+            return words.at(self.text, at, final=self.final)
+        return found, growing
+
+    def _try_gate(self, at: int, found: str | None) -> bool | None:
+        """Try the unmarked formats that may begin here. None: there are none."""
+        entries = self._gate_entries(at, marked=found is not None)
+        if entries is None:
+            return False
+        if not entries:
+            return None
+        if found is not None and is_word(found):
+            entries += self._plan.openers.get(found, ())
+        self._at_gate = False
+        if not self._after_call:
+            self._release(at)
+        self._try(entries, self.position, at, "")
+        return True
+
+    def _gate_entries(self, at: int, *, marked: bool) -> list[Entry] | None:
+        """The unmarked formats that may begin here; None if more text is needed to tell."""
+        plan = self._plan
+        candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
+        entries: list[Entry] = []
+        for entry in (*candidates, *(() if marked else plan.line_entries)):
+            begins = entry.begins(self.text, at, final=self.final)
+            if begins is None:
+                return None
+            if begins:
+                entries.append(entry)
+        return entries
+
+    def _meet(self, marker: str, at: int, tile_start: int) -> bool:
+        """Act on a marker. Blanks between two calls belong to the second one: its tile starts before them."""
+        plan = self._plan
+        if self._lane.closer is not None and marker == self._lane.closer:
+            self._drop_marker(at, len(marker))
+            self._lane, self.refusing, self.region = plan.text, "", "answer"
+            self._at_gate = plan.has_gates
+            return True
+        if marker in plan.openers:
+            entries = self._choose(marker, at)
+            # Inside thinking nothing counts anyway, so lines are not watched there.
+            anywhere = self._lane.closer is not None
+            entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
+            if entries:
+                self._release(tile_start)
+                self._try(entries, tile_start, at, marker)
+                return True
+        elif marker in plan.thinking:
+            self._drop_marker(at, len(marker))
+            self._enter_thinking(plan.thinking[marker])
+            return True
+        elif marker not in plan.section_ends or self._after_call:
+            start = tile_start if self._after_call else at
+            self._drop_marker(start, at + len(marker) - start)
+            return True
+        why = "it does not stand alone on its line" if marker in plan.openers else "it closes nothing"
+        self._note(at, marker, "", "text", why)
+        self._scan_from = at + 1
+        self._after_call = False
+        return True
+
+    def enter_thinking(self, closer: str) -> None:
+        self.drop()
+        self._enter_thinking(closer)
+
+    def _choose(self, marker: str, at: int) -> Sequence[Entry]:
+        if self._attempts is not None:
+            return self._plan.openers[marker]  # whoever asks why gets every reason
+        behind = skip_blanks(self.text, at + len(marker)).end()  # type: ignore[union-attr]
+        return self._plan.choose(marker, self.text[behind : behind + 1])
+
+    def _enter_thinking(self, closer: str) -> None:
+        self._lane = self._plan.thinking_lane(closer, self._reports_thinking)
+        self.refusing, self.region = IN_THINKING, "thinking"
+        self._after_call = False
+
+    def _begins_line(self, at: int) -> bool:
+        if not self._after_call:
+            # After a call there are only blanks up to here; elsewhere what stands before is text, whatever this is.
+            self._release(at)
+        return self._line_is_blank
+
+    def _release(self, end: int) -> None:
+        """Everything up to here is text, or thinking."""
+        if end > self.position:
+            piece = self.text[self.position : end]
+            if self._lane.closer is not None:
+                self.out.append(ThinkingDelta(piece))
+            else:
+                self.out.append(TextDelta(piece))
+                self._watch_line(piece)
+            self.position = end
+        self._mark = self.position
+        self._scan_from = max(self._scan_from, end)
+
+    def _watch_line(self, piece: str) -> None:
+        """Keep track of where lines, and the message itself, really begin."""
+        newline = piece.rfind("\n")
+        blank = not piece[newline + 1 :].strip(" \t")
+        self._line_is_blank = blank and (newline >= 0 or self._line_is_blank)
+        if self._message_is_blank and not piece.isspace():
+            self._message_is_blank = False
+
+    def _drop_marker(self, at: int, length: int) -> None:
+        self._release(at)
+        self.position = at + length
+        self.out.append(MarkerDropped(self.text[at : self.position]))
+        self._mark = self._scan_from = self.position
+        self._line_is_blank = True
+
+    # ---- calls -------------------------------------------------------------------------------------------------------
+
+    def _try(self, entries: Sequence[Entry], tile_start: int, at: int, opener: str) -> None:
+        self.open_tile(tile_start)
+        self._opener = opener
+        self._opener_offset = at - tile_start
+        self._tried_from = self._tile_start
+        self._untried = entries
+        self._try_next(at)
+
+    def _try_next(self, at: int) -> None:
+        entry, *self._untried = self._untried
+        self.position = at
+        self.format = entry.format
+        self.committed = False
+        self.name = None
+        self.repairs = []
+        if not self.refusing:
+            self.region = "message" if entry.place == "message" else "answer"
+        self._reader = entry.read(self)
+
+    def _step(self) -> bool:
+        """Let the reader go on. False: it waits for more text."""
+        assert self._reader is not None
+        try:
+            next(self._reader)
+            return False
+        except StopIteration:
+            self.drop()
+            self._settle()
+        except (NotACall, Spoilt) as failure:
+            self.quiet = None
+            if self.started is None and (not self.committed or isinstance(failure, NotACall)):
+                self._step_back(str(failure))
+            else:
+                self._give_up(str(failure))
+        return True
+
+    def _step_back(self, why: str) -> None:
+        """It was none of this format: try the next one that has the same opener, or let it be text."""
+        self.rewind()
+        if self._tile_start != self._tried_from:
+            # Calls were reported already; only what follows them is none.
+            self._settle()
+            return
+        opener = self.position + self._opener_offset
+        self._note(opener, self._opener, self.format, "text", why)
+        if self._untried:
+            self._try_next(opener)
+            return
+        self._reader = None
+        self._after_call = False
+        self._scan_from = opener + (1 if self._opener else 0)
+
+    def _give_up(self, why: str) -> None:
+        """It was a call, and it is past mending."""
+        if self.refusing:
+            # Drafts inside thinking are no news.
+            self.out.append(ThinkingDelta(self.take_tile()))
+            self.started, self.committed, self.repairs = None, False, []
+        else:
+            self._note_at(self._tile_start, self._opener, self.format, "broken", why)
+            self.break_call(why)
+        self._settle()
+
+    def _settle(self) -> None:
+        self._reader = None
+        self.quiet = None
+        self._mark = self._scan_from = self.position
+        self._line_is_blank = True
+        if self._lane.closer is None:
+            self._after_call = True
+            self._at_gate = self._plan.lines.gated
+
+    # ---- explaining --------------------------------------------------------------------------------------------------
+
+    def _note(self, at: int, opener: str, format_name: str, verdict: str, why: str) -> None:
+        self._note_at(self.base + at, opener, format_name, verdict, why)
+
+    def _note_at(self, start: int, opener: str, format_name: str, verdict: str, why: str) -> None:
+        if self._attempts is not None:
+            self._attempts.append(Attempt((start, start + len(opener)), opener, format_name, verdict, why))
+
+    def note(self, start: int, verdict: str, why: str) -> None:
+        self._note_at(start, self._opener, self.format, verdict, why)

@@ -1,0 +1,228 @@
+"""Shared parts of the readers: typed arguments, values and message bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Literal
+
+from dragoman.args.coercion import read_text
+from dragoman.args.tolerant import repair
+from dragoman.events import TextDelta, ThinkingDelta
+from dragoman.formats.cursor import Cursor, Cut, Markers, Quiet, Reader, Spoilt, escape, write_json
+from dragoman.formats.json_reader import JsonBody, read_object, run_to
+from dragoman.formats.steps import read_or_skip
+from dragoman.jsonscan import JsonScanner
+from dragoman.types import JsonObject, Tool
+
+# --------------------------------------------------------------------------------------------------------------------
+# Longer stretches of text inside odd formats: an argument's value, the body of a channel, JSON behind a name.
+
+
+def run_value(cursor: Cursor, stops: Markers, *, streamed: bool, to_end: bool = False) -> Generator[None, None, str]:
+    """Move to the marker that ends a value and return it. `streamed` values are handed on as part of a JSON string.
+
+    With `to_end` the end of the text ends the value as well, and no marker is returned; else the call was cut off.
+    """
+    quiet = Quiet(stops.wakes, "string" if streamed else "silent")
+    while True:
+        hit = stops.find(cursor.text, cursor.position, final=cursor.final)
+        stop = len(cursor.text) if hit is None else hit[0]
+        if streamed and stop > cursor.position:
+            cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
+        cursor.position = stop
+        if hit is not None and hit[1] is not None:
+            return hit[1]
+        if to_end and cursor.final:
+            return ""
+        if hit is None:
+            cursor.quiet = quiet
+        yield from cursor.need()
+        cursor.quiet = None
+
+
+def pass_on(cursor: Cursor, stops: Markers, kind: Literal["text", "thinking"]) -> Reader:
+    """What was read so far is framing; all that follows, up to one of the markers or the end, is text or thinking."""
+    cursor.drop()
+    event = TextDelta if kind == "text" else ThinkingDelta
+    while True:
+        hit = stops.find(cursor.text, cursor.position, final=cursor.final)
+        stop = len(cursor.text) if hit is None else hit[0]
+        if stop > cursor.position:
+            cursor.out.append(event(cursor.text[cursor.position : stop]))
+            cursor.position = stop
+            cursor.open_tile(stop)
+        if cursor.final or (hit is not None and hit[1] is not None):
+            return
+        if hit is None:
+            cursor.quiet = Quiet(stops.wakes, kind)
+        yield
+        cursor.quiet = None
+        # Pieces that passed unread are not kept, so the tile must begin anew behind them.
+        cursor.open_tile(cursor.position)
+
+
+def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[None, None, str]:
+    """A short text up to a marker, which stays ahead. Too long a text makes it none of this format."""
+    found = ""
+    while True:
+        # Only what may still belong to the slot is searched, or many openers in a row would cost the square of them.
+        window = cursor.text[cursor.position : cursor.position + limit - len(found) + 1]
+        last = cursor.final and cursor.position + len(window) == len(cursor.text)
+        hit = stops.find(window, 0, final=last)
+        length = len(window) if hit is None else hit[0]
+        cursor.position += length
+        found += window[:length]
+        if hit is not None and hit[1] is not None:
+            return found
+        if len(found) + len(window) - length > limit:
+            raise Spoilt("what follows the opener is too long")
+        yield from cursor.need()
+
+
+def read_framed_call(cursor: Cursor, name: str, identity: str | None, closers: Markers, body: JsonBody) -> Reader:
+    """JSON arguments behind a known name, and the closer, which a model may have left out."""
+    cursor.commit()
+    arguments = yield from read_or_skip(cursor, _read_json(cursor, name, identity, closers, body), closers, body.stops)
+    found, ahead = yield from cursor.look(closers)
+    if found is None:
+        cursor.repair("closed_wrapper")
+    else:
+        cursor.position += ahead + len(found)
+    cursor.finish_call(name, arguments, identity)
+
+
+def _read_json(
+    cursor: Cursor, name: str, identity: str | None, closers: Markers, body: JsonBody
+) -> Generator[None, None, JsonObject]:
+    found, _ = yield from cursor.look(closers)
+    if found is not None:
+        cursor.start_call(name, identity)
+        cursor.delta("{}")
+        return {}
+    character = yield from cursor.peek()
+    if not character:
+        raise Cut
+    cursor.start_call(name, identity)
+    if character not in '{"':
+        raise Spoilt(f"{character!r} where the arguments should begin")
+    return (yield from read_object(cursor, body))
+
+
+def read_json_value(cursor: Cursor, stops: Markers) -> Generator[None, None, Any]:
+    """One JSON value from here on, decoded, or mended if it is malformed; raises Spoilt if it cannot be."""
+    mark = cursor.begin()
+    scanner = JsonScanner()
+    while True:
+        cursor.position = scanner.scan(cursor.text, cursor.position)
+        if scanner.done or scanner.failed is not None:
+            break
+        if scanner.in_string:
+            cursor.quiet = Quiet(scanner.wakes, "silent")
+        yield from cursor.need()
+        cursor.quiet = None
+    if scanner.failed is not None:
+        cursor.return_to(mark)
+        whole = yield from run_to(cursor, stops)
+        if not whole:
+            raise Cut
+    mended = repair(cursor.since(mark))
+    if mended.error is not None:
+        raise Spoilt(mended.error)
+    for rule in mended.rules:
+        cursor.repair(rule)
+    return mended.value
+
+
+def schema_of(tool: Tool | None, key: str) -> JsonObject | None:
+    """What the tool says about one of its parameters."""
+    properties = tool.parameters.get("properties") if tool else None
+    schema = properties.get(key) if isinstance(properties, dict) else None
+    return schema if isinstance(schema, dict) else None
+
+
+def is_plain_text(schema: JsonObject | None) -> bool:
+    """Whether a value can only be a string, so that it may be handed on while it grows."""
+    return schema is not None and schema.get("type") == "string" and "enum" not in schema
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Arguments that arrive one by one as text: each is typed by the schema, and handed on as soon as it is certain.
+
+
+class Arguments:
+    """The arguments of a call that was announced, as far as they have been read."""
+
+    __slots__ = ("_written", "read", "tool")
+
+    def __init__(self, tool: Tool | None) -> None:
+        self.tool = tool
+        self.read: JsonObject = {}
+        self._written = False
+
+    def add(self, cursor: Cursor, key: str, value: Any) -> None:
+        """An argument whose value is known."""
+        cursor.delta(self._lead(key) + write_json(value))
+        self._keep(cursor, key, value)
+
+    def add_text(self, cursor: Cursor, key: str, text: str) -> None:
+        """An argument given as plain text."""
+        self.add(cursor, key, self._type(key, text))
+
+    def add_json(self, cursor: Cursor, text: str) -> None:
+        """Several arguments as the text of one JSON object."""
+        mended = repair(text)
+        if not isinstance(mended.value, dict):
+            raise Spoilt(f"the arguments are no JSON object: {mended.error}")
+        for rule in mended.rules:
+            cursor.repair(rule)
+        for key, value in mended.value.items():
+            self.add(cursor, key, value)
+
+    def declares(self, key: str) -> bool:
+        return schema_of(self.tool, key) is not None
+
+    def read_value(self, cursor: Cursor, key: str, stops: Markers, *, to_end: bool = False) -> Reader:
+        """The text from here to a marker is the value. A string is handed on while it grows."""
+        streamed = is_plain_text(schema_of(self.tool, key))
+        if streamed:
+            cursor.delta(self._lead(key) + '"')
+        mark = cursor.begin()
+        yield from run_value(cursor, stops, streamed=streamed, to_end=to_end)
+        text = cursor.since(mark)
+        if streamed:
+            cursor.delta('"')
+            self._keep(cursor, key, text)
+        else:
+            self.add_text(cursor, key, text)
+
+    def take(self, arguments: JsonObject) -> None:
+        """All arguments at once, which were handed on while they were read."""
+        self.read = arguments
+        self._written = True
+
+    def finish(self, cursor: Cursor, name: str, identity: str | None = None) -> None:
+        if not self._written:
+            cursor.delta("}" if self.read else "{}")
+        cursor.finish_call(name, self.read, identity)
+
+    def _lead(self, key: str) -> str:
+        return (", " if self.read else "{") + write_json(key) + ": "
+
+    def _type(self, key: str, text: str) -> Any:
+        return read_text(text, schema_of(self.tool, key), root=self.tool.parameters if self.tool else None).value
+
+    def _keep(self, cursor: Cursor, key: str, value: Any) -> None:
+        if key in self.read:
+            cursor.repair("repeated_argument")
+        self.read[key] = value
+
+
+def single_parameter(tool: Tool | None) -> str | None:
+    """The parameter that a lone value can only mean: the single required one, or the only one there is."""
+    if tool is None:
+        return None
+    required = tool.parameters.get("required")
+    if isinstance(required, list) and required:
+        return required[0] if len(required) == 1 and isinstance(required[0], str) else None
+    properties = tool.parameters.get("properties")
+    return next(iter(properties)) if isinstance(properties, dict) and len(properties) == 1 else None

@@ -1,0 +1,571 @@
+"""Formats whose messages have headers: channels, recipients and typed blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from functools import cache
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.args.coercion import read_text
+from dragoman.args.decoder import Undecodable, decode
+from dragoman.errors import CannotExpress
+from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Reader, Spoilt, write_json
+from dragoman.formats.json_reader import JsonBody, read_object
+from dragoman.formats.plan import compile_entry
+from dragoman.formats.readers.arguments import (
+    Arguments,
+    is_plain_text,
+    pass_on,
+    read_framed_call,
+    read_slot,
+    run_value,
+    schema_of,
+)
+from dragoman.formats.steps import Scope, TemplateEntry, Waiting, read_or_skip, skip_broken
+from dragoman.formats.template import Format, MarkedEntry, Place
+from dragoman.types import JsonObject, Tool, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# Harmony: messages with a header that names a channel and a recipient, as gpt-oss writes them.
+#
+#     <|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "x"}<|call|>
+#
+# The header drifts: the recipient stands before or after the channel, channels come twice, `<|constrain|>` or the start
+# is left out, question marks are strewn in. All of it is read; only a header without a message behind it is text.
+
+CLOSERS = ("<|call|>", "<|end|>", "<|return|>")
+_MESSAGE = "<|message|>"
+_closers = Markers(CLOSERS)
+_header_stops = Markers((_MESSAGE, "{", "\n", *CLOSERS))
+_body_stops = Markers((*CLOSERS, "<|start|>", "<|channel|>"))
+_leftovers = Markers(("<|call|>", "<|return|>"))  # `<|end|>` still has the thinking to end
+_harmony_body = JsonBody(stops=_body_stops)
+_is_header = re.compile(r"(?:<\|(?:start|channel|constrain)\|>|[\w.,:=?!/@\- ])*\Z").match
+_channels = re.compile(r"<\|channel\|>\s*(\w+)").findall
+_recipients = re.compile(r"to=([^\s<?=]+)").findall
+_constrained = re.compile(r"<\|constrain\|>\s*json|\bjson\b").search
+_begins_harmony_header = re.compile(r"to=[\w.\-]+ *(?:<\|(?:channel|message|constrain)\|>)").match
+_may_begin_harmony_header = re.compile(r"t(?:o(?:=[\w.\-]* *(?:<(?:\|\w*\|?)?)?)?)?\Z").match
+_is_recipient = re.compile(r"[^\s<?=]+\Z").match
+_PEOPLE = ("assistant", "user", "self", "all")
+
+
+class Header(Struct, frozen=True):
+    channel: str | None
+    recipient: str | None
+    is_json: bool
+    full: bool
+
+
+def read_header(text: str) -> Header:
+    """What a header says: the last channel counts, and the last recipient that is nobody in the conversation."""
+    if not _is_header(text):
+        raise NotACall("no header of a message")
+    channels = _channels(text)
+    recipients = [name for name in _recipients(text) if name not in _PEOPLE]
+    return Header(
+        channel=channels[-1] if channels else None,
+        recipient=recipients[-1] if recipients else None,
+        is_json=_constrained(text) is not None,
+        full=text.startswith("<|start|>"),
+    )
+
+
+class Harmony(MarkedEntry):
+    """A message that begins with one of the markers of a header."""
+
+    format = "harmony"
+    openers: tuple[str, ...] = ("<|start|>", "<|channel|>")
+
+    def read(self, cursor: Cursor) -> Reader:
+        header = read_header((yield from read_slot(cursor, _header_stops)))
+        marker, _ = _header_stops.at(cursor.text, cursor.position, final=True)
+        if marker in CLOSERS and header.channel is not None and header.recipient is None:
+            return  # a message without a body
+        if marker != _MESSAGE and not (marker == "{" and header.recipient is not None):
+            raise NotACall("the header has no message")
+        if header.channel is None and (header.recipient or "").partition(".")[0] not in (
+            "functions",
+            "browser",
+            "python",
+        ):
+            raise NotACall("the header names no channel")
+        if marker == _MESSAGE:
+            cursor.position += len(_MESSAGE)
+        else:
+            cursor.repair("missing_marker")
+        if header.recipient is not None:
+            yield from _read_harmony_call(cursor, header.recipient, header.is_json)
+        elif header.channel == "analysis":
+            yield from pass_on(cursor, _body_stops, "thinking")
+        elif cursor.refusing:
+            if not header.full:
+                raise NotACall("a header inside thinking")
+            # The thinking was left open; the answer is still an answer.
+            yield from pass_on(cursor, _body_stops, "text")
+            marker, _ = _leftovers.at(cursor.text, cursor.position, final=True)
+            cursor.position += len(marker or "")
+
+
+class HarmonyRecipient(Harmony):
+    """The first message of a reply, whose `<|start|>assistant` belongs to the prompt: it begins with the recipient."""
+
+    openers = ()
+    place: Place = "message"
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _begins_harmony_header(text, at):
+            return True
+        return None if not final and len(text) - at < 200 and _may_begin_harmony_header(text, at) else False
+
+
+def _read_harmony_call(cursor: Cursor, recipient: str, is_json: bool) -> Reader:
+    name = recipient.removeprefix("functions.").rstrip(".")
+    if not name or name == "functions":
+        cursor.commit()
+        raise Spoilt("the recipient names no function")
+    if recipient == "python" and not is_json:
+        yield from _read_code(cursor, name)
+    else:
+        yield from read_framed_call(cursor, name, None, _closers, _harmony_body)
+
+
+def _read_code(cursor: Cursor, name: str) -> Reader:
+    """The builtin python tool takes source text as it stands. Without a closer nobody knows whether it is all there."""
+    cursor.start_call(name)
+    cursor.delta('{"code": "')
+    mark = cursor.begin()
+    marker = yield from run_value(cursor, _body_stops, streamed=True)
+    code = cursor.since(mark)
+    if marker in CLOSERS:
+        cursor.position += len(marker)
+    else:
+        cursor.repair("closed_wrapper")
+    cursor.delta('"}')
+    cursor.finish_call(name, {"code": code})
+
+
+def write_harmony(calls: Sequence[ToolCall]) -> str:
+    messages = []
+    for number, call in enumerate(calls):
+        if not _is_recipient(call.name):
+            raise CannotExpress(f"$[{number}].name", "a recipient holds no blanks, no `<`, `?` or `=`")
+        header = f"<|channel|>commentary to=functions.{call.name} <|constrain|>json"
+        messages.append(f"{header}{_MESSAGE}{write_json(call.arguments)}<|call|>")
+    return "<|start|>assistant".join(messages)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Muse Glimmer: a header names who a message is for; what is for a tool holds XML.
+#
+#     <|start|>assistant to=search<|message|><atem:function_calls>
+#     <atem:invoke name="search"><atem:parameter name="query">x</atem:parameter></atem:invoke></atem:function_calls>
+#
+# Only a message for a tool makes calls. What is for the user is text to the last letter, also when it quotes a call.
+
+_INVOKE = '<atem:invoke name="'
+_PARAMETER = '<atem:parameter name="'
+_CLOSER = "</atem:function_calls>"
+_message = Markers([_MESSAGE, "\n"])
+_ends = Markers(["<|eom|>", "<|eot|>"])
+_calls = Markers(["<atem:function_calls>"])
+_muse_next = Markers([_INVOKE, _CLOSER])
+_muse_recipient = re.compile(r"(?:<\|start\|>)?(?:assistant)?\s*to=([^\s<>]+)\s*\Z").match
+_begins_muse_header = re.compile(r"to=[^\s<>]{1,200}\s{0,9}<\|message\|>").match
+_may_begin_muse_header = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9})?)?)?\Z").match
+_is_attribute = re.compile(r"[^\s<>\"'=]{1,200}\Z").match
+
+
+class MuseGlimmer(MarkedEntry):
+    format = "muse_glimmer"
+    openers: tuple[str, ...] = ("<|start|>",)
+
+    def read(self, cursor: Cursor) -> Reader:
+        header = yield from read_slot(cursor, _message)
+        recipient = _muse_recipient(header)
+        if recipient is None or not cursor.text.startswith(_MESSAGE, cursor.position):
+            raise NotACall("no header with a recipient")
+        cursor.position += len(_MESSAGE)
+        if recipient[1] in ("self", "user"):
+            yield from pass_on(cursor, _ends, "thinking" if recipient[1] == "self" else "text")
+            return
+        yield from cursor.space()
+        yield from cursor.expect(_calls)
+        yield from _read_calls(cursor)
+
+
+class MuseGlimmerRecipient(MuseGlimmer):
+    """The first message of a reply: the start of its header belongs to the prompt."""
+
+    openers = ()
+    place: Place = "message"
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _begins_muse_header(text, at):
+            return True
+        return None if not final and _may_begin_muse_header(text, at) else False
+
+
+def _read_calls(cursor: Cursor) -> Reader:
+    while True:
+        found, ahead = yield from cursor.look(_muse_next)
+        if found is None:
+            return
+        cursor.position += ahead
+        if found == _CLOSER:
+            cursor.position += len(_CLOSER)
+            return
+        yield from _invoke_entry().read(cursor)
+
+
+class _CollapseName(Waiting):
+    """A tool without a namespace is written `name.name`. Whether it is one, only the offered tools can tell."""
+
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        yield from ()
+        name = scope.filled["name"]
+        half = name[: len(name) // 2]
+        exact = cursor.tools is not None and any(tool.name == name for tool in cursor.tools)
+        if name == f"{half}.{half}" and not exact and cursor.find_tool(half) is not None:
+            scope.filled["name"] = half
+
+
+@cache
+def _invoke_entry() -> TemplateEntry:
+    template = _INVOKE + '{name}">\n{*' + _PARAMETER + '{key}">{value}</atem:parameter>\n*}</atem:invoke>'
+    made = compile_entry(Format(name="muse_glimmer", template=template), template)
+    opener, name, *rest = made.steps
+    return TemplateEntry(made.format, made.openers, (opener, name, _CollapseName(), *rest), stops=made.stops)
+
+
+def write_muse_glimmer(calls: Sequence[ToolCall]) -> str:
+    messages = [
+        f"<|start|>assistant to={call.name}{_MESSAGE}<atem:function_calls>\n{_write_invoke(call)}{_CLOSER}"
+        for call in calls
+    ]
+    return "<|eom|>".join(messages)
+
+
+def _write_invoke(call: ToolCall) -> str:
+    if not _is_attribute(call.name) or call.name in ("self", "user"):
+        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a header")
+    parameters = []
+    for key, value in call.arguments.items():
+        text = value if isinstance(value, str) else write_json(value)
+        if not _is_attribute(key):
+            raise CannotExpress(f"$.{key}", f"{key[:40]!r} does not fit into a tag")
+        if "</atem:" in text or _PARAMETER in text:
+            raise CannotExpress(f"$.{key}", "the value holds a tag of the format")
+        parameters.append(f'{_PARAMETER}{key}">{text}</atem:parameter>\n')
+    return f'{_INVOKE}{call.name}">\n{"".join(parameters)}</atem:invoke>\n'
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Functionary 3.2: every message begins with its recipient, a tool or `all`, on a line of its own.
+#
+#     >>>search
+#     {"query": "x"}
+#
+# The first `>>>` belongs to the prompt, so that a reply begins with the bare recipient.
+
+_functionary_next = Markers(["\n>>>"])
+_nothing = Markers(["\0"])
+_functionary_body = JsonBody(stops=_functionary_next)
+_NAME = r"[A-Za-z_][\w.\-]{0,99}"
+_functionary_recipient = re.compile(rf"({_NAME})[ \t]{{0,9}}\r?\n").match
+_may_be_recipient = re.compile(rf"(?:{_NAME}(?:[ \t]{{1,9}})?\r?)?\Z").match
+_json_message = re.compile(rf"{_NAME}[ \t]{{0,9}}\r?\n\s{{0,9}}\{{\s{{0,9}}[\"}}]").match
+_may_be_json_message = re.compile(rf"{_NAME}(?:[ \t]{{1,9}})?\r?(?:\n\s{{0,9}}(?:\{{\s{{0,9}})?)?\Z").match
+_is_name = re.compile(rf"{_NAME}\Z").match
+
+
+class Recipient(MarkedEntry):
+    format = "functionary_v32"
+    openers: tuple[str, ...] = (">>>",)
+    place: Place = "line"
+
+    def read(self, cursor: Cursor) -> Reader:
+        cursor.position += 3
+        name = yield from _read_recipient(cursor)
+        if name != "all":
+            yield from _read_functionary_call(cursor, name)
+
+
+class FirstRecipient(Recipient):
+    """The recipient of the first message, for offered names and JSON only."""
+
+    openers = ()
+    place: Place = "message"
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _json_message(text, at):
+            return True
+        return None if not final and _may_be_json_message(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        name = yield from _read_recipient(cursor)
+        if cursor.tools is None:
+            raise NotACall("without tools, a line is a line")
+        yield from _read_functionary_call(cursor, name)
+
+
+class FirstWord(FirstRecipient):
+    """`all` or `python` at the start of the reply. Only where the format is named: any reply may begin like that."""
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        match = _functionary_recipient(text, at)
+        if match is not None:
+            return match[1] in ("all", "python")
+        return None if not final and _may_be_recipient(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        name = yield from _read_recipient(cursor)
+        if name != "all":
+            yield from _read_functionary_call(cursor, name)
+
+
+def _read_recipient(cursor: Cursor) -> Generator[None, None, str]:
+    while True:
+        match = _functionary_recipient(cursor.text, cursor.position)
+        if match is not None:
+            cursor.position = match.end()
+            return match[1]
+        if cursor.final or not _may_be_recipient(cursor.text, cursor.position):
+            raise NotACall("no recipient on its line")
+        yield
+
+
+def _read_functionary_call(cursor: Cursor, name: str) -> Reader:
+    cursor.require_offered(name)
+    character = yield from cursor.peek()
+    if character == "{":
+        yield from _read_json(cursor, name)
+    elif name == "python" and character:
+        arguments = Arguments(cursor.start_call(name))
+        yield from arguments.read_value(cursor, "code", _functionary_next, to_end=True)
+        arguments.finish(cursor, name)
+    else:
+        raise NotACall("no JSON follows the recipient")
+
+
+def _read_json(cursor: Cursor, name: str) -> Reader:
+    cursor.start_call(name)
+    try:
+        arguments = yield from read_object(cursor, _functionary_body)
+    except Cut:
+        raise
+    except Spoilt:
+        yield from skip_broken(cursor, _nothing, _functionary_next)
+        raise
+    cursor.finish_call(name, arguments)
+
+
+def write_recipients(calls: Sequence[ToolCall]) -> str:
+    messages = []
+    for call in calls:
+        if not _is_name(call.name) or call.name == "all":
+            raise CannotExpress("$.name", f"{call.name[:40]!r} cannot be a recipient")
+        messages.append(f">>>{call.name}\n{write_json(call.arguments)}")
+    return "\n".join(messages)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Inkling: typed blocks behind a header. The blocks are templates and markers; only the header needs a reader.
+
+_HEADER = "<|message_model|>"
+_blocks = Markers(["<|content_"])
+
+
+class InklingHeader(MarkedEntry):
+    """`<|message_model|>`, perhaps with a name, before a block. The block says the name again, and there it counts."""
+
+    format = "inkling"
+    openers = (_HEADER,)
+
+    def read(self, cursor: Cursor) -> Reader:
+        cursor.position += len(_HEADER)
+        name = yield from read_slot(cursor, _blocks, 200)
+        if "\n" in name:
+            raise NotACall("no block follows the header")
+
+
+def write_inkling(calls: Sequence[ToolCall]) -> str:
+    return "".join(_write_inkling_call(call) for call in calls)
+
+
+def _write_inkling_call(call: ToolCall) -> str:
+    if "<|" in call.name or "\n" in call.name or len(call.name) > 200:
+        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a header")
+    envelope = write_json({"name": call.name, "args": call.arguments})
+    return f"{_HEADER}{call.name}<|content_invoke_tool_json|>{envelope}<|end_message|>"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Kimi K3: elements whose tags stand between special tokens, with the types of the values in their attributes.
+#
+#     <|open|>call tool="search" index="1"<|sep|>
+#     <|open|>argument key="query" type="string"<|sep|>x<|close|>argument<|sep|><|close|>call<|sep|>
+#
+# The channels `tools`, `response` and `message` are framing, and so vanish; `think` is thinking.
+
+_OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
+_FRAMING = ("tools", "response", "message")
+_ELEMENTS = ("call", "argument", "think", *_FRAMING)
+
+
+def _closing(name: str) -> tuple[str, ...]:
+    """A closing tag, also with the blanks that some servers put around special tokens."""
+    return tuple(f"{_CLOSE}{before}{name}{after}{_SEP}" for before in ("", " ") for after in ("", " "))
+
+
+_sep = Markers([_SEP])
+_tags = Markers([_OPEN, _CLOSE])
+_argument_ends = Markers((*_closing("argument"), *_closing("call")))
+_call_ends = Markers(_closing("call"))
+_call_stops = Markers((*_call_ends, *_closing("tools"), _OPEN + "call "))
+_thinking_ends = Markers(_closing("think"))
+_attributes = re.compile(r'([\w:\-]+)\s*=\s*"([^"]*)"').findall
+_unescape = re.compile(r"&(amp|quot|apos|lt|gt|#39);").sub
+_ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">"}
+_TYPES = {
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    dict: "object",
+    list: "array",
+    type(None): "null",
+}
+
+
+class KimiK3(MarkedEntry):
+    format = "kimi_k3"
+    openers = (_OPEN, _CLOSE)
+
+    def read(self, cursor: Cursor) -> Reader:
+        opener = _OPEN if cursor.text.startswith(_OPEN, cursor.position) else _CLOSE
+        mark = cursor.begin()
+        try:
+            name, attributes = yield from _read_tag(cursor, opener)
+        except Cut:
+            name = cursor.since(mark)[len(opener) :].strip().partition(" ")[0]
+            if not any(element.startswith(name) for element in _ELEMENTS):
+                raise NotACall("no tag of an element") from None
+            if opener == _OPEN and name == "call":
+                cursor.commit()
+                raise
+            return  # a tag of framing that was cut off carries nothing
+        if name not in _ELEMENTS:
+            raise NotACall(f"no element is called {name[:40]!r}")
+        if opener == _OPEN and name == "call":
+            yield from read_or_skip(cursor, _read_kimi_call(cursor, attributes), _call_ends, _call_stops)
+        elif opener == _OPEN and name == "think" and not cursor.refusing:
+            yield from pass_on(cursor, _thinking_ends, "thinking")
+
+
+def _read_tag(cursor: Cursor, opener: str) -> Generator[None, None, tuple[str, dict[str, str]]]:
+    """The name and the attributes of the tag that begins here."""
+    cursor.position += len(opener)
+    end = cursor.text.find(_SEP, cursor.position, cursor.position + 600 + len(_SEP))
+    if end >= 0:
+        text = cursor.text[cursor.position : end]
+        cursor.position = end
+    else:
+        text = yield from read_slot(cursor, _sep, 600)
+    cursor.position += len(_SEP)
+    name, _, rest = text.strip().partition(" ")
+    return name, {key: _unescape(lambda match: _ENTITIES[match[1]], value) for key, value in _attributes(rest)}
+
+
+def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
+    cursor.commit()
+    name = attributes.get("tool")
+    if not name:
+        raise Spoilt("the call names no tool")
+    identity = attributes.get("index")
+    tool = cursor.start_call(name, identity)
+    arguments: JsonObject = {}
+    while True:
+        opener, ahead = cursor.look_now(_tags) or (yield from cursor.look(_tags))
+        if opener is None:
+            cursor.position += ahead
+            raise Spoilt("text between two arguments") if cursor.position < len(cursor.text) else Cut
+        cursor.position += ahead
+        mark = cursor.begin()
+        element, stated = yield from _read_tag(cursor, opener)
+        if opener == _CLOSE and element in ("call", "tools"):
+            if element == "tools":
+                cursor.repair("closed_wrapper")
+            break
+        if opener == _CLOSE or element != "argument":
+            cursor.return_to(mark)
+            raise Spoilt("the call was not closed before the next one")
+        yield from _read_argument(cursor, tool, stated, arguments)
+    cursor.delta("}" if arguments else "{}")
+    cursor.finish_call(name, arguments, identity)
+
+
+def _read_argument(cursor: Cursor, tool: Tool | None, stated: dict[str, str], arguments: JsonObject) -> Reader:
+    key = stated.get("key")
+    if not key:
+        raise Spoilt("an argument without a key")
+    kind = stated.get("type")
+    schema = schema_of(tool, key) if kind is None else {"type": kind}
+    streamed = is_plain_text(schema)
+    prefix = (", " if arguments else "{") + write_json(key) + ": "
+    if streamed:
+        cursor.delta(prefix + '"')
+    mark = cursor.begin()
+    marker = yield from run_value(cursor, _argument_ends, streamed=streamed)
+    text = cursor.since(mark)
+    value: Any = text
+    if streamed:
+        cursor.delta('"')
+    else:
+        value = _read_typed(text, schema, tool)
+        cursor.delta(prefix + write_json(value))
+    if "argument" in marker:
+        cursor.position += len(marker)
+    else:
+        cursor.repair("closed_argument")
+    if key in arguments:
+        cursor.repair("repeated_argument")
+    arguments[key] = value
+
+
+def _read_typed(text: str, schema: JsonObject | None, tool: Tool | None) -> Any:
+    if schema is not None:
+        try:
+            return decode(text)
+        except Undecodable:
+            pass
+    return read_text(text, schema, root=tool.parameters if tool else None).value
+
+
+def write_kimi_k3(calls: Sequence[ToolCall]) -> str:
+    written = "".join(_write_kimi_call(call, number) for number, call in enumerate(calls, 1))
+    return f"{_OPEN}tools{_SEP}{written}{_CLOSE}tools{_SEP}"
+
+
+def _write_kimi_call(call: ToolCall, number: int) -> str:
+    index = call.id if call.id.isdecimal() else str(number)
+    arguments = "".join(_write_argument(key, value) for key, value in call.arguments.items())
+    tag = f'{_OPEN}call tool="{_write_attribute(call.name, "$.name")}" index="{index}"{_SEP}'
+    return f"{tag}{arguments}{_CLOSE}call{_SEP}"
+
+
+def _write_argument(key: str, value: Any) -> str:
+    text = value if isinstance(value, str) else write_json(value)
+    if any(marker in text for marker in _argument_ends):
+        raise CannotExpress(f"$.{key}", "the value holds the tag that would end it")
+    kind = _TYPES.get(type(value), "object")
+    return f'{_OPEN}argument key="{_write_attribute(key, f"$.{key}")}" type="{kind}"{_SEP}{text}{_CLOSE}argument{_SEP}'
+
+
+def _write_attribute(text: str, path: str) -> str:
+    if not text or _SEP in text or len(text) > 200:
+        raise CannotExpress(path, "it does not fit into a tag")
+    return text.replace("&", "&amp;").replace('"', "&quot;")

@@ -1,0 +1,628 @@
+"""Calls written as XML elements or attributes."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Generator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from dragoman.args.coercion import read_text
+from dragoman.errors import CannotExpress
+from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Reader, Spoilt, write_json
+from dragoman.formats.json_reader import JsonBody, read_object
+from dragoman.formats.readers.arguments import Arguments, is_plain_text, read_slot, run_value, schema_of
+from dragoman.formats.steps import ReadClosers, Scope, read_or_skip, skip_broken
+from dragoman.formats.template import MarkedEntry
+from dragoman.types import JsonObject, Tool, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# Elements inside elements, and the values that they stand for by their schema.
+
+
+class Element:
+    """A tag with the text or the children inside it."""
+
+    __slots__ = ("children", "name", "text")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.text = ""
+        self.children: list[Element] = []
+
+    def value(self, schema: JsonObject | None, root: JsonObject | None) -> Any:
+        """The value by its schema. Depth is bounded by the reader, so that recursion is safe."""
+        if not self.children:
+            return read_text(self.text, schema, root=root).value
+        if self._is_list(schema, root):
+            items = _pick(schema, root, "items")
+            return [child.value(items, root) for child in self.children]
+        properties = _pick(schema, root, "properties") or {}
+        value: JsonObject = {}
+        for child in self.children:
+            if child.name in value:
+                raise Spoilt(f"{child.name!r} comes twice in {self.name!r}")
+            inner = properties.get(child.name)
+            value[child.name] = child.value(inner if isinstance(inner, dict) else None, root)
+        return value
+
+    def _is_list(self, schema: JsonObject | None, root: JsonObject | None) -> bool:
+        if any(child.name != "item" for child in self.children):
+            return False
+        properties = _pick(schema, root, "properties")
+        return _pick(schema, root, "items") is not None or not (properties and "item" in properties)
+
+
+def _pick(schema: JsonObject | None, root: JsonObject | None, keyword: str) -> JsonObject | None:
+    """A keyword of the schema, or of the first branch of a union that has it."""
+    pending = [schema]
+    for _ in range(50):
+        if not pending:
+            break
+        here = pending.pop(0)
+        if not isinstance(here, dict):
+            continue
+        if isinstance(here.get(keyword), dict):
+            found: JsonObject = here[keyword]
+            return found
+        pending.extend(
+            branch
+            for union in ("anyOf", "oneOf", "allOf")
+            if isinstance(here.get(union), list)
+            for branch in here[union]
+        )
+        pending.append(_follow(here.get("$ref"), root))
+    return None
+
+
+def _follow(reference: object, root: JsonObject | None) -> JsonObject | None:
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    node: Any = root
+    for step in reference[2:].split("/"):
+        node = node.get(step) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# XML that models improvise: the tool is the name of an element, the arguments are inside it.
+#
+#     <search><query>foo</query></search>
+#     <tool_call><shell>{"command": "pwd"}</shell></tool_call>
+#
+# Outside a tag that announces a call, only the names of offered tools count; any other tag is text.
+
+TAGS = ("<tool_call>", "<toolcall>", "<tool-call>")
+TAG_STARTS = tuple("<" + letter for letter in string.ascii_letters + "_")
+"""Any tag may be named after a tool; a `<` before a blank or a number, as in prose and code, wakes nobody."""
+CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>", "</invoke>", "</tool_calls>")
+_tag_end = Markers([">"])
+_is_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
+_tag = re.compile(r"<([A-Za-z_][\w.\-]{0,99})>").match
+_tag_begins = re.compile(r"<(?:[A-Za-z_][\w.\-]{0,99})?\Z").match
+_key = re.compile(r"""<([A-Za-z_][\w.\-]{0,99})(?:\s+name\s*=\s*["']?([^"'<>]{1,100}?)["']?)?\s*\Z""").match
+close_wrapper = ReadClosers(((Markers(CLOSERS), False),), required=False, own_line=False, tags=True)
+# Children of a call that say something about it, and so are no names of tools.
+_RESERVED = frozenset(
+    [
+        "name",
+        "function",
+        "tool",
+        "tool_name",
+        "tool_call",
+        "invoke",
+        "arguments",
+        "args",
+        "parameters",
+        "params",
+        "parameter",
+        "arg",
+        "arg_key",
+        "arg_value",
+        "input",
+        "id",
+        "type",
+        "result",
+        "response",
+        "output",
+        "content",
+        "think",
+    ]
+)
+
+
+@lru_cache(256)
+def closing_tag(tag: str) -> Markers:
+    return Markers([f"</{tag}>"])
+
+
+@lru_cache(64)
+def json_body(tag: str) -> JsonBody:
+    return JsonBody(stops=Markers([f"</{tag}>", *CLOSERS]))
+
+
+class TaggedElement(MarkedEntry):
+    """`<tool_call><NAME>...</NAME></tool_call>`, where the body is JSON or an element for each argument."""
+
+    format = "xml_elements"
+    openers: tuple[str, ...] = TAGS
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from read_slot(cursor, _tag_end)
+        cursor.position += 1
+        yield from cursor.space()
+        name = yield from read_element_name(cursor)
+        if name in _RESERVED and cursor.find_tool(name) is None:
+            raise NotACall(f"{name!r} names a part of a call, not a tool")
+        cursor.require_offered(name)
+        tool = cursor.start_call(name)
+        arguments = yield from _read_body(cursor, name, tool)
+        yield from close_wrapper.run(cursor, Scope())
+        arguments.finish(cursor, name)
+
+
+class BareElement(TaggedElement):
+    """`<NAME>...</NAME>` for offered names. It is a call once its first child turns out to be a parameter."""
+
+    openers = TAG_STARTS
+
+    def read(self, cursor: Cursor) -> Reader:
+        if cursor.tools is None:
+            raise NotACall("without tools, a tag is a tag")
+        name = yield from read_element_name(cursor)
+        tool = cursor.find_tool(name)
+        if tool is None:
+            raise NotACall(f"no tool named {name!r} is offered")
+        yield from _require_parameters(cursor, tool, name)
+        cursor.start_call(name)
+        arguments = yield from _read_body(cursor, name, tool)
+        arguments.finish(cursor, name)
+
+
+def read_element_name(cursor: Cursor) -> Generator[None, None, str]:
+    """The name in the tag that begins here, without attributes."""
+    while True:
+        match = _tag(cursor.text, cursor.position)
+        if match is not None:
+            cursor.position = match.end()
+            return match[1]
+        if cursor.final or (cursor.position < len(cursor.text) and not _tag_begins(cursor.text, cursor.position)):
+            raise NotACall("no tag with a plain name")
+        yield
+
+
+def _require_parameters(cursor: Cursor, tool: Tool, name: str) -> Reader:
+    """Look whether what follows can be the arguments of this tool, before anything is announced."""
+    properties = tool.parameters.get("properties")
+    declared = properties if isinstance(properties, dict) else {}
+    mark = cursor.begin()
+    character = yield from cursor.peek()
+    if character == "<":
+        tag = yield from read_slot(cursor, _tag_end, 200)
+        key = _key(tag)
+        ends_at_once = tag.strip() == f"</{name}" and not tool.parameters.get("required")
+        if not ends_at_once and (key is None or (declared and (key[2] or key[1]) not in declared)):
+            raise NotACall(f"{tag[:40]!r} is no parameter of {name!r}")
+    elif character != "{":
+        raise NotACall("neither arguments nor JSON in the element")
+    cursor.return_to(mark)
+
+
+def _read_body(cursor: Cursor, name: str, tool: Tool | None) -> Generator[None, None, Arguments]:
+    """Everything between `<NAME>` and `</NAME>`."""
+    arguments = Arguments(tool)
+    try:
+        yield from read_children(cursor, arguments, name, json_body(name))
+    except Cut:
+        raise
+    except Spoilt:
+        yield from skip_broken(cursor, closing_tag(name), json_body(name).stops)
+        raise
+    return arguments
+
+
+def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBody) -> Reader:
+    """JSON or elements up to the closing tag of `name`, which is consumed."""
+    character = yield from cursor.peek()
+    if character == "{":
+        if arguments.read:
+            raise Spoilt("JSON after other arguments")
+        arguments.take((yield from read_object(cursor, body)))
+    while True:
+        found, ahead = yield from cursor.look(closing_tag(name))
+        cursor.position += ahead
+        if found is not None:
+            cursor.position += len(found)
+            return
+        if cursor.position >= len(cursor.text):
+            raise Cut
+        if character == "{" or cursor.text[cursor.position] != "<":
+            raise Spoilt("text between the arguments")
+        tag = yield from read_slot(cursor, _tag_end, 200)
+        key = _key(tag)
+        if key is None:
+            raise Spoilt(f"{tag[:40]!r} is no argument")
+        cursor.position += 1
+        yield from arguments.read_value(cursor, key[2] or key[1], closing_tag(key[1]))
+        cursor.position += len(key[1]) + 3
+
+
+def write_elements(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(_write_named_element(call) for call in calls)
+
+
+def _write_named_element(call: ToolCall) -> str:
+    children = []
+    for key, value in call.arguments.items():
+        text = value if isinstance(value, str) else write_json(value)
+        if not _is_name(key):
+            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an element")
+        if f"</{key}>" in text:
+            raise CannotExpress(f"$.{key}", "the value holds the tag that would end it")
+        children.append(f"<{key}>{text}</{key}>")
+    if not _is_name(call.name):
+        raise CannotExpress("$.name", f"{call.name[:40]!r} is no name of an element")
+    return f"<{call.name}>{''.join(children)}</{call.name}>"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# XML that models improvise: tool and arguments stand in the attributes of one tag.
+#
+#     <tool_call name="shell" command="pwd"/>
+#     <tool_call>file_read path=".env" /></tool_call>
+#     <search query="foo"/>
+#
+# A tag without a word for "call" in it counts only if it closes itself, and is named after an offered tool.
+
+_OPEN_TAGS = (
+    "<tool_call ",
+    "<toolcall ",
+    "<tool-call ",
+    "<invoke ",
+    "<function_call ",
+    '<invoke name="',
+    "<invoke name='",
+)
+_WORDS = {
+    "<tool_call ": "tool_call",
+    "<toolcall ": "toolcall",
+    "<tool-call ": "tool-call",
+    "<function_call ": "function_call",
+}
+_NAME_KEYS = ("name", "tool", "tool_name", "function")
+_ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
+_MAX_GIVEN = 50
+_quotes = {quote: Markers([quote]) for quote in "\"'"}
+_wrapper_ends = Markers(CLOSERS)
+_attribute = re.compile(r"([A-Za-z_][\w.:\-]{0,99})\s{0,9}=\s{0,9}([\"'])").match
+_may_be_attribute = re.compile(r"(?:[A-Za-z_][\w.:\-]{0,99}\s{0,9}=?\s{0,9})?\Z").match
+_tag_ends = re.compile(r"/?>").match
+_may_end_tag = re.compile(r"/?\Z").match
+_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}(?=\s)").match
+_may_be_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
+_entity = re.compile(r"&(amp|quot|apos|lt|gt|#39|#10);").sub
+_ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">", "#10": "\n"}
+_is_key = re.compile(r"[A-Za-z_][\w.:\-]{0,99}\Z").match
+
+
+def unescape(text: str) -> str:
+    return _entity(lambda match: _ENTITIES[match[1]], text) if "&" in text else text
+
+
+def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | None]:
+    """The next attribute; None where there is none."""
+    yield from cursor.space()
+    while True:
+        match = _attribute(cursor.text, cursor.position)
+        if match is not None:
+            break
+        if cursor.final or not _may_be_attribute(cursor.text, cursor.position):
+            return None
+        yield
+    cursor.position = match.end()
+    mark = cursor.begin()
+    yield from run_value(cursor, _quotes[match[2]], streamed=False)
+    value = cursor.since(mark)
+    cursor.position += 1
+    return match[1], unescape(value)
+
+
+def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
+    """`>` or `/>`, which is consumed; empty where the tag does not end."""
+    yield from cursor.space()
+    while True:
+        match = _tag_ends(cursor.text, cursor.position)
+        if match is not None:
+            cursor.position = match.end()
+            return match[0]
+        if cursor.final or not _may_end_tag(cursor.text, cursor.position):
+            return ""
+        yield
+
+
+class TagWithName(MarkedEntry):
+    """`<tool_call name="NAME" key="value" ...>`, closed at once or around JSON or elements."""
+
+    format = "xml_attributes"
+    openers: tuple[str, ...] = _OPEN_TAGS
+
+    def read(self, cursor: Cursor) -> Reader:
+        opener = next(tag for tag in _OPEN_TAGS if cursor.text.startswith(tag, cursor.position))
+        cursor.position += len("<invoke ") if opener.startswith("<invoke ") else len(opener)
+        first = yield from read_attribute(cursor)
+        if first is None or first[0] not in _NAME_KEYS or not _is_key(first[1].strip()):
+            raise NotACall("the tag names no tool")
+        name = first[1].strip()
+        arguments = Arguments(cursor.start_call(name))
+        word = _WORDS.get(opener, "invoke")
+        try:
+            yield from self._read_rest(cursor, arguments, word)
+        except Cut:
+            raise
+        except Spoilt:
+            yield from skip_broken(cursor, _wrapper_ends, _wrapper_ends)
+            raise
+        arguments.finish(cursor, name)
+
+    def _read_rest(self, cursor: Cursor, arguments: Arguments, word: str) -> Reader:
+        yield from read_attributes(cursor, arguments)
+        end = yield from read_tag_end(cursor)
+        if not end:
+            raise Spoilt("the tag does not end") if cursor.position < len(cursor.text) else Cut
+        if end == ">":
+            yield from read_children(cursor, arguments, word, json_body(word))
+
+
+def read_attributes(cursor: Cursor, arguments: Arguments) -> Reader:
+    """Attributes are arguments; one called `arguments` may hold all of them as JSON."""
+    while True:
+        attribute = yield from read_attribute(cursor)
+        if attribute is None:
+            return
+        key, text = attribute
+        if key in _ARGUMENT_KEYS and text.lstrip().startswith("{") and not arguments.declares(key):
+            arguments.add_json(cursor, text)
+        else:
+            arguments.add_text(cursor, key, text)
+
+
+class InlineAttributes(TagWithName):
+    """`<tool_call>NAME key="value" ...</tool_call>`: the attributes stand where the body should be."""
+
+    openers = TAGS
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from read_slot(cursor, _tag_end)
+        cursor.position += 1
+        yield from cursor.space()
+        name = yield from _read_name(cursor)
+        mark = cursor.begin()
+        if (yield from read_attribute(cursor)) is None:
+            raise NotACall("no attributes behind the name")
+        cursor.return_to(mark)
+        arguments = Arguments(cursor.start_call(name))
+        yield from read_attributes(cursor, arguments)
+        yield from read_tag_end(cursor)
+        yield from close_wrapper.run(cursor, Scope())
+        arguments.finish(cursor, name)
+
+
+class SelfClosing(TagWithName):
+    """`<NAME key="value" .../>` for offered names. Nothing is announced before the tag has ended."""
+
+    openers = TAG_STARTS
+
+    def read(self, cursor: Cursor) -> Reader:
+        if cursor.tools is None:
+            raise NotACall("without tools, a tag is a tag")
+        cursor.position += 1
+        name = yield from _read_name(cursor)
+        cursor.require_offered(name)
+        given: list[tuple[str, str]] = []
+        while len(given) < _MAX_GIVEN and (attribute := (yield from read_attribute(cursor))) is not None:
+            given.append(attribute)
+        if (yield from read_tag_end(cursor)) != "/>" or not given:
+            raise NotACall("the tag does not close itself")
+        arguments = Arguments(cursor.start_call(name))
+        for key, text in given:
+            arguments.add_text(cursor, key, text)
+        arguments.finish(cursor, name)
+
+
+def _read_name(cursor: Cursor) -> Generator[None, None, str]:
+    while True:
+        match = _name(cursor.text, cursor.position)
+        if match is not None:
+            cursor.position = match.end()
+            return match[0]
+        if cursor.final or (cursor.position < len(cursor.text) and not _may_be_name(cursor.text, cursor.position)):
+            raise NotACall("no name")
+        yield
+
+
+def write_attributes(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(_write_tag(call) for call in calls)
+
+
+def _write_tag(call: ToolCall) -> str:
+    attributes = [("name", call.name), *call.arguments.items()]
+    if not _is_key(call.name):
+        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a tag")
+    written = []
+    for key, value in attributes:
+        if not _is_key(key):
+            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an attribute")
+        text = value if isinstance(value, str) else write_json(value)
+        for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
+            text = text.replace(character, entity)
+        written.append(f'{key}="{text}"')
+    return f"<tool_call {' '.join(written)}/>"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# MiniMax M3: nested XML whose every tag follows a token of its own; parameters are elements named after their key.
+#
+#     ]<]minimax[>[<invoke name="search">
+#     ]<]minimax[>[<tags>]<]minimax[>[<item>a]<]minimax[>[</item>]<]minimax[>[</tags>
+#     ]<]minimax[>[</invoke>
+#
+# Types are not written: the schema says what a text stands for, and whether children make an object or a list.
+
+_TOKEN = "]<]minimax[>["
+_MAX_DEPTH = 100
+_token = Markers([_TOKEN])
+_call_end = Markers([_TOKEN + "</invoke>"])
+_call_stops = Markers([_TOKEN + "</invoke>", _TOKEN + "</tool_call>", _TOKEN + "<invoke ", _TOKEN + "<tool_call>"])
+_whole_tag = re.compile(r"[ \t\r\n]*(<[^>]{0,299})>").match
+_invoke = re.compile(r"""<invoke\s+name\s*=\s*["']?([^"'<>]+?)["']?\s*\Z""").match
+_is_minimax_key = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
+
+
+class MinimaxM3(MarkedEntry):
+    format = "minimax_m3"
+    openers = (_TOKEN,)
+
+    def read(self, cursor: Cursor) -> Reader:
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag(cursor)
+        if tag in ("<tool_call", "</tool_call"):
+            return
+        invoke = _invoke(tag)
+        if invoke is None:
+            raise NotACall("neither a call nor its frame")
+        yield from read_or_skip(cursor, _read_call(cursor, invoke[1].strip()), _call_end, _call_stops)
+
+
+def _read_tag(cursor: Cursor) -> Generator[None, None, str]:
+    """The tag behind the token, without its last bracket."""
+    whole = _whole_tag(cursor.text, cursor.position)
+    if whole is not None:
+        cursor.position = whole.end()
+        return whole[1].rstrip()
+    character = yield from cursor.peek()
+    if character != "<":
+        raise NotACall("no tag follows the token")
+    tag = yield from read_slot(cursor, _tag_end)
+    cursor.position += 1
+    return tag.rstrip()
+
+
+def _read_call(cursor: Cursor, name: str) -> Reader:
+    tool = cursor.start_call(name)
+    arguments: JsonObject = {}
+    while True:
+        marker, ahead = cursor.look_now(_token) or (yield from cursor.look(_token))
+        cursor.position += ahead
+        if marker is None:
+            raise Spoilt("text between two parameters") if cursor.position < len(cursor.text) else Cut
+        mark = cursor.begin()
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag_inside(cursor)
+        if tag == "</invoke":
+            break
+        if tag == "</tool_call":
+            cursor.return_to(mark)
+            cursor.repair("closed_wrapper")
+            break
+        if not _is_minimax_key(tag[1:]):
+            cursor.return_to(mark)
+            raise Spoilt("the call was not closed before the next one")
+        yield from _read_parameter(cursor, tool, tag[1:], arguments)
+    cursor.delta("}" if arguments else "{}")
+    cursor.finish_call(name, arguments)
+
+
+def _read_tag_inside(cursor: Cursor) -> Generator[None, None, str]:
+    try:
+        return (yield from _read_tag(cursor))
+    except NotACall as failure:
+        raise Spoilt(str(failure)) from None
+
+
+def _read_parameter(cursor: Cursor, tool: Tool | None, key: str, arguments: JsonObject) -> Reader:
+    schema = schema_of(tool, key)
+    streamed = is_plain_text(schema)
+    prefix = (", " if arguments else "{") + write_json(key) + ": "
+    value: Any
+    if streamed:
+        cursor.delta(prefix + '"')
+        mark = cursor.begin()
+        yield from run_value(cursor, _token, streamed=True)
+        value = cursor.since(mark)
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag_inside(cursor)
+        if tag != f"</{key}":
+            raise Spoilt(f"{tag[:40]!r} inside the text of {key!r}")
+        cursor.delta('"')
+    else:
+        element = yield from _read_element(cursor, key)
+        value = element.value(schema, tool.parameters if tool else None)
+        cursor.delta(prefix + write_json(value))
+    if key in arguments:
+        cursor.repair("repeated_argument")
+    arguments[key] = value
+
+
+def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
+    """The element whose opening tag was just read, with everything inside it."""
+    stack = [Element(key)]
+    while True:
+        mark = cursor.begin()
+        yield from run_value(cursor, _token, streamed=False)
+        text = cursor.since(mark)
+        cursor.position += len(_TOKEN)
+        tag = yield from _read_tag_inside(cursor)
+        here = stack[-1]
+        if here.children and text.strip():
+            raise Spoilt(f"text between the elements of {here.name!r}")
+        if tag == f"</{here.name}":
+            here.text = "" if here.children else text
+            stack.pop()
+            if not stack:
+                return here
+        elif tag.startswith("</") or not _is_minimax_key(tag[1:]) or text.strip() or len(stack) >= _MAX_DEPTH:
+            raise Spoilt(f"{tag[:40]!r} does not fit into {here.name!r}")
+        else:
+            child = Element(tag[1:])
+            here.children.append(child)
+            stack.append(child)
+
+
+def write_minimax_m3(calls: Sequence[ToolCall]) -> str:
+    written = "".join(_write_minimax_call(call) for call in calls)
+    return f"{_TOKEN}<tool_call>\n{written}{_TOKEN}</tool_call>"
+
+
+def _write_minimax_call(call: ToolCall) -> str:
+    if not call.name or call.name != call.name.strip() or re.search(r"[<>\"'\]]", call.name) or len(call.name) > 200:
+        raise CannotExpress("$.name", "the name does not fit into a tag")
+    parameters = "".join(_write_element(key, value, f"$.{key}") for key, value in call.arguments.items())
+    return f'{_TOKEN}<invoke name="{call.name}">{parameters}{_TOKEN}</invoke>\n'
+
+
+def _write_element(key: str, value: Any, path: str) -> str:
+    if not _is_minimax_key(key):
+        raise CannotExpress(path, f"{key[:40]!r} is no name of an element")
+    body = _write_children(value, path) or (value if isinstance(value, str) else write_json(value))
+    if _TOKEN in body and body[: len(_TOKEN)] != _TOKEN:
+        raise CannotExpress(path, "the value holds the token that marks a tag")
+    return f"{_TOKEN}<{key}>{body}{_TOKEN}</{key}>"
+
+
+def _write_children(value: Any, path: str) -> str:
+    """Elements inside an element, where their texts can only be strings. Other structures are written as JSON,
+
+    because a number would come back as text wherever the schema says nothing about it."""
+    if isinstance(value, list):
+        named = [("item", inner) for inner in value]
+    elif isinstance(value, dict) and "item" not in value:
+        named = list(value.items())
+    else:
+        return ""
+    if not all(
+        isinstance(inner, str) and inner.strip() and inner.lstrip()[0] not in "[{" and _is_minimax_key(key)
+        for key, inner in named
+    ):
+        return ""
+    return "".join(_write_element(key, inner, f"{path}.{key}") for key, inner in named)

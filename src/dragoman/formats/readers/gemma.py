@@ -1,0 +1,458 @@
+"""Gemma's notation: bare keys, strings between special tokens, otherwise close to JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from dragoman.args.coercion import read_text
+from dragoman.args.decoder import Undecodable, decode, has_surrogate
+from dragoman.args.tolerant import repair
+from dragoman.errors import CannotExpress
+from dragoman.formats.cursor import Cursor, Cut, Mark, Markers, NotACall, Quiet, Reader, Spoilt, escape, write_json
+from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
+from dragoman.formats.renderer import write_strict_json
+from dragoman.formats.steps import read_or_skip
+from dragoman.formats.template import MarkedEntry
+from dragoman.types import JsonObject, Tool, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# The values of Gemma's notation: objects, lists, strings between delimiters, and words without any.
+#
+# Strings are handed on as they grow. The models drop a string's delimiter now and then; where the rest of the call
+# shows which one it was, it is added, and that is reported.
+
+MAX_DEPTH = 100
+PLAIN_KEY = r"[^\W\d][\w.\-]{0,100}"
+_key = re.compile(r"([^\s:{}\[\],<\"][^:{}\[\],<\"\n]{0,200}?)[ \t]{0,20}:").match
+_growing_key = re.compile(r"[^:{}\[\],<\"\n]{0,221}\Z").match
+_pair_at_end = re.compile(rf",\s*{PLAIN_KEY}\s*:\s*\Z").search
+_any_pair = re.compile(rf",\s*{PLAIN_KEY}\s*:").search
+_number = re.compile(r"[-+]?\.?[0-9][0-9.eE+\-_]*\Z").match
+_WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_QUOTED = Markers(['"', "\\"])
+_LOOKAHEAD = 120
+_UNCLEAR = "a string is not closed, and where it ends is not clear"
+
+
+class Dialect:
+    """The delimiter of strings and the closer of calls, in which the two dialects differ."""
+
+    def __init__(self, closer: str, quote: str) -> None:
+        self.quote = quote
+        self.closer = closer
+        self.closers = Markers((closer,))
+        self.quotes = Markers((quote,))
+        self.string_stops = Markers((quote, closer))
+        self.bare_stops = Markers((quote, closer, ",", "}", "]"))
+        self.after_string = Markers((",", "}", "]", closer))
+        self.values = Markers((quote, '"', "{", "[", "}", "]", closer))
+        literal = re.escape(quote)
+        self.pair_ahead = re.compile(rf",\s*(?:{PLAIN_KEY}\s*:|{literal}|\"|[}}\]])").match
+        self.pair_grows = re.compile(rf",\s*(?:{PLAIN_KEY}\s*|<[^,:}}]{{0,{len(quote) - 2}}})?\Z").match
+
+
+class GemmaReader:
+    """Reads one object. The open containers are kept in a list, so that nothing recurses."""
+
+    def __init__(self, cursor: Cursor, dialect: Dialect, tool: Tool | None) -> None:
+        self.cursor = cursor
+        self.dialect = dialect
+        self.tool = tool
+        self.open: list[JsonObject | list[Any]] = []
+        self.keys: list[str] = []
+        self.prefix = ""
+        """What JSON wants before the next value: a comma, a key."""
+        self._all_closed = False
+        # Looking back over a long string is not tried for each of many delimiters in it.
+        self._checks = 8
+
+    def read_object(self) -> Generator[None, None, JsonObject]:
+        """The arguments, from the opening brace to the closing one."""
+        cursor = self.cursor
+        root: JsonObject = {}
+        cursor.position += 1
+        self._enter(root, "{")
+        while self.open:
+            character = yield from cursor.peek()
+            container = self.open[-1]
+            closing = "}" if isinstance(container, dict) else "]"
+            if not character:
+                raise Cut
+            if character == closing:
+                cursor.position += 1
+                self._leave()
+            elif character == self.dialect.closer[0] and (yield from self._is_closed_early()):
+                if not self._all_closed:
+                    cursor.repair("closed_brackets")
+                while self.open:
+                    self._leave()
+            elif character == ",":
+                cursor.position += 1
+            else:
+                yield from self._read_member(container)
+        return root
+
+    def _is_closed_early(self) -> Generator[None, None, bool]:
+        found, _ = yield from self.cursor.look(self.dialect.closers)
+        return found is not None
+
+    def _enter(self, container: JsonObject | list[Any], bracket: str) -> None:
+        if len(self.open) >= MAX_DEPTH:
+            raise Spoilt(f"nested deeper than {MAX_DEPTH}")
+        self.open.append(container)
+        self.cursor.delta(self.prefix + bracket)
+        self.prefix = ""
+
+    def _leave(self) -> None:
+        self.cursor.delta("}" if isinstance(self.open.pop(), dict) else "]")
+
+    def _read_member(self, container: JsonObject | list[Any]) -> Reader:
+        comma = ", " if container else ""
+        key: str | None = None
+        if isinstance(container, dict):
+            key = yield from self._read_key()
+            if key in container:
+                raise Spoilt(f"duplicate key {key!r}")
+            comma += write_json(key) + ": "
+        self.prefix = comma
+        yield from self._read_value(container, key)
+
+    def _put(self, container: JsonObject | list[Any], key: str | None, value: Any) -> None:
+        if isinstance(container, dict):
+            container[key or ""] = value
+        else:
+            container.append(value)
+
+    # ---- keys --------------------------------------------------------------------------------------------------------
+
+    def _read_key(self) -> Generator[None, None, str]:
+        cursor = self.cursor
+        found, _ = yield from cursor.look(self.dialect.values)
+        if found == self.dialect.quote:
+            cursor.position += len(found)
+            key = yield from self._run_key(self.dialect.quotes)
+            cursor.position += len(found)
+        elif found == '"':
+            key = yield from self._run_quoted()
+        elif found is not None:
+            raise Spoilt(f"{found!r} where a key should be")
+        else:
+            while (match := _key(cursor.text, cursor.position)) is None:
+                if _growing_key(cursor.text, cursor.position) is None:
+                    raise Spoilt("no key and no value")
+                yield from cursor.need()
+            cursor.position = match.end()
+            return match[1]
+        if (yield from cursor.peek()) != ":":
+            yield from self._fail("no colon behind a key")
+        cursor.position += 1
+        return key
+
+    def _run_key(self, stops: Markers) -> Generator[None, None, str]:
+        cursor = self.cursor
+        mark = cursor.begin()
+        if not (yield from run_to(cursor, stops)):
+            raise Cut
+        return cursor.since(mark)
+
+    def _fail(self, why: str) -> Reader:
+        yield from ()
+        raise Cut if self.cursor.final and self.cursor.position >= len(self.cursor.text) else Spoilt(why)
+
+    # ---- values ------------------------------------------------------------------------------------------------------
+
+    def _read_value(self, container: JsonObject | list[Any], key: str | None) -> Reader:
+        cursor = self.cursor
+        if not (yield from cursor.peek()):
+            raise Cut
+        found, _ = yield from cursor.look(self.dialect.values)
+        if found == "{" or found == "[":
+            inner: JsonObject | list[Any] = {} if found == "{" else []
+            cursor.position += 1
+            self._put(container, key, inner)
+            self._enter(inner, found)
+            return
+        if found == self.dialect.quote:
+            cursor.position += len(found)
+            value: Any = yield from self._read_string()
+        elif found == '"':
+            value = yield from self._run_quoted()
+            cursor.delta(self.prefix + write_json(value))
+        elif found is not None:
+            raise Spoilt(f"{found!r} where a value should be")
+        else:
+            value = yield from self._read_bare(key)
+            cursor.delta(self.prefix + write_json(value))
+        if isinstance(value, str) and has_surrogate(value):
+            raise Spoilt("lone surrogate")
+        self._put(container, key, value)
+
+    def _read_string(self) -> Generator[None, None, str]:
+        """Text up to the delimiter behind which the call goes on; any other delimiter is part of the text."""
+        cursor, dialect = self.cursor, self.dialect
+        quiet = Quiet(dialect.string_stops.wakes, "string")
+        cursor.delta(self.prefix + '"')
+        mark = cursor.begin()
+        doubtful = False
+        while True:
+            hit = dialect.string_stops.find(cursor.text, cursor.position, final=cursor.final)
+            self._say(len(cursor.text) if hit is None else hit[0])
+            if hit is None or hit[1] is None:
+                cursor.quiet = quiet if hit is None else None
+                yield from cursor.need()
+                cursor.quiet = None
+                continue
+            if hit[1] == dialect.closer:
+                value = self._close_at_end(cursor.since(mark), doubtful=doubtful)
+                break
+            following, ahead = yield from cursor.look(dialect.after_string, len(dialect.quote))
+            if following is not None:
+                value = cursor.since(mark)
+                cursor.position += len(dialect.quote)
+                break
+            if cursor.final and cursor.position + ahead >= len(cursor.text):
+                raise Cut
+            closed = self._close_before_pair(mark)
+            if closed is not None:
+                value = closed
+                break
+            doubtful = True
+            cursor.repair("escaped_quotes")
+            self._say(cursor.position + len(dialect.quote))
+        cursor.delta('"')
+        return value
+
+    def _say(self, stop: int) -> None:
+        cursor = self.cursor
+        if stop > cursor.position:
+            cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
+        cursor.position = stop
+
+    def _close_before_pair(self, mark: Mark) -> str | None:
+        """A delimiter right behind `, key:` opens the next string: the one of this string was left out."""
+        self._checks -= 1
+        if self._checks < 0:
+            return None
+        text = self.cursor.since(mark)
+        forgotten = _pair_at_end(text, max(0, len(text) - _LOOKAHEAD))
+        if forgotten is None:
+            return None
+        if _any_pair(text, 0, forgotten.start()):
+            raise Spoilt(_UNCLEAR)
+        self.cursor.return_to(mark)
+        self.cursor.position += forgotten.start()
+        self.cursor.repair("closed_string")
+        return text[: forgotten.start()]
+
+    def _close_at_end(self, text: str, *, doubtful: bool) -> str:
+        """The call ends inside a string: its delimiter was left out, if all that is open is closed behind it."""
+        rest = text.rstrip()
+        for container in self.open:
+            closing = "}" if isinstance(container, dict) else "]"
+            if not rest.endswith(closing):
+                raise Spoilt("a string is not closed")
+            rest = rest.removesuffix(closing).rstrip()
+        if doubtful or _any_pair(rest):
+            raise Spoilt(_UNCLEAR)
+        self.cursor.repair("closed_string")
+        self._all_closed = True
+        return rest
+
+    def _run_quoted(self) -> Generator[None, None, str]:
+        """A string in plain quotes, as JSON has it."""
+        cursor = self.cursor
+        mark = cursor.begin()
+        cursor.position += 1
+        while True:
+            if not (yield from run_to(cursor, _QUOTED)):
+                raise Cut
+            if cursor.text[cursor.position] == '"':
+                break
+            while cursor.position + 2 > len(cursor.text):
+                yield from cursor.need()
+            cursor.position += 2
+        cursor.position += 1
+        mended = repair(cursor.since(mark))
+        if not isinstance(mended.value, str):
+            raise Spoilt(mended.error or "no text between the quotes")
+        for rule in mended.rules:
+            cursor.repair(rule)
+        return mended.value
+
+    # ---- values without quotes ---------------------------------------------------------------------------------------
+
+    def _read_bare(self, key: str | None) -> Generator[None, None, Any]:
+        """A number, a word, or a text whose delimiters were left out, one of them or both."""
+        cursor, dialect = self.cursor, self.dialect
+        mark = cursor.begin()
+        found = yield from self._reach(dialect.bare_stops)
+        if found == "," and key is not None and not _is_literal(cursor.since(mark)):
+            while found == "," and not (yield from self._pair_follows()):
+                cursor.position += 1
+                found = yield from self._reach(dialect.bare_stops)
+        text = cursor.since(mark)
+        if found == dialect.quote:
+            cursor.position += len(found)
+            cursor.repair("opened_string")
+            return text
+        return self._read_word(text.rstrip(), key)
+
+    def _reach(self, stops: Markers) -> Generator[None, None, str]:
+        if not (yield from run_to(self.cursor, stops)):
+            raise Cut
+        return stops.at(self.cursor.text, self.cursor.position, final=True)[0] or ""
+
+    def _pair_follows(self) -> Generator[None, None, bool]:
+        """Whether the comma here ends the value: another key follows it, or a bracket is closed behind it."""
+        cursor, dialect = self.cursor, self.dialect
+        while not cursor.final and dialect.pair_grows(cursor.text, cursor.position) is not None:
+            yield
+        return dialect.pair_ahead(cursor.text, cursor.position) is not None
+
+    def _read_word(self, text: str, key: str | None) -> Any:
+        schema = self._schema_of(key)
+        if schema is not None and self.tool is not None:
+            value = read_text(text, schema, root=self.tool.parameters, path=f"$.{key}").value
+        else:
+            value = _read_literal(text)
+        if isinstance(value, str):
+            self.cursor.repair("added_quotes")
+        return value
+
+    def _schema_of(self, key: str | None) -> JsonObject | None:
+        if self.tool is None or len(self.open) != 1:
+            return None
+        properties = self.tool.parameters.get("properties")
+        schema = properties.get(key) if isinstance(properties, dict) else None
+        return schema if isinstance(schema, dict) else None
+
+
+def _is_literal(text: str) -> bool:
+    text = text.strip()
+    return text in _WORDS or _number(text) is not None
+
+
+def _read_literal(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _number(text) is None:
+        return text
+    try:
+        return decode(text)
+    except Undecodable:
+        return text
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Gemma's own notation: bare keys, strings between special tokens, everything else nearly JSON.
+#
+# <|tool_call>call:search{query:<|"|>a, b<|"|>,limit:3,tags:[<|"|>x<|"|>]}<tool_call|>
+
+_head = re.compile(r"(call:\s*)?([^\W\d][\w.\-:/]*+)\s*\{").match
+_growing_head = re.compile(r"(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)?\Z").match
+_HEAD_LIMIT = 300
+_is_plain_key = re.compile(rf"{PLAIN_KEY}\Z").match
+_is_name = re.compile(r"[^\W\d][\w.\-:/]{0,200}\Z").match
+
+
+class GemmaCalls(MarkedEntry):
+    """One call behind its opener; plain JSON behind it is read as well."""
+
+    def __init__(self, format_name: str, opener: str, closer: str, quote: str) -> None:
+        self.format = format_name
+        self.openers = (opener,)
+        self.dialect = Dialect(closer, quote)
+        self._opener = Markers((opener,))
+        self._closers = self.dialect.closers
+        self._body = JsonBody(stops=self._closers)
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from cursor.expect(self._opener)
+        found, ahead = yield from cursor.look(self._closers)
+        if found is not None:
+            cursor.position += ahead + len(found)
+            return
+        yield from read_or_skip(cursor, self._read_either(cursor), self._closers)
+
+    def _read_either(self, cursor: Cursor) -> Reader:
+        if (yield from cursor.peek()) == "{":
+            yield from self._read_json(cursor)
+        else:
+            yield from self._read_call(cursor)
+
+    def _read_json(self, cursor: Cursor) -> Reader:
+        wish = yield from read_calls(cursor, self._body)
+        yield from self._close(cursor)
+        if wish is None:
+            raise Spoilt("no call between the markers")
+        report(cursor, wish)
+
+    def _read_call(self, cursor: Cursor) -> Reader:
+        while (head := _head(cursor.text, cursor.position)) is None:
+            if len(cursor.text) - cursor.position > _HEAD_LIMIT or _growing_head(cursor.text, cursor.position) is None:
+                raise NotACall("no name and no arguments follow the opener")
+            yield from cursor.need()
+        if head[1] is None:
+            cursor.repair("added_prefix")
+        name = head[2]
+        cursor.position = head.end() - 1
+        arguments = yield from GemmaReader(cursor, self.dialect, cursor.start_call(name)).read_object()
+        yield from self._close(cursor)
+        cursor.finish_call(name, arguments)
+
+    def _close(self, cursor: Cursor) -> Reader:
+        found, ahead = yield from cursor.look(self._closers)
+        if found is None:
+            cursor.repair("closed_wrapper")
+        else:
+            cursor.position += ahead + len(found)
+
+
+class GemmaWriter:
+    """Writes calls in one of the two dialects."""
+
+    def __init__(self, entry: GemmaCalls) -> None:
+        dialect = entry.dialect
+        self._opener = entry.openers[0]
+        self._dialect = dialect
+        self._forbidden = (dialect.quote, dialect.closer)
+
+    def __call__(self, calls: Sequence[ToolCall]) -> str:
+        return "".join(self._write_call(call) for call in calls)
+
+    def _write_call(self, call: ToolCall) -> str:
+        if not _is_name(call.name):
+            raise CannotExpress("$", f"{call.name!r} cannot stand before the arguments")
+        return f"{self._opener}call:{call.name}{self._write(call.arguments, '$')}{self._dialect.closer}"
+
+    def _write(self, value: Any, path: str) -> str:
+        if isinstance(value, str):
+            return self._write_text(value, path)
+        if isinstance(value, dict):
+            members = (
+                f"{self._write_key(key, path)}:{self._write(each, f'{path}.{key}')}" for key, each in value.items()
+            )
+            return "{" + ",".join(members) + "}"
+        if isinstance(value, list | tuple):
+            return "[" + ",".join(self._write(each, f"{path}[{index}]") for index, each in enumerate(value)) + "]"
+        try:
+            return write_strict_json(value)
+        except (TypeError, ValueError):
+            raise CannotExpress(path, f"{value!r} is no JSON value") from None
+
+    def _write_key(self, key: Any, path: str) -> str:
+        if not isinstance(key, str):
+            raise CannotExpress(path, f"the key {key!r} is no text")
+        return key if _is_plain_key(key) else self._write_text(key, path)
+
+    def _write_text(self, text: str, path: str) -> str:
+        for marker in self._forbidden:
+            if marker in text:
+                raise CannotExpress(path, f"the text holds {marker!r}, and this format has no escape for it")
+        quote = self._dialect.quote
+        # A text that ends in the beginning of the delimiter would move it.
+        if (text + quote).find(quote) != len(text) or has_surrogate(text):
+            raise CannotExpress(path, "this format cannot write the text unchanged")
+        return quote + text + quote

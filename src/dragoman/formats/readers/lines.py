@@ -1,0 +1,417 @@
+"""Formats that write a call on lines of plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from typing import Any
+
+from dragoman.args.decoder import Undecodable, raw_decode
+from dragoman.args.tolerant import Tolerant, repair
+from dragoman.args.tolerant_scalars import Unreadable
+from dragoman.errors import CannotExpress
+from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Reader, Spoilt, write_json
+from dragoman.formats.envelope import NoCall, read_envelope
+from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
+from dragoman.formats.readers.arguments import Arguments, read_json_value, read_slot, run_value, single_parameter
+from dragoman.formats.readers.elements import CLOSERS, TAGS, close_wrapper
+from dragoman.formats.steps import Scope, skip_broken
+from dragoman.formats.template import MarkedEntry, Place
+from dragoman.types import JsonObject, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# Calls that fill a line, as GLM writes them to agents: the name, perhaps a key, and a bracket before the value.
+#
+#     search/query>foo        shell>pwd        shell/{"command": "pwd"}        <tool_call>shell>pwd</tool_call>
+#
+# Nothing marks such a line, so it counts only at the start of a line and for offered names. Without tools, names are
+# not compared; then a key must be written, of two letters or more, because `lib/a>b` is a path more often than a call.
+
+_NAME = r"[A-Za-z_][\w.\-]{0,99}"
+_line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"}}])|>)").match
+_may_be_line = re.compile(rf"(?:{_NAME}(?:/(?:{_NAME})?|/\{{\s?)?)?\Z").match
+_line_end = Markers(["\n", "\r\n"])
+_line_body = JsonBody(stops=_line_end)
+_tag_end = Markers([">"])
+_short = re.compile(rf"({_NAME})>").match
+_may_be_short = re.compile(rf"(?:{_NAME})?\Z").match
+_less = Markers(["</"])
+_glm_ends = Markers(CLOSERS)
+_pair = re.compile(rf"\s*({_NAME})\s*:").match
+_WORDS = {"true": True, "false": False}
+_is_glm_name = re.compile(rf"{_NAME}\Z").match
+
+
+class GlmLine:
+    """One line, one call."""
+
+    format = "glm_lines"
+    openers: tuple[str, ...] = ()
+    place: Place = "line"
+    line_gate = r"[^\W\d][\w.\-]*[ \t]*[/>]"
+    line_is_named = True
+    section = None
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _line(text, at):
+            return True
+        return None if not final and _may_be_line(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        match = _line(cursor.text, cursor.position)
+        if match is None:
+            raise NotACall("no line of that form")
+        name, key = match[1], match[2]
+        in_json = match[0].endswith("/")
+        cursor.require_offered(name)
+        if cursor.tools is None and not in_json and (key is None or len(key) < 2):
+            raise NotACall("without tools it may be a path")
+        key = key or (None if in_json else single_parameter(cursor.find_tool(name)))
+        if key is None and not in_json:
+            raise NotACall(f"{name!r} has no single parameter that the value could fill")
+        cursor.position = match.end()
+        arguments = Arguments(cursor.start_call(name))
+        if key is None:
+            arguments.take((yield from read_object(cursor, _line_body)))
+        else:
+            yield from arguments.read_value(cursor, key, _line_end, to_end=True)
+        arguments.finish(cursor, name)
+
+
+class GlmTagged(GlmLine):
+    """The same inside a tag: `NAME>value`, or `NAME>` and then a line `key: value` for each argument."""
+
+    openers = TAGS
+    place: Place = "anywhere"
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        return True
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from read_slot(cursor, _tag_end)
+        cursor.position += 1
+        yield from cursor.space()
+        name = yield from _read_short(cursor)
+        arguments = Arguments(cursor.start_call(name))
+        mark = cursor.begin()
+        yield from run_value(cursor, _less, streamed=False)
+        try:
+            _read_pairs(cursor, arguments, cursor.since(mark))
+        except Spoilt:
+            yield from skip_broken(cursor, _glm_ends, _glm_ends)
+            raise
+        yield from close_wrapper.run(cursor, Scope())
+        arguments.finish(cursor, name)
+
+
+def _read_short(cursor: Cursor) -> Generator[None, None, str]:
+    while True:
+        match = _short(cursor.text, cursor.position)
+        if match is not None:
+            cursor.position = match.end()
+            return match[1]
+        if cursor.final or not _may_be_short(cursor.text, cursor.position):
+            raise NotACall("no name with a bracket behind it")
+        yield
+
+
+def _read_pairs(cursor: Cursor, arguments: Arguments, text: str) -> None:
+    lines = [line for line in text.split("\n") if line.strip()]
+    pairs = [(pair[1], line[pair.end() :].strip()) for line in lines if (pair := _pair(line)) is not None]
+    if lines and "\n" in text and len(pairs) == len(lines):
+        for key, value in pairs:
+            _add(cursor, arguments, key, value)
+        return
+    single = single_parameter(arguments.tool)
+    if single is None or not lines:
+        raise Spoilt("a value without a key, and no single parameter that it could fill")
+    arguments.add_text(cursor, single, text)
+
+
+def _add(cursor: Cursor, arguments: Arguments, key: str, text: str) -> None:
+    if text in _WORDS and not arguments.declares(key):
+        arguments.add(cursor, key, _WORDS[text])
+    else:
+        arguments.add_text(cursor, key, text)
+
+
+def write_lines(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(_write_line(call) for call in calls)
+
+
+def _write_line(call: ToolCall) -> str:
+    if not _is_glm_name(call.name):
+        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a line")
+    # `name/key>value` would be shorter, but a line that was cut off could not be told from a whole one.
+    return f"{call.name}/{write_json(call.arguments)}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# ReAct: plain words on lines of their own, as agents of the first years were prompted to write.
+#
+# Action: search
+# Action Input: {"query": "x"}
+
+_stops = Markers(["\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:"])
+_observation = Markers(["Observation:"])
+_input = Markers(["Action Input:", "Action input:", "ActionInput:"])
+_react_line_end = Markers(["\n"])
+_nothing = Markers(["\nObservation:"])
+_react_body = JsonBody(stops=_stops)
+_name = re.compile(r"[\s\[`\"'*]*([A-Za-z_][\w.\-]{0,99})(?:\(\))?[\s\]`\"'*.]*\Z").match
+_is_react_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
+
+
+class React(MarkedEntry):
+    format = "react"
+    openers = ("Action:",)
+    place: Place = "line"
+
+    def read(self, cursor: Cursor) -> Reader:
+        cursor.position += len("Action:")
+        match = _name((yield from read_slot(cursor, _react_line_end, 200)))
+        if match is None:
+            raise NotACall("no name of a tool")
+        name = match[1]
+        cursor.require_offered(name)
+        found, ahead = yield from cursor.look(_input)
+        if found is None:
+            raise NotACall("no input follows the action")
+        cursor.position += ahead + len(found)
+        character = yield from cursor.peek()
+        if not character:
+            raise NotACall("the input is empty")
+        if character != "{" and cursor.tools is None:
+            raise NotACall("without tools, the input must be JSON")
+        arguments = Arguments(cursor.start_call(name))
+        try:
+            yield from _read_input(cursor, arguments, character)
+        except Cut:
+            raise
+        except Spoilt:
+            yield from skip_broken(cursor, _nothing, _stops)
+            raise
+        found, ahead = yield from cursor.look(_observation)
+        if found is not None:
+            cursor.position += ahead + len(found)
+        arguments.finish(cursor, name)
+
+
+def _read_input(cursor: Cursor, arguments: Arguments, character: str) -> Reader:
+    if character == "{":
+        arguments.take((yield from read_object(cursor, _react_body)))
+        return
+    text = (yield from _read_text(cursor)).strip()
+    if character == "`":
+        mended = repair(text)
+        if isinstance(mended.value, dict):
+            for rule in mended.rules:
+                cursor.repair(rule)
+            for key, value in mended.value.items():
+                arguments.add(cursor, key, value)
+            return
+    key = single_parameter(arguments.tool)
+    if key is None:
+        raise Spoilt("plain text as input, and no single parameter that it could fill")
+    arguments.add_text(cursor, key, text)
+
+
+def _read_text(cursor: Cursor) -> Generator[None, None, str]:
+    mark = cursor.begin()
+    yield from run_to(cursor, _stops)
+    return cursor.since(mark)
+
+
+def write_react(calls: Sequence[ToolCall]) -> str:
+    lines = []
+    for call in calls:
+        if not _is_react_name(call.name):
+            raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a line")
+        lines.append(f"Action: {call.name}\nAction Input: {write_json(call.arguments)}")
+    return "\n".join(lines)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Cohere Command R and R+: a fenced list of actions behind the word for them.
+#
+#     Action: ```json
+#     [{"tool_name": "search", "parameters": {"query": "x"}}]
+#     ```
+#
+# The action `directly_answer` means that there is none.
+
+_fence = Markers(["```"])
+_opening = Markers(["```json", "```JSON"])
+_NO_ACTION = ("directly_answer", "directly-answer")
+
+
+class CommandR(MarkedEntry):
+    format = "cohere_command_r"
+    openers = ("Action:",)
+    place: Place = "line"
+
+    def read(self, cursor: Cursor) -> Reader:
+        cursor.position += len("Action:")
+        opening, ahead = yield from cursor.look(_opening)
+        if opening is None:
+            raise NotACall("no fence behind the word")
+        cursor.position += ahead + len(opening)
+        if (yield from cursor.peek()) not in ("[", "{"):
+            raise NotACall("no list of actions")
+        cursor.commit()
+        value = yield from read_json_value(cursor, _fence)
+        found, ahead = yield from cursor.look(_fence)
+        if found is None:
+            cursor.repair("closed_wrapper")
+        else:
+            cursor.position += ahead + len(found)
+        try:
+            wishes = read_envelope(value, cursor.tools).wishes
+        except NoCall as no_call:
+            raise Spoilt(str(no_call)) from None
+        for wish in wishes:
+            if wish.name not in _NO_ACTION:
+                report(cursor, wish)
+
+
+def write_command_r(calls: Sequence[ToolCall]) -> str:
+    actions = [{"tool_name": call.name, "parameters": call.arguments} for call in calls]
+    return f"Action: ```json\n{write_json(actions)}\n```"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Calls in the manner of Perl, as MiniMax writes them behind some hosts.
+#
+# [TOOL_CALL]
+# {tool => "search", args => { --query "x" --limit 3 }}
+# [/TOOL_CALL]
+
+_closers = Markers(["[/TOOL_CALL]", "\n/TOOL_CALL"])
+_perl_ends = Markers(["[/TOOL_CALL]", "/TOOL_CALL"])
+_HEAD_LIMIT = 500
+_quote = Markers(['"'])
+_perl_body = JsonBody(stops=_closers)
+_head = re.compile(
+    r"""\{?\s*tool\s*(?:=>|[:=])?\s*["']([^"'\n]{1,200})["']\s*[,;]?\s*(?:args|arguments|parameters)\s*(?:=>|[:=])?\s*\{"""
+).match
+_key = re.compile(r"""[\s,;]*(?:--)?["']?([A-Za-z_][\w.\-]{0,99})["']?[ \t]*(?:=>|[:=])?[ \t]*""").match
+_end = re.compile(r"[\s,;]*\}[\s}]*\Z").match
+_scalar = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?=[\s,;}])|(?:true|false|null)(?=[\s,;}])").match
+_next_option = re.compile(r"[ \t]--[A-Za-z_]|\n").search
+_is_perl_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
+
+
+class Perl(MarkedEntry):
+    format = "perl"
+    openers: tuple[str, ...] = ("[TOOL_CALL]",)
+
+    def read(self, cursor: Cursor) -> Reader:
+        cursor.position += len(self.openers[0])
+        if (yield from cursor.peek()) != "{":
+            raise NotACall("no call between the markers")
+        quoted, _ = yield from cursor.look(_quote, 1)
+        if quoted is not None:
+            yield from self._read_json(cursor)
+        else:
+            yield from self._read_perl(cursor)
+
+    def _read_json(self, cursor: Cursor) -> Reader:
+        """The same markers around JSON, which is what a model writes that was not told better."""
+        wish = yield from read_calls(cursor, _perl_body)
+        yield from _close(cursor)
+        if wish is not None:
+            report(cursor, wish)
+
+    def _read_perl(self, cursor: Cursor) -> Reader:
+        name = yield from _read_head(cursor)
+        cursor.start_call(name)
+        mark = cursor.begin()
+        yield from run_value(cursor, _closers, streamed=False)
+        text = cursor.since(mark)
+        yield from _close(cursor)
+        arguments = _read_arguments(cursor, text)
+        cursor.delta(write_json(arguments))
+        cursor.finish_call(name, arguments)
+
+
+class PerlWithoutBrackets(Perl):
+    """The markers without their brackets, each on a line of its own."""
+
+    openers = ("TOOL_CALL",)
+    place: Place = "line"
+
+
+def _close(cursor: Cursor) -> Reader:
+    found, ahead = yield from cursor.look(_perl_ends)
+    if found is None:
+        cursor.repair("closed_wrapper")
+    else:
+        cursor.position += ahead + len(found)
+
+
+def _read_head(cursor: Cursor) -> Generator[None, None, str]:
+    """Everything up to the brace before the arguments. It is short, or this is no call."""
+    while True:
+        head = _head(cursor.text, cursor.position)
+        if head is not None:
+            cursor.position = head.end()
+            return head[1].strip()
+        if cursor.final or len(cursor.text) - cursor.position > _HEAD_LIMIT:
+            raise NotACall("no call between the markers")
+        yield
+
+
+def _read_arguments(cursor: Cursor, text: str) -> JsonObject:
+    position = 0
+    arguments: JsonObject = {}
+    tolerant = Tolerant(text)
+    while not _end(text, position):
+        key = _key(text, position)
+        if key is None:
+            raise Spoilt(f"{text[position : position + 20]!r} is no argument")
+        value, position = _read_value(cursor, tolerant, text, key.end())
+        if key[1] in arguments:
+            cursor.repair("repeated_argument")
+        arguments[key[1]] = value
+    for rule in tolerant.rules:
+        cursor.repair(rule)
+    return arguments
+
+
+def _read_value(cursor: Cursor, tolerant: Tolerant, text: str, position: int) -> tuple[Any, int]:
+    if text[position : position + 1] in ('"', "'", "{", "["):
+        try:
+            return raw_decode(text, position)
+        except Undecodable:
+            pass
+        try:
+            return tolerant.value(position)
+        except Unreadable as failure:
+            raise Spoilt(failure.why) from None
+    scalar = _scalar(text, position)
+    if scalar is not None:
+        return raw_decode(text, position)[0], scalar.end()
+    stop = _next_option(text, position)
+    # Braces that close the call may stand on the same line.
+    end = stop.start() if stop is not None else len(text.rstrip("} \t\r\n"))
+    bare = text[position:end].strip()
+    if not bare:
+        raise Spoilt("an argument without a value")
+    cursor.repair("unquoted_value")
+    return bare, end
+
+
+def write_perl(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(_write_call(call) for call in calls)
+
+
+def _write_call(call: ToolCall) -> str:
+    if re.search(r"[\"'\n]", call.name) or not call.name.strip() or len(call.name) > 200:
+        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit between quotes")
+    lines = []
+    for key, value in call.arguments.items():
+        if not _is_perl_name(key):
+            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an option")
+        # A closer inside a string is escaped, so that it does not end the call.
+        lines.append(f"  --{key} {write_json(value).replace('[/TOOL_CALL]', chr(92) + 'u005b/TOOL_CALL]')}\n")
+    return '[TOOL_CALL]\n{tool => "' + call.name + '", args => {\n' + "".join(lines) + "}}\n[/TOOL_CALL]"

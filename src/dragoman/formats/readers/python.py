@@ -1,0 +1,669 @@
+"""Calls written in Python: `[f(a=1), g()]`, one call per line, with markers or without."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.args.tolerant import Tolerant
+from dragoman.args.tolerant_scalars import Unreadable
+from dragoman.errors import CannotExpress
+from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Quiet, Reader, Spoilt
+from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
+from dragoman.formats.steps import read_or_skip
+from dragoman.formats.template import MarkedEntry, Place
+from dragoman.types import JsonObject, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where a Python call ends: a resumable scan over its arguments, aware of strings and brackets.
+
+MAX_DEPTH = 100
+# Without a marker any `[name(` may begin a call. Arguments hold few parentheses, so many of them mean that it was none:
+# that keeps the search short in a text full of such beginnings.
+MAX_PARENTHESES = 5
+_OPENING = {"(": ")", "[": "]", "{": "}"}
+_QUOTES = ("'''", '"""', "'", '"')
+
+
+class Landmarks:
+    """What matters inside arguments, in code and in each kind of string; `ends` are the markers behind the calls."""
+
+    def __init__(self, ends: Iterable[str] = ()) -> None:
+        self.ends = frozenset(ends)
+        self.code = Markers((*_OPENING, *_OPENING.values(), *_QUOTES, *self.ends))
+        self.inside = {quote: Markers((quote, "\\", *self.ends)) for quote in _QUOTES}
+
+
+class ParenthesisScanner:
+    """Feed it a buffer and a place behind an opening parenthesis; it stops behind the one that closes it.
+
+    It also stops at a marker behind the calls (`at_end`), which means that a bracket or a quote is missing, unless the
+    marker is part of a string: the caller decides, and may go on behind it.
+    """
+
+    __slots__ = ("_landmarks", "_open", "_parentheses", "_quote", "at_end", "done", "failed")
+
+    def __init__(self, landmarks: Landmarks) -> None:
+        self._landmarks = landmarks
+        self._open = [")"]
+        self._parentheses = MAX_DEPTH if landmarks.ends else MAX_PARENTHESES
+        self._quote = ""
+        self.at_end = ""
+        self.done = False
+        self.failed: str | None = None
+
+    @property
+    def in_string(self) -> bool:
+        return bool(self._quote)
+
+    @property
+    def wakes(self) -> Callable[[str], re.Match[str] | None]:
+        """A piece in which this finds nothing leaves the scanner as it is and need not be scanned."""
+        return self._markers.wakes
+
+    @property
+    def _markers(self) -> Markers:
+        return self._landmarks.inside[self._quote] if self._quote else self._landmarks.code
+
+    def scan(self, text: str, position: int, *, final: bool) -> int:
+        """Go on from `position`; return how far the text is dealt with."""
+        self.at_end = ""
+        while not self.done and self.failed is None:
+            hit = self._markers.find(text, position, final=final)
+            if hit is None:
+                return len(text)
+            position, found = hit
+            if found is None:
+                return position
+            if found in self._landmarks.ends:
+                self.at_end = found
+                return position
+            if found == "\\":
+                if position + 1 >= len(text):
+                    return position
+                position += 2
+            else:
+                self._take(found)
+                position += len(found)
+        return position
+
+    def _take(self, found: str) -> None:
+        if self._quote:
+            self._quote = ""
+        elif found in _QUOTES:
+            self._quote = found
+        elif found in _OPENING:
+            self._open.append(_OPENING[found])
+            if len(self._open) > MAX_DEPTH or (found == "(" and self._open.count(")") > self._parentheses):
+                self.failed = "nested too deep"
+        elif self._open.pop() != found:
+            self.failed = f"{found!r} closes nothing"
+        else:
+            self.done = not self._open
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Calls written in Python: `[f(a=1), g()]`, one call a line, with markers around them or without.
+#
+# The arguments of a call are held until its closing parenthesis is there, then read as a whole. Between markers a call
+# with a forgotten quote or bracket can still be mended, because the marker says where the calls end.
+
+_NAME_LIMIT = 200
+_NAME = r"[^\W\d][\w.\-]*+(?:\\_[\w.\-]*+)*+"
+_name = re.compile(_NAME).match
+_growing_name = re.compile(rf"(?:{_NAME}\\?)?\Z").match
+_name_start = re.compile(r"[^\W\d]").match
+_blank = re.compile(r"[ \t]*").match
+_assigned = re.compile(r"=(?!=)").match
+_plain_call = re.compile(rf"(?:{_NAME}[ \t]*=[ \t]*)?{_NAME}[ \t]*\(").match
+_statement_call = re.compile(rf"(?:{_NAME}[ \t]*=[ \t]*)?(?:print\([ \t]*)*+{_NAME}[ \t]*\(").match
+_STATEMENT_LIMIT = 300
+
+
+class PythonStyle:
+    """How a format writes Python: what stands behind its calls, and what may stand around each of them."""
+
+    def __init__(
+        self, *, ends: tuple[str, ...] = (), gated: bool = False, code: bool = False, method: str = ""
+    ) -> None:
+        self.ends = Markers(ends) if ends else None
+        self.closers = Markers(end.strip() for end in ends) if ends else None
+        """The same without the line break that some must stand behind, for where blanks have been passed already."""
+        self.landmarks = Landmarks(ends)
+        self.marked = bool(ends)
+        """Between markers it is a call whatever becomes of it; without them it may still turn out to be text."""
+        self.gated = gated
+        """Only offered names make a call."""
+        self.code = code
+        """Calls are statements of a program: `print(f())` and `x = f()` are peeled, other lines are passed over."""
+        self.method = method
+        """A method of the tool that the model calls in place of the tool itself: `.call`."""
+        self.lines = Markers(("\n", *ends))
+
+
+class PythonCall(Struct, frozen=True):
+    """A call that has been read, before it is reported."""
+
+    name: str
+    arguments: JsonObject
+    rules: tuple[str, ...]
+
+    @property
+    def doubtful(self) -> bool:
+        """Its end was guessed from what follows a quote, so that a text that was cut off may look like it."""
+        return "escaped_quotes" in self.rules
+
+    def report(self, cursor: Cursor) -> None:
+        for rule in self.rules:
+            cursor.repair(rule)
+        cursor.finish_call(self.name, self.arguments)
+
+
+class _Mark:
+    """The place where the arguments of a call begin, and the way back to it."""
+
+    __slots__ = ("_base", "_cursor", "_mark", "_start")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+        self._mark = cursor.begin()
+        self._base = cursor.base
+        self._start = cursor.position
+
+    def text(self) -> str:
+        return self._cursor.since(self._mark)
+
+    def move_behind(self, length: int) -> None:
+        """Back to the place so many characters behind the mark."""
+        if self._cursor.base == self._base:
+            # Nothing was forgotten since: going back costs nothing, however long the text is.
+            self._cursor.position = self._start + length
+        else:
+            self._cursor.return_to(self._mark)
+            self._cursor.position += length
+
+
+class PythonReader:
+    """Reads the calls of one text, one after another."""
+
+    def __init__(self, cursor: Cursor, style: PythonStyle) -> None:
+        self.cursor = cursor
+        self.style = style
+        self.in_list = False
+        # Mending looks ahead as far as the end of the calls, so it is not tried for every call of a long list.
+        self._attempts = 3
+
+    # ---- the name --------------------------------------------------------------------------------------------------
+
+    def read_call(self) -> Generator[None, None, PythonCall]:
+        """Read one call from here; the position is behind its last parenthesis then."""
+        cursor = self.cursor
+        wrappers = 0
+        while True:
+            name = yield from self._read_name()
+            following = yield from self._next_on_line()
+            if following == "(" and self.style.code and name == "print" and cursor.find_tool(name) is None:
+                wrappers += 1
+            elif following != "=" or not self.style.code or _assigned(cursor.text, cursor.position) is None:
+                break
+            cursor.position += 1
+            yield from cursor.peek()
+        if following != "(":
+            raise NotACall(f"no arguments follow {name[:40]!r}")
+        call = yield from self._read_arguments(self._settle_name(name))
+        for _ in range(wrappers):
+            if (yield from cursor.peek()) != ")":
+                raise (
+                    Cut
+                    if cursor.final and cursor.position >= len(cursor.text)
+                    else Spoilt("a parenthesis is not closed")
+                )
+            cursor.position += 1
+        return call
+
+    def _read_name(self) -> Generator[None, None, str]:
+        cursor = self.cursor
+        while True:
+            if cursor.final or _growing_name(cursor.text, cursor.position) is None:
+                match = _name(cursor.text, cursor.position)
+                if match is None:
+                    raise NotACall("no name of a tool")
+                cursor.position = match.end()
+                return match.group()
+            if len(cursor.text) - cursor.position > _NAME_LIMIT:
+                raise NotACall("the name is too long")
+            yield
+
+    def _next_on_line(self) -> Generator[None, None, str]:
+        """What follows a name; the position moves to it. Without markers the parenthesis follows directly."""
+        cursor = self.cursor
+        while True:
+            if self.style.marked:
+                cursor.position = _blank(cursor.text, cursor.position).end()  # type: ignore[union-attr]
+            # Two characters tell `=` from `==`.
+            if len(cursor.text) - cursor.position > (1 if self.style.code else 0) or cursor.final:
+                return cursor.text[cursor.position : cursor.position + 1]
+            if cursor.text.startswith("(", cursor.position):
+                return "("
+            yield
+
+    def _settle_name(self, name: str) -> str:
+        cursor, style = self.cursor, self.style
+        name = name.replace("\\_", "_")
+        if style.code:
+            name = name.removeprefix("default_api.")
+        if style.method and cursor.find_tool(name) is None:
+            if name.endswith(style.method) and name != style.method:
+                name = name.removesuffix(style.method)
+            else:
+                raise NotACall(f"{name[:40]!r} is neither an offered tool nor a built-in one")
+        if style.gated:
+            cursor.require_offered(name)
+        if style.marked:
+            cursor.commit()
+        return name
+
+    # ---- the arguments -----------------------------------------------------------------------------------------------
+
+    def _read_arguments(self, name: str) -> Generator[None, None, PythonCall]:
+        cursor = self.cursor
+        cursor.position += 1
+        mark = _Mark(cursor)
+        scanner = ParenthesisScanner(self.style.landmarks)
+        while True:
+            cursor.position = scanner.scan(cursor.text, cursor.position, final=cursor.final)
+            if scanner.done:
+                return (yield from self._settle(name, mark))
+            if scanner.failed is not None or (scanner.at_end and not scanner.in_string):
+                return (yield from self._mend(name, mark, scanner.failed or "a bracket is not closed"))
+            if scanner.at_end:
+                call = self._try_quotes(name, mark)
+                if call is not None:
+                    return call
+                cursor.position += len(scanner.at_end)
+                continue
+            if cursor.position == len(cursor.text):
+                cursor.quiet = Quiet(scanner.wakes, "silent")
+            yield from cursor.need()
+            cursor.quiet = None
+
+    def _settle(self, name: str, mark: _Mark) -> Generator[None, None, PythonCall]:
+        text = mark.text()
+        try:
+            call, end = self._understand(name, text)
+        except Unreadable as unreadable:
+            return (yield from self._mend(name, mark, unreadable.why))
+        if end < len(text):
+            mark.move_behind(end)
+        return call
+
+    def _try_quotes(self, name: str, mark: _Mark) -> PythonCall | None:
+        """A closing marker inside what seems to be a string: perhaps a quote was not escaped before it."""
+        self._attempts -= 1
+        if self._attempts < 0:
+            return None
+        try:
+            call, end = self._understand(name, mark.text())
+        except Unreadable:
+            return None
+        mark.move_behind(end)
+        return call
+
+    def _mend(self, name: str, mark: _Mark, why: str) -> Generator[None, None, PythonCall]:
+        """Take everything up to the closing marker: what is missing can be added, for the call is complete."""
+        cursor = self.cursor
+        if self.style.ends is None:
+            raise Spoilt(why)
+        found = yield from run_to(cursor, self.style.ends)
+        if not found:
+            raise Cut
+        self._attempts -= 2
+        if self._attempts < 0:
+            raise Spoilt(why)
+        text = mark.text()
+        if self.in_list:
+            text = text.rstrip().removesuffix("]")
+        try:
+            call, end = self._understand(name, text, closing=True)
+        except Unreadable as unreadable:
+            raise Spoilt(unreadable.why) from None
+        mark.move_behind(end)
+        return call
+
+    def _understand(self, name: str, text: str, *, closing: bool = False) -> tuple[PythonCall, int]:
+        reader = Tolerant(text, python=True, closing=closing)
+        positional, keywords, end = reader.arguments(0)
+        rules = tuple(reader.rules)
+        if "closed_string" in rules:
+            # Where a string ends that has no closing quote is anybody's guess.
+            raise Unreadable("string without end", end)
+        if positional:
+            keywords = self._name_positions(name, positional, keywords)
+            rules = (*rules, "positional_arguments")
+        return PythonCall(name, keywords, rules), end
+
+    def _name_positions(self, name: str, positional: list[Any], keywords: JsonObject) -> JsonObject:
+        """Positional arguments get the names of the schema's properties, in its order."""
+        tool = self.cursor.find_tool(name)
+        properties = tool.parameters.get("properties") if tool is not None else None
+        names = list(properties) if isinstance(properties, dict) else []
+        arguments = dict(zip(names, positional, strict=False))
+        if len(positional) > len(names) or not arguments.keys().isdisjoint(keywords):
+            raise Spoilt("positional arguments, and no schema that names them")
+        return arguments | keywords
+
+    # ---- from call to call -------------------------------------------------------------------------------------------
+
+    def read_calls(self) -> Generator[None, None, PythonCall]:
+        """Read calls from here on. All but the last are reported; the last is returned, its wrapper may still close."""
+        cursor = self.cursor
+        self.in_list = (yield from cursor.peek()) == "["
+        if self.in_list:
+            cursor.position += 1
+            yield from cursor.peek()
+        yield from self._skip_comments()
+        call = yield from self.read_call()
+        while True:
+            more, rules = yield from self._reach_next()
+            call = PythonCall(call.name, call.arguments, (*call.rules, *rules))
+            if not more:
+                return call
+            call.report(cursor)
+            cursor.commit()
+            try:
+                call = yield from self.read_call()
+            except NotACall as not_a_call:
+                # The calls before it have been reported: too late to say that all of it was text.
+                raise Spoilt(str(not_a_call)) from None
+
+    def _reach_next(self) -> Generator[None, None, tuple[bool, tuple[str, ...]]]:
+        """Move to the next call, or behind the last one; name what had to be repaired for it."""
+        cursor, style = self.cursor, self.style
+        rules: tuple[str, ...] = ()
+        separated = False
+        while True:
+            yield from self._skip_comments()
+            character = yield from cursor.peek()
+            if character == "," or (character == ";" and style.marked):
+                separated = True
+                cursor.position += 1
+            elif character == "]" and self.in_list:
+                cursor.position += 1
+                return False, rules
+            elif style.code and character and not (yield from self._ends_here()):
+                if (yield from self._is_statement_a_call()):
+                    return True, rules
+                rules = ("skipped_text",)
+                yield from run_to(cursor, style.lines)
+            else:
+                break
+        if character and _name_start(character) and not style.code and (separated or style.marked):
+            return True, () if separated or not self.in_list else ("missing_comma",)
+        if self.in_list and character and not style.marked:
+            raise Spoilt(f"{character!r} where the list should go on or end")
+        return False, (*rules, "closed_wrapper") if self.in_list else rules
+
+    def _ends_here(self) -> Generator[None, None, bool]:
+        if self.style.closers is None:
+            return False
+        found, _ = yield from self.cursor.look(self.style.closers)
+        return found is not None
+
+    def _is_statement_a_call(self) -> Generator[None, None, bool]:
+        """Whether the line that begins here calls something, as far as can be seen without reading it."""
+        cursor = self.cursor
+        begins = _plain_call if cursor.find_tool("print") is not None else _statement_call
+        while True:
+            if begins(cursor.text, cursor.position) is not None:
+                return True
+            end = cursor.position + _STATEMENT_LIMIT
+            if cursor.final or len(cursor.text) > end or cursor.text.find("\n", cursor.position, end) >= 0:
+                return False
+            yield
+
+    def _skip_comments(self) -> Reader:
+        while self.style.code and (yield from self.cursor.peek()) == "#":
+            yield from run_to(self.cursor, self.style.lines)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Writing calls in Python: keyword arguments with Python literals.
+
+_is_name = re.compile(r"[^\W\d][\w.\-]*\Z").match
+_is_keyword = re.compile(r"[^\W\d]\w{0,60}\Z").match
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_SPECIAL = r'[\\"\x00-\x1f\x7f]'
+_surrogate = re.compile("[\ud800-\udfff]").search
+_WORDS = {True: "True", False: "False", None: "None"}
+_DIGITS = 400
+
+
+def write_python_call(call: ToolCall, method: str = "", markers: Sequence[str] = ()) -> str:
+    """`name(key="value")`; markers that stand inside strings are written with an escape."""
+    if not _is_name(call.name):
+        raise CannotExpress("$", f"{call.name!r} is no name in Python")
+    literals = _Literals(markers)
+    arguments = ", ".join(literals.write_argument(key, value) for key, value in call.arguments.items())
+    return f"{call.name}{method}({arguments})"
+
+
+class _Literals:
+    def __init__(self, markers: Sequence[str]) -> None:
+        self._special = re.compile("|".join([*map(re.escape, markers), _SPECIAL]))
+
+    def write_argument(self, key: str, value: Any) -> str:
+        """`key=value`; a key that is no name in Python goes into a dict that is spread: `**{"a-b": 1}`."""
+        return f"{key}={self.write(value, f'$.{key}')}" if _is_keyword(key) else "**" + self.write({key: value}, "$")
+
+    def write(self, value: Any, path: str) -> str:
+        if isinstance(value, str):
+            return self._write_text(value, path)
+        if value is None or isinstance(value, bool):
+            return _WORDS[value]
+        if isinstance(value, dict):
+            members = (
+                f"{self._write_key(key, path)}: {self.write(each, f'{path}.{key}')}" for key, each in value.items()
+            )
+            return "{" + ", ".join(members) + "}"
+        if isinstance(value, list | tuple):
+            return "[" + ", ".join(self.write(each, f"{path}[{index}]") for index, each in enumerate(value)) + "]"
+        return _write_number(value, path)
+
+    def _write_key(self, key: object, path: str) -> str:
+        if not isinstance(key, str):
+            raise CannotExpress(path, f"the key {key!r} is no text")
+        return self._write_text(key, path)
+
+    def _write_text(self, text: str, path: str) -> str:
+        if _surrogate(text):
+            raise CannotExpress(path, "a lone surrogate is no text")
+        return '"' + self._special.sub(_escape, text) + '"'
+
+
+def _escape(found: re.Match[str]) -> str:
+    """An escape for the first character is enough to keep a marker from being one."""
+    first, rest = found.group()[0], found.group()[1:]
+    return (_ESCAPES.get(first) or f"\\x{ord(first):02x}") + rest
+
+
+def _write_number(value: Any, path: str) -> str:
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise CannotExpress(path, "not a finite number")
+        return repr(value)
+    if isinstance(value, int):
+        if abs(value) >= 10**_DIGITS:
+            raise CannotExpress(path, f"an integer of more than {_DIGITS} digits")
+        return str(value)
+    raise CannotExpress(path, f"{type(value).__name__} is no JSON value")
+
+
+Writer = Callable[[Sequence[ToolCall]], str]
+
+
+def writer(before: str, after: str, *, separator: str = ", ", method: str = "") -> Writer:
+    """A writer for calls between two markers; `method` is what is called of each tool, if not the tool itself."""
+    markers = (after.strip("\n]"),) if after.strip("\n]`") else ()
+
+    def write(calls: Sequence[ToolCall]) -> str:
+        return before + separator.join(write_python_call(call, method, markers) for call in calls) + after
+
+    return write
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The ways into calls that are written in Python: behind a marker, as a list, or as the whole message.
+
+_ENTRY_NAME = r"[^\W\d](?:[\w.\-]|\\_){0,200}+"
+_list_begins = re.compile(rf"\[\s*{_ENTRY_NAME}\(").match
+_list_may_begin = re.compile(rf"\[\s*(?:{_ENTRY_NAME}\\?)?\Z").match
+_call_begins = re.compile(rf"{_ENTRY_NAME}\(").match
+_call_may_begin = re.compile(rf"{_ENTRY_NAME}\\?\Z").match
+Answer = Generator[None, None, bool]
+
+_JSON = Markers(["{"])
+
+
+class MarkedCalls(MarkedEntry):
+    """Python between markers: a list of calls or one call after another, and JSON where a model prefers it."""
+
+    def __init__(
+        self,
+        format_name: str,
+        openers: tuple[str, ...],
+        closers: tuple[str, ...],
+        *,
+        place: Place = "anywhere",
+        closer_required: bool = True,
+        json: bool = True,
+        code: bool = False,
+        method: str = "",
+    ) -> None:
+        self.format = format_name
+        self.openers = openers
+        self.place: Place = place
+        self.follows = "[n<{" if json else "[n"
+        self._opener = Markers(openers)
+        self._closers = Markers(closer.strip() for closer in closers)
+        self._closer_required = closer_required
+        self._style = PythonStyle(ends=closers, code=code, method=method)
+        self._body = JsonBody(stops=Markers(closers)) if json else None
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from cursor.expect(self._opener)
+        found, ahead = yield from cursor.look(self._closers)
+        if found is not None and self.place == "anywhere" and self._body is not None:
+            # Tokens around nothing are framing; an empty fence is the model's own text.
+            cursor.position += ahead + len(found)
+            return
+        yield from read_or_skip(cursor, self._read_body(cursor), self._closers)
+
+    def _read_body(self, cursor: Cursor) -> Reader:
+        character = yield from cursor.peek()
+        if character in ("{", "[") and self._body is not None:
+            ahead = 1 if character == "[" else 0
+            found, _ = yield from cursor.look(_JSON, ahead)
+            if found is not None:
+                yield from self._read_json(cursor, self._body)
+                return
+        call = yield from PythonReader(cursor, self._style).read_calls()
+        closed = yield from self._close(cursor)
+        if not closed and call.doubtful:
+            raise Cut
+        call.report(cursor)
+
+    def _read_json(self, cursor: Cursor, body: JsonBody) -> Reader:
+        wish = yield from read_calls(cursor, body)
+        yield from self._close(cursor)
+        if wish is None:
+            raise Spoilt("no call between the markers")
+        report(cursor, wish)
+
+    def _close(self, cursor: Cursor) -> Answer:
+        found, ahead = yield from cursor.look(self._closers)
+        if found is not None:
+            cursor.position += ahead + len(found)
+        elif self._closer_required:
+            cursor.repair("closed_wrapper")
+        return found is not None
+
+
+class ListedCalls:
+    """`[f(a=1), g()]` without a marker. `gated`: only offered names make a call."""
+
+    section = None
+
+    def __init__(self, format_name: str, *, openers: tuple[str, ...] = (), place: Place = "line", gated: bool) -> None:
+        self.format = format_name
+        self.openers = openers
+        self.place: Place = place
+        self._style = PythonStyle(gated=gated)
+
+    line_gate = r"\["
+    line_characters = "["
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _list_begins(text, at):
+            return True
+        return None if not final and _list_may_begin(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        call = yield from PythonReader(cursor, self._style).read_calls()
+        if call.doubtful and "closed_wrapper" in call.rules:
+            raise Cut
+        call.report(cursor)
+
+
+class MessageCalls:
+    """The whole message is calls of offered tools, one or several, and nothing else."""
+
+    openers: tuple[str, ...] = ()
+    place: Place = "message"
+    section = None
+
+    def __init__(self, format_name: str) -> None:
+        self.format = format_name
+        self._style = PythonStyle(gated=True)
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _call_begins(text, at):
+            return True
+        return None if not final and _call_may_begin(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        mark = cursor.begin()
+        reader = PythonReader(cursor, self._style)
+        calls: list[tuple[PythonCall, int]] = []
+        while not calls or (yield from self._goes_on(cursor)):
+            call = yield from reader.read_call()
+            calls.append((call, cursor.base + cursor.position))
+        if calls[-1][0].doubtful:
+            raise Cut
+        # Nothing but calls: now each gets its own stretch of the text.
+        cursor.return_to(mark)
+        for call, end in calls:
+            cursor.position = end - cursor.base
+            call.report(cursor)
+
+    def _goes_on(self, cursor: Cursor) -> Answer:
+        """Whether another call follows, on a line of its own or behind a separator."""
+        separated = False
+        while True:
+            if cursor.position >= len(cursor.text):
+                if cursor.final:
+                    return False
+                yield
+                continue
+            character = cursor.text[cursor.position]
+            if character in "\n,;":
+                separated = True
+            elif not character.isspace():
+                break
+            cursor.position += 1
+        if not separated:
+            raise NotACall("the message goes on after the call")
+        return True

@@ -1,0 +1,204 @@
+"""Write calls in a format: the template filled in, and verified by parsing the result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dragoman.errors import CannotExpress, ConfigError
+from dragoman.formats.parser import Parsed, Parser, fold
+from dragoman.formats.plan import Plan
+from dragoman.formats.template import Format, Literal, Many, Maybe, Node, Space, compile_template, has_hole
+from dragoman.toolset import Toolset
+from dragoman.types import JsonObject, Tool, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# Small helpers for writing calls.
+
+write_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_TYPES = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+    tuple: "array",
+}
+
+
+def json_type(value: Any) -> str:
+    """The JSON Schema name of a value's type."""
+    return _TYPES.get(type(value), "null")
+
+
+def write_json_calls(calls: Sequence[ToolCall]) -> str:
+    """One bare envelope, or a list of them."""
+    envelopes = [{"name": call.name, "arguments": call.arguments} for call in calls]
+    return write_strict_json(envelopes[0] if len(envelopes) == 1 else envelopes)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Writing calls in a format: the same template, backwards, and checked by reading it again.
+#
+# What a format cannot carry (a value that holds its own closer, a blank that it strips) is refused with CannotExpress
+# and never written wrongly: every rendering is parsed back and compared before it is returned.
+
+Call = ToolCall | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+
+
+def as_calls(calls: Iterable[Call] | ToolCall) -> list[ToolCall]:
+    """Calls however they are given: ToolCall, (name, arguments), or a dict with `name` and `arguments`."""
+    if isinstance(calls, ToolCall):
+        calls = [calls]
+    return [_as_call(call) for call in calls]
+
+
+def _as_call(call: Call) -> ToolCall:
+    if isinstance(call, ToolCall):
+        return call
+    if isinstance(call, Mapping):
+        name, arguments, identity = call.get("name"), call.get("arguments", {}), call.get("id")
+    else:
+        (name, arguments), identity = call, None
+    if not isinstance(name, str) or not isinstance(arguments, Mapping):
+        raise ConfigError(f"not a call: {call!r}", hint="give ToolCall values or (name, arguments) pairs")
+    return ToolCall(str(identity or ""), name, dict(arguments))
+
+
+def render(calls: Sequence[ToolCall], row: Format, plan: Plan) -> str:
+    """The text that a model of this format would have written for these calls."""
+    if not calls:
+        return ""
+    text = row.writer(calls) if row.writer is not None else write_template(calls, row)
+    _check(calls, text, plan)
+    return text
+
+
+def write_template(calls: Sequence[ToolCall], row: Format) -> str:
+    """The calls as the row's template says, not yet read back."""
+    return _Writer(row).write(calls)
+
+
+# ---- the template, backwards -----------------------------------------------------------------------------------------
+
+
+class _Writer:
+    def __init__(self, row: Format) -> None:
+        self.row = row
+        self.nodes = compile_template(row.template)
+
+    def write(self, calls: Sequence[ToolCall]) -> str:
+        if has_hole(self.nodes, "calls"):
+            body = self._fill(self.nodes, {"calls": [self._envelope(call, index) for index, call in enumerate(calls)]})
+        else:
+            body = self.row.separator.join(
+                self._fill(self.nodes, self._scope(call, index)) for index, call in enumerate(calls)
+            )
+        opening, closing = self.row.section or ("", "")
+        return opening + body + closing
+
+    def _scope(self, call: ToolCall, index: int) -> dict[str, Any]:
+        return {
+            "name": call.name,
+            "id": self._identity(call, index),
+            "args": call.arguments,
+            "call": self._envelope(call, index),
+        }
+
+    def _identity(self, call: ToolCall, index: int) -> str:
+        """Where the id also names the tool, it must be one that does."""
+        if has_hole(self.nodes, "name"):
+            return call.id
+        name, colon, number = call.id.rpartition(":")
+        fits = colon and number.isdigit() and name.removeprefix("functions.") == call.name
+        return call.id if fits else f"functions.{call.name}:{index}"
+
+    def _envelope(self, call: ToolCall, index: int) -> JsonObject:
+        if self.row.name_is_key:
+            return {call.name: call.arguments}
+        name_key, arguments_key = self.row.keys
+        envelope = {name_key: call.name, arguments_key: call.arguments}
+        return {self.row.id_key: call.id or str(index), **envelope} if self.row.id_key else envelope
+
+    def _fill(self, nodes: Sequence[Node], scope: Mapping[str, Any]) -> str:
+        return "".join(self._write_node(node, scope) for node in nodes)
+
+    def _write_node(self, node: Node, scope: Mapping[str, Any]) -> str:
+        if isinstance(node, Literal | Space):
+            return node.text
+        if isinstance(node, Maybe):
+            wanted = [kind for kind in ("id", "type") if has_hole(node.body, kind)]
+            return self._fill(node.body, scope) if all(scope.get(kind) for kind in wanted) else ""
+        if isinstance(node, Many):
+            return "".join(self._fill(node.body, self._pair(key, value)) for key, value in scope["args"].items())
+        content = scope[node.kind]
+        return write_strict_json(content) if node.kind in ("args", "call", "calls") else str(content)
+
+    def _pair(self, key: str, value: Any) -> dict[str, str]:
+        text = value if isinstance(value, str) else write_strict_json(value)
+        if self.row.cdata and isinstance(value, str) and ("<" in text or text != text.strip()) and "]]>" not in text:
+            text = f"<![CDATA[{text}]]>"
+        yes, no = self.row.type_words
+        stated = (yes if isinstance(value, str) else no) if yes else json_type(value)
+        return {"key": key, "value": text, "type": stated}
+
+
+# ---- the check -------------------------------------------------------------------------------------------------------
+
+
+def _check(calls: Sequence[ToolCall], text: str, plan: Plan) -> None:
+    parser = Parser(plan, _tools_of(calls))
+    parsed = fold(parser.feed(text) + parser.close())
+    if [call.name for call in parsed.calls] != [call.name for call in calls]:
+        raise CannotExpress("$", _first_reason(parsed) or "the calls would not be read back as they are")
+    for wanted, found in zip(calls, parsed.calls, strict=True):
+        path = difference(wanted.arguments, found.arguments)
+        if path is not None:
+            raise CannotExpress(path, "this format would change the value")
+    if parsed.text.strip() or parsed.thinking or parsed.broken:
+        raise CannotExpress("$", _first_reason(parsed) or "a part of the call would be read as text")
+
+
+def _first_reason(parsed: Parsed) -> str:
+    return parsed.broken[0].why if parsed.broken else ""
+
+
+def _tools_of(calls: Sequence[ToolCall]) -> Toolset:
+    """Tools with the schemas that these arguments fit: formats without types need one to be read."""
+    properties: dict[str, dict[str, set[str]]] = {}
+    for call in calls:
+        for key, value in call.arguments.items():
+            properties.setdefault(call.name, {}).setdefault(key, set()).add(json_type(value))
+        properties.setdefault(call.name, {})
+    return Toolset(
+        Tool(
+            name,
+            parameters={
+                "type": "object",
+                "properties": {
+                    key: {"type": next(iter(types)) if len(types) == 1 else sorted(types)}
+                    for key, types in keys.items()
+                },
+            },
+        )
+        for name, keys in properties.items()
+    )
+
+
+def difference(wanted: Any, found: Any, path: str = "$") -> str | None:
+    """The JSON path at which two values first differ, types included; None if they are the same."""
+    if type(wanted) is not type(found) and not (isinstance(wanted, list | tuple) and isinstance(found, list)):
+        return path
+    if isinstance(wanted, dict):
+        if wanted.keys() != found.keys():
+            odd = sorted(map(str, wanted.keys() ^ found.keys()))
+            return f"{path}.{odd[0]}"
+        return next((at for key in wanted if (at := difference(wanted[key], found[key], f"{path}.{key}"))), None)
+    if isinstance(wanted, list | tuple):
+        if len(wanted) != len(found):
+            return path
+        pairs = enumerate(zip(wanted, found, strict=True))
+        return next((at for index, (one, other) in pairs if (at := difference(one, other, f"{path}[{index}]"))), None)
+    return None if wanted == found else path

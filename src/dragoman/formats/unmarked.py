@@ -1,0 +1,230 @@
+"""JSON calls without a known marker: the whole message, or improvised around a tag or a name."""
+
+from __future__ import annotations
+
+import re
+
+from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader, Spoilt
+from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
+from dragoman.formats.steps import EndLine, Scope
+from dragoman.formats.template import MarkedEntry, Place
+
+# --------------------------------------------------------------------------------------------------------------------
+# JSON calls without a marker: the whole message, a fenced whole message, or, where a format asks for it, anywhere.
+
+_json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]").match
+_json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z").match
+_fence_begins = re.compile(r"```[ \t]*(?:json|JSON|json5|javascript|python)?[ \t]*\r?\n\s*(?:\[\s*)?\{").match
+_fence_may_begin = re.compile(r"`{1,3}[ \t]*[a-zA-Z0-9]{0,10}[ \t\r]*(?:\n\s*(?:\[\s*)?)?\Z").match
+_END_TOKENS = Markers(["<|eom_id|>", "<|eot_id|>", "<|im_end|>", "</s>", "]", "}", ";"])
+_FENCE = Markers(["```"])
+
+
+class WholeMessage:
+    """The message is one JSON call, or several, and nothing else."""
+
+    openers: tuple[str, ...] = ()
+    place: Place = "message"
+    section = None
+    keeps_envelope = True  # ids and the text beside the calls, which loose reading would lose
+
+    def __init__(self, format_name: str) -> None:
+        self.format = format_name
+        self._body = JsonBody(bare=True, gated=True, strict=True)
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _json_begins(text, at):
+            return True
+        return None if not final and _json_may_begin(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        wish = yield from read_calls(cursor, self._body)
+        while True:
+            found, ahead = yield from cursor.look(_END_TOKENS)
+            if found is None:
+                break
+            cursor.position += ahead + len(found)
+            if found in "]}":
+                cursor.repair("extra_closers")
+        yield from _require_end(cursor)
+        if wish is None:
+            raise NotACall("no call in the list")
+        report(cursor, wish)
+
+
+class FencedMessage(WholeMessage):
+    """The same in a code fence: ```json ... ``` and nothing around it."""
+
+    def __init__(self, format_name: str) -> None:
+        super().__init__(format_name)
+        self._fenced_body = JsonBody(stops=Markers(["\n```"]), bare=True, gated=True, strict=True)
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _fence_begins(text, at):
+            return True
+        return None if not final and _fence_may_begin(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        while (newline := cursor.text.find("\n", cursor.position)) < 0:
+            yield from cursor.need()
+        cursor.position = newline + 1
+        wish = yield from read_calls(cursor, self._fenced_body)
+        found, ahead = yield from cursor.look(_FENCE)
+        if found is None:
+            raise Spoilt("the fence was not closed")
+        cursor.position += ahead + len(found)
+        yield from _require_end(cursor)
+        if wish is None:
+            raise NotACall("no call in the list")
+        cursor.repair("markdown_fence")
+        report(cursor, wish)
+
+
+def _require_end(cursor: Cursor) -> Reader:
+    """Anything but white space after the call, and the message was more than a call."""
+    yield from cursor.space()
+    if cursor.position < len(cursor.text):
+        raise NotACall("the message goes on after the JSON")
+
+
+class JsonAnywhere(MarkedEntry):
+    """For formats whose models write calls as plain JSON: also between sentences."""
+
+    def __init__(self, format_name: str, *, openers: tuple[str, ...] = ("{", "[")) -> None:
+        self.format = format_name
+        self.openers = openers
+        self._body = JsonBody(bare=True, strict=False, stops=None)
+
+    def read(self, cursor: Cursor) -> Reader:
+        while True:
+            if _json_begins(cursor.text, cursor.position):
+                break
+            if cursor.final or not _json_may_begin(cursor.text, cursor.position):
+                raise NotACall("no JSON object begins here")
+            yield
+        wish = yield from read_calls(cursor, self._body)
+        if wish is None:
+            raise NotACall("no call in the list")
+        report(cursor, wish)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What models improvise around JSON calls: prose inside the tag, a tag of their own, the name before the braces.
+
+_noise = re.compile(r"[^<{\[]{1,400}").match
+_name_and_brace = re.compile(r"([^\W\d][\w.\-]{0,99})[ \t]*\{").match
+_name_may_grow = re.compile(r"[^\W\d][\w.\-]{0,99}[ \t]*\Z").match
+_CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
+
+
+class NoisyTag(MarkedEntry):
+    """A tag or a labelled fence with a few words before the JSON."""
+
+    follows = "(n"
+
+    def __init__(
+        self, format_name: str, openers: tuple[str, ...], closers: tuple[str, ...] = (), *, ends_line: bool = False
+    ) -> None:
+        self.format = format_name
+        self._ends_line = ends_line
+        self.openers = openers
+        self._opener = Markers(openers)
+        self._closers = Markers((*closers, *_CLOSERS))
+        self._body = JsonBody(stops=self._closers, bare=True, strict=True)
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from cursor.expect(self._opener)
+        if self._ends_line:
+            yield from EndLine().run(cursor, Scope())
+        mark = cursor.begin()
+        while True:
+            match = _noise(cursor.text, cursor.position)
+            cursor.position = cursor.position if match is None else match.end()
+            if len(cursor.since(mark)) >= 400:
+                raise NotACall("a long text follows the opener")
+            if cursor.position < len(cursor.text):
+                break
+            yield from cursor.need()
+        if cursor.text[cursor.position] != "{":
+            raise NotACall("no JSON follows the opener")
+        wish = yield from read_calls(cursor, self._body)
+        found, ahead = yield from cursor.look(self._closers)
+        if found is None or wish is None:
+            raise NotACall("the tag was not closed behind the JSON")
+        cursor.position += ahead + len(found)
+        cursor.repair("surrounding_text")
+        report(cursor, wish)
+
+
+class ToolsTag(MarkedEntry):
+    """`<tools>`: around a call it is a misspelt tag; around definitions nothing in it counts."""
+
+    format = "tool_call_tags"
+    openers: tuple[str, ...] = ("<tools>",)
+
+    def __init__(self) -> None:
+        self._opener = Markers(self.openers)
+        self._end = Markers(("</tools>",))
+        self._closers = Markers(("</tools>", *_CLOSERS))
+        exact = frozenset(("name", "arguments", "id"))
+        self._body = JsonBody(stops=self._closers, bare=True, strict=True, single=True, members=exact)
+
+    def read(self, cursor: Cursor) -> Reader:
+        yield from cursor.expect(self._opener)
+        mark = cursor.begin()
+        try:
+            yield from self._read_call(cursor)
+        except (NotACall, Spoilt):
+            cursor.quiet = None
+            cursor.return_to(mark)
+            closed = yield from run_to(cursor, self._end)
+            cursor.position += len("</tools>") if closed else 0
+            cursor.pass_as_text("a definition is no call")
+
+    def _read_call(self, cursor: Cursor) -> Reader:
+        character = yield from cursor.peek()
+        if character != "{":
+            raise NotACall("no JSON object follows the opener")
+        wish = yield from read_calls(cursor, self._body)
+        if wish is None:
+            raise NotACall("no call follows the opener")
+        found, ahead = yield from cursor.look(self._closers)
+        if found is not None:
+            cursor.position += ahead + len(found)
+        elif cursor.final and cursor.position + ahead == len(cursor.text):
+            cursor.repair("closed_wrapper")
+        else:
+            raise NotACall("more than a call stands between the tags")
+        report(cursor, wish)
+
+
+class NameThenBraces:
+    """`get_weather{"city": "Oslo"}` as the whole message."""
+
+    format = "json_message"
+    openers: tuple[str, ...] = ()
+    place: Place = "message"
+    section = None
+
+    def __init__(self) -> None:
+        self._body = JsonBody(bare=True, gated=True)
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if _name_and_brace(text, at):
+            return True
+        return None if not final and _name_may_grow(text, at) else False
+
+    def read(self, cursor: Cursor) -> Reader:
+        match = _name_and_brace(cursor.text, cursor.position)
+        if match is None or cursor.tools is None:
+            raise NotACall("no offered name stands before the braces")
+        name = match.group(1)
+        cursor.require_offered(name)
+        cursor.position = match.end() - 1
+        arguments = yield from read_object(cursor, self._body)
+        yield from cursor.space()
+        if cursor.position < len(cursor.text):
+            raise NotACall("the message goes on after the braces")
+        cursor.repair("name_before_braces")
+        cursor.require_arguments(name, arguments)
+        cursor.finish_call(name, arguments)
