@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from dragoman import formats
 from dragoman.errors import InvalidTool
 from dragoman.formats import Parsed
-from dragoman.results import as_result
 from dragoman.toolset import Toolset, as_tool
 from dragoman.types import Tool, ToolResult
+from dragoman.wire.codec import as_result
 
 Call = tuple[str, dict[str, Any]]
 

@@ -23,8 +23,8 @@ from dragoman.textmode.holding import hold, merge
 from dragoman.toolset import Toolset
 from dragoman.trust.profiles import Profile
 from dragoman.types import InvalidCall, Message, Part, Request, Text, ToolCall, ToolResult
-from dragoman.wire.options import Choice, read_choice
-from dragoman.wire.report import Loss
+from dragoman.wire.codec import Choice, read_choice
+from dragoman.wire.failures import Loss
 
 Mode = Literal["", "native", "text"]
 ToolMode = Literal["auto", "native", "text"]

@@ -208,7 +208,7 @@ class Tool(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What is asked of a model. The neutral names of `options` are listed in `dragoman.wire.options`."""
+    """What is asked of a model. The neutral names of `options` are listed in `dragoman.wire.codec`."""
 
     model: str
     messages: list[Message] = []

@@ -10,7 +10,7 @@ import pytest
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted
 from dragoman.replies import fold
 from dragoman.types import Message, Reply, Request, Text, Tool
-from dragoman.wire import Quirks, get, sse
+from dragoman.wire import Quirks, framing, get
 
 
 def piece(index: Any = None, id: Any = None, name: Any = None, arguments: Any = None) -> dict[str, Any]:
@@ -22,10 +22,10 @@ def piece(index: Any = None, id: Any = None, name: Any = None, arguments: Any = 
 
 def chunk(*pieces: dict[str, Any], finish: str | None = None, **delta: Any) -> bytes:
     body = {**delta, **({"tool_calls": list(pieces)} if pieces else {})}
-    return sse.encode(None, json.dumps({"choices": [{"index": 0, "delta": body, "finish_reason": finish}]}))
+    return framing.encode_sse(None, json.dumps({"choices": [{"index": 0, "delta": body, "finish_reason": finish}]}))
 
 
-DONE = sse.encode(None, "[DONE]")
+DONE = framing.encode_sse(None, "[DONE]")
 
 
 def read(*chunks: bytes, quirks: Quirks = Quirks(), sent: Any = None) -> Reply:  # noqa: B008
@@ -191,7 +191,7 @@ CUTS: dict[str, tuple[list[bytes], str]] = {
     "by the limit before any argument": ([chunk(piece(0, "i", "a", "")), chunk(finish="length"), DONE], "length"),
     "by a filter": ([chunk(piece(0, "i", "a", '{"x": 1}')), chunk(finish="content_filter"), DONE], "refusal"),
     "by an error": (
-        [chunk(piece(0, "i", "a", '{"x": 1}')), sse.encode(None, '{"error": {"message": "boom"}}'), DONE],
+        [chunk(piece(0, "i", "a", '{"x": 1}')), framing.encode_sse(None, '{"error": {"message": "boom"}}'), DONE],
         "boom",
     ),
     "by the end of the connection": ([chunk(piece(0, "i", "a", '{"x": 1}')), chunk(finish="tool_calls")], "connection"),
@@ -219,7 +219,7 @@ def test_only_the_last_call_falls_to_the_limit() -> None:
 
 
 def test_a_limit_behind_another_finish_reason_is_seen_in_the_usage() -> None:
-    usage = sse.encode(None, '{"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 9}}')
+    usage = framing.encode_sse(None, '{"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 9}}')
     request = Request("m", [Message("user", [Text("go")])], options={"max_tokens": 9})
     chunks = [chunk(piece(0, "i", "a", '{"x": 1}')), chunk(finish="tool_calls"), usage, DONE]
     vllm = Quirks(masks_length=True)

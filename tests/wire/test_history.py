@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from dragoman.errors import ConfigError
 from dragoman.types import Fault, File, Image, InvalidCall, Message, Text, Thinking, ToolCall, ToolResult
 from dragoman.wire.aliases import PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
-from dragoman.wire.history import History, arrange
+from dragoman.wire.history import History, HistoryRules, arrange
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.rules import HistoryRules
 
 FREE = HistoryRules("here")
 STRICT = HistoryRules("here", system="front", merges=True, first_user=True)

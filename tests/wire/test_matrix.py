@@ -11,7 +11,7 @@ from tests.wire.rules import violations
 
 from dragoman.types import Image, Message, Request, Text, Thinking, Tool, ToolCall, ToolResult
 from dragoman.wire import Quirks, get
-from dragoman.wire.restoring import restore_request
+from dragoman.wire.aliases import restore_request
 
 # Sixty-four characters, with dots.
 LONG_NAME = "server.files." + "read_" * 10 + "a"

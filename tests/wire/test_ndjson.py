@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.stage import collect
-from dragoman.wire.ndjson import Line, LineBroken, LineDecoder, encode
+from dragoman.wire.framing import Line, LineBroken, LineDecoder, encode_ndjson
 
 
 def cuts(stream: bytes) -> Iterator[list[bytes]]:
@@ -130,7 +130,7 @@ VALUES = st.recursive(SCALARS | TEXTS, lambda inner: st.lists(inner) | st.dictio
 
 @given(st.lists(VALUES, max_size=5))
 def test_what_is_written_is_read_back(values: list[Any]) -> None:
-    lines = collect(LineDecoder(), [b"".join(map(encode, values))])
+    lines = collect(LineDecoder(), [b"".join(map(encode_ndjson, values))])
     assert all(isinstance(line, Line) and line.complete for line in lines)
     assert [msgspec.json.decode(line.text) for line in lines if isinstance(line, Line)] == [
         msgspec.json.decode(msgspec.json.encode(value)) for value in values
@@ -146,4 +146,4 @@ def test_what_is_written_is_read_back(values: list[Any]) -> None:
     ],
 )
 def test_writing(value: Any, written: bytes) -> None:
-    assert encode(value) == written
+    assert encode_ndjson(value) == written

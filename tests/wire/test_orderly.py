@@ -11,10 +11,8 @@ from dragoman.args.loader import load
 from dragoman.types import Message, Request, Text, Thinking, Tool, ToolCall, ToolResult
 from dragoman.wire import get, history, names
 from dragoman.wire.aliases import PLAIN_NAMES, Namer
-from dragoman.wire.history import arrange
-from dragoman.wire.orderly import Orderly
-from dragoman.wire.rules import HistoryRules
-from dragoman.wire.sse import SseDecoder
+from dragoman.wire.framing import SseDecoder
+from dragoman.wire.history import HistoryRules, Orderly, arrange
 
 _EXTRAS = st.sampled_from([{}, {}, {}, {"anthropic": {"signature": "s"}}, {"gemini": {"thought": True}}])
 _TEXTS = st.builds(Text, st.sampled_from(["", " ", "words"]), _EXTRAS)

@@ -15,8 +15,8 @@ from dragoman import args
 from dragoman.errors import UnknownProvider
 from dragoman.replies import fold
 from dragoman.types import InvalidCall, Message, Request, Text, ToolCall
-from dragoman.wire import Quirks, get, sse
-from dragoman.wire.styles import get_style
+from dragoman.wire import Quirks, framing, get
+from dragoman.wire.conversion import get_style
 
 PING = {"name": "ping", "description": "Ping", "parameters": {"type": "object"}}
 SHELL = {
@@ -398,8 +398,8 @@ def test_the_hole_that_lost_arguments(rows: dict[str, Row]) -> None:
     """Deltas without an index belong to the call before them."""
     stream = get("openai_chat").reply_stream()
     deltas = rows["zeroclaw-native-024"]["input"]["stream_deltas"]
-    chunks = [sse.encode(None, json.dumps({"choices": [{"delta": delta}]})) for delta in deltas]
-    reply = fold([event for chunk in [*chunks, sse.encode(None, "[DONE]")] for event in stream.feed(chunk)])
+    chunks = [framing.encode_sse(None, json.dumps({"choices": [{"delta": delta}]})) for delta in deltas]
+    reply = fold([event for chunk in [*chunks, framing.encode_sse(None, "[DONE]")] for event in stream.feed(chunk)])
     assert [(call.name, call.arguments, call.id) for call in reply.calls] == [("f", {"a": 1}, "c1")]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
 from dragoman.stage import collect
-from dragoman.wire.sse import SseBroken, SseDecoder, SseEvent, encode
+from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent, encode_sse
 
 RECORDED = (
     "\ufeff: OPENROUTER PROCESSING\n\n"
@@ -305,7 +305,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r
 
 @given(st.lists(st.tuples(NAMES, TEXTS)))
 def test_what_is_written_is_read_back_with_its_line_ends_as_line_feeds(written: list[tuple[str | None, str]]) -> None:
-    stream = b"".join(encode(event, data) for event, data in written)
+    stream = b"".join(encode_sse(event, data) for event, data in written)
     assert read(stream) == [SseEvent(event, re.sub("\r\n?", "\n", data)) for event, data in written]
 
 
@@ -322,10 +322,10 @@ def test_what_is_written_is_read_back_with_its_line_ends_as_line_feeds(written: 
     ],
 )
 def test_writing(event: str | None, data: str | bytes, written: bytes) -> None:
-    assert encode(event, data) == written
+    assert encode_sse(event, data) == written
 
 
 @pytest.mark.parametrize("event", ["a\nb", "a\rdata: forged"])
 def test_a_name_that_would_forge_a_field_is_refused(event: str) -> None:
     with pytest.raises(ConfigError, match="line break"):
-        encode(event, "x")
+        encode_sse(event, "x")

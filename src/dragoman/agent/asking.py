@@ -12,7 +12,7 @@ from dragoman.providers import Endpoint, Fact
 from dragoman.speaking import Composed, Manner, Mode, ToolMode, compose, is_written_as_text, settle_manner
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Text, ToolCall
-from dragoman.wire.options import read_choice
+from dragoman.wire.codec import read_choice
 
 _ESCALATION = 4
 """How much more a model may write that spent all its tokens on thinking."""

@@ -42,7 +42,7 @@ from dragoman.client.events import NOTICES, ModelReplaced, RequestPrepared, Requ
 from dragoman.extraction import Extractor
 from dragoman.speaking import Composed, open_reader
 from dragoman.types import Failure, Message, Reply
-from dragoman.wire.report import Loss
+from dragoman.wire.failures import Loss
 
 
 class Driver:

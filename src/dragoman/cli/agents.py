@@ -27,7 +27,7 @@ from dragoman.providers import WIRES, Facts, MemoryFacts
 from dragoman.scrubbing import worth_hiding
 from dragoman.telemetry import JsonLog
 from dragoman.types import Tool
-from dragoman.wire.options import NEUTRAL
+from dragoman.wire.codec import NEUTRAL
 
 _LIMITS = ("turns", "tokens", "cost", "seconds")
 NO_MODEL = "no model is named"

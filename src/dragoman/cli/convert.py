@@ -11,7 +11,7 @@ import typer
 from dragoman.cli.screen import Screen, write_json
 from dragoman.cli.source import read_json
 from dragoman.verbs import codec_for
-from dragoman.wire.converting import convert as convert_body
+from dragoman.wire.conversion import convert as convert_body
 
 HELP = """Turn a request, or a conversation, of one provider into what another one takes.
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from dragoman.events import Event
 from dragoman.types import Failure
-from dragoman.wire.report import Loss
+from dragoman.wire.failures import Loss
 
 
 class RequestPrepared(Struct, frozen=True):

@@ -12,7 +12,7 @@ from dragoman.events import Event
 from dragoman.extraction import Extraction
 from dragoman.providers import Endpoint
 from dragoman.types import Failure, JsonObject, Message, Reply, Text, Tool
-from dragoman.wire.report import Loss
+from dragoman.wire.failures import Loss
 
 Mode = Literal["plain", "native", "text"]
 _SAYS_NOTHING = frozenset({"rate_limited", "overloaded", "timed_out", "unreachable", "unauthorized", "insecure"})

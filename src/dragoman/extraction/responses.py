@@ -12,7 +12,7 @@ from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, Message, Reply, Text, Thinking, ToolCall
 from dragoman.wire import get
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.assembly import ReplyBuilder
+from dragoman.wire.builder import ReplyBuilder
 from dragoman.wire.codec import Prepared
 
 _ARGUMENTS = ("arguments", "input", "args", "parameters")

@@ -16,7 +16,7 @@ from dragoman.mcp.errors import METHOD_NOT_FOUND, Refusal, ServerFault, ServerLo
 from dragoman.mcp.limits import Limits
 from dragoman.mcp.servers import HttpServer, shown_address, why_unsafe
 from dragoman.types import JsonObject
-from dragoman.wire.sse import SseBroken, SseDecoder, SseEvent
+from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 
 _SESSION = "mcp-session-id"
 _is_session = re.compile(r"[\x21-\x7e]{1,1024}").fullmatch

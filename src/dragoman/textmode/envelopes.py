@@ -18,7 +18,7 @@ from typing import Literal
 from dragoman.errors import ConfigError
 from dragoman.textmode.breaking import break_tokens, mend_tokens
 from dragoman.types import ToolResult
-from dragoman.wire.texts import plain_result, read_result
+from dragoman.wire.values import plain_result, read_result
 
 Envelope = Literal["boundary", "seed"]
 """`boundary` cannot be forged. `seed` is `<tool_result name="...">`, which any content could write as well."""

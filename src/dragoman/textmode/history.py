@@ -13,9 +13,9 @@ from dragoman.textmode.invention import strip_invented_results
 from dragoman.textmode.speech import Speech
 from dragoman.toolset import Toolset
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, ToolCall, ToolResult
-from dragoman.wire.pairing import Turn, pair
-from dragoman.wire.report import Loss
-from dragoman.wire.texts import join_texts, plain_result
+from dragoman.wire.failures import Loss
+from dragoman.wire.history import Turn, pair
+from dragoman.wire.values import join_texts, plain_result
 
 _opens_results = re.compile(r"<<result ([A-Za-z0-9_\-]+) ").match
 

@@ -17,9 +17,9 @@ from dragoman.errors import ConfigError
 from dragoman.formats import Format
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject
-from dragoman.wire.options import Choice
+from dragoman.wire.codec import Choice
+from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.report import Loss
 
 _WEAK: dict[str, Any] = {"most_calls": 1, "most_items": 8, "longest_text": 200}
 """Narrower limits: a model that small repeats itself wherever it may."""

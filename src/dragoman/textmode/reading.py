@@ -13,7 +13,7 @@ from dragoman.textmode.envelopes import Envelope, open_results
 from dragoman.textmode.speech import Speech
 from dragoman.toolset import Toolset
 from dragoman.types import Fault, InvalidCall, Message, Part, Provenance, Text, ToolCall, ToolResult
-from dragoman.wire.texts import join_texts
+from dragoman.wire.values import join_texts
 
 
 def read_history(

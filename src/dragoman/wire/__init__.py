@@ -3,10 +3,9 @@
 `get(name)` is the codec of a wire. A client uses `encode_request`, `decode_reply` and `reply_stream`, a server
 `decode_request`, `encode_reply` and `event_stream`; all of them speak in the types and events of the centre.
 
-The framings below them are Stages from bytes to messages, with an `encode` for the other direction:
+The framings below them are Stages from bytes to messages, with a function for the other direction:
 
-- `sse`: server-sent events (OpenAI, Anthropic, Gemini, Mistral, Cohere)
-- `ndjson`: one JSON text per line (Ollama)
+- `framing`: server-sent events (OpenAI, Anthropic, Gemini, Mistral, Cohere) and one JSON text per line (Ollama)
 - `eventstream`: binary frames with checksums (Bedrock)
 
 None of them raises for what a server sent. What cannot be read comes out as a `...Broken` message, and what the end
@@ -15,14 +14,13 @@ of the stream cut short is marked, so that a reader can tell a clean end from a 
 
 from __future__ import annotations
 
-from dragoman.wire import eventstream, ndjson, sse
+from dragoman.wire import eventstream, framing
 from dragoman.wire.codec import Codec, Prepared
 from dragoman.wire.eventstream import EventStreamDecoder, Frame, FrameBroken
-from dragoman.wire.ndjson import Line, LineBroken, LineDecoder
+from dragoman.wire.failures import Loss
+from dragoman.wire.framing import Line, LineBroken, LineDecoder, SseBroken, SseDecoder, SseEvent
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.registry import get, names
-from dragoman.wire.report import Loss
-from dragoman.wire.sse import SseBroken, SseDecoder, SseEvent
 
 __all__ = [
     "Codec",
@@ -39,8 +37,7 @@ __all__ = [
     "SseDecoder",
     "SseEvent",
     "eventstream",
+    "framing",
     "get",
     "names",
-    "ndjson",
-    "sse",
 ]

@@ -1,11 +1,8 @@
-"""What every wire offers: a client half, a server half, and three verbs, all without a network.
-
-A codec is a value: a wire and the quirks of one endpoint. The client half encodes requests and decodes replies; the
-server half decodes requests and encodes replies. Both work whole and streamed.
-"""
+"""The interface of every wire: a client half, a server half, and encoding of definitions and results."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -13,15 +10,243 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import Struct
 
+from dragoman.errors import InvalidTool
 from dragoman.events import Event
 from dragoman.replies import fold
-from dragoman.results import as_result
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
+from dragoman.toolset import Toolset, as_tool
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolCall, ToolResult
-from dragoman.wire.aliases import Aliases
+from dragoman.wire.aliases import Aliases, Namer, NameRule
+from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import DEFAULTS, Quirks
-from dragoman.wire.report import Loss
+from dragoman.wire.schemas import compile_schema
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tool results as people write them, made into one shape.
+
+
+def as_result(value: ToolResult | Mapping[str, Any]) -> ToolResult:
+    """A ToolResult from one, or from a dict: `call_id`, `tool_call_id` or `tool_use_id`; `content` or `output`;
+    `is_error`, or `success` for its opposite."""
+    if isinstance(value, ToolResult):
+        return value
+    identity = _first(value, "call_id", "tool_call_id", "tool_use_id", "id")
+    if not isinstance(identity, str):
+        raise InvalidTool("a tool result without the id of its call", hint='give it as "call_id"')
+    content = _first(value, "content", "output", "result")
+    is_error = value["is_error"] if "is_error" in value else value.get("success") is False
+    name = value.get("name")
+    return ToolResult(
+        call_id=identity,
+        name=name if isinstance(name, str) else "",
+        content=content if isinstance(content, str | list) else _write_content(content),
+        is_error=bool(is_error),
+        data=value.get("data"),
+    )
+
+
+def _first(value: Mapping[str, Any], *keys: str) -> Any:
+    return next((value[key] for key in keys if key in value), None)
+
+
+def _write_content(content: Any) -> str:
+    return "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The neutral names of `Request.options`, and how a codec takes them.
+#
+# | option | meaning | |---|---| | `max_tokens` | the most tokens of the reply, an integer | | `temperature`, `top_p`,
+# `top_k`, `seed`, `presence_penalty`, `frequency_penalty` | sampling, numbers | | `stop` | texts that end the reply,
+# a list | | `tool_choice` | `"auto"`, `"none"`, `"required"`, `{"name": "search"}`, or `{"mode": "required", "names":
+# [...]}` | | `parallel_tool_calls` | False asks for at most one call in a reply; `parallel` is its short name | |
+# `reasoning` | `{"effort": "high"}`, `{"budget": 2048}`, `{"enabled": False}`, also `"summary"` | | `response_format`
+# | `{"type": "json"}`, or `{"type": "json_schema", "schema": {...}, "name": "...", "strict": True}` | | `stream` |
+# True for a streamed reply | | `cache` | True marks what a prompt cache shall keep, where the wire has markers;
+# `"1h"` for the long one | | `user`, `metadata` | who asks, and labels for the provider's log |
+#
+# A field that only one wire has stands under the name of that wire, `options["anthropic"] = {"service_tier":
+# "auto"}`, and is sent to that wire alone.
+
+NEUTRAL = frozenset(
+    {
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "stop",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning",
+        "response_format",
+        "stream",
+        "cache",
+        "user",
+        "metadata",
+    }
+)
+
+SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
+
+
+class Choice(Struct, frozen=True):
+    """Whether the model may, must or must not call, and which tools it may choose from (empty: all of them)."""
+
+    mode: str = "auto"
+    names: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """`auto`, `none`, `required` or `named` (one tool and no other)."""
+        return "named" if self.mode == "required" and len(self.names) == 1 else self.mode
+
+
+def read_choice(options: Mapping[str, Any]) -> Choice | None:
+    """The tool choice of a request; None where nothing was said."""
+    given = options.get("tool_choice")
+    if isinstance(given, str):
+        return Choice(given if given in ("auto", "none", "required") else "auto")
+    if isinstance(given, Mapping):
+        name = given.get("name")
+        if isinstance(name, str):
+            return Choice("required", (name,))
+        names = given.get("names")
+        mode = given.get("mode")
+        if isinstance(names, Iterable) and not isinstance(names, str):
+            return Choice(mode if mode in ("auto", "required") else "auto", tuple(map(str, names)))
+    return None
+
+
+def write_choice(choice: Choice) -> Any:
+    """The neutral option for a tool choice, as `read_choice` reads it."""
+    if choice.kind == "named":
+        return {"name": choice.names[0]}
+    if choice.names:
+        return {"mode": choice.mode, "names": list(choice.names)}
+    return choice.mode
+
+
+def find_unsaid(options: Mapping[str, Any], taken: Iterable[str], wire: str) -> list[Loss]:
+    """A loss for every option that this wire has no place for; `taken` are the ones that it wrote."""
+    known = {*taken, wire}
+    return [
+        Loss("dropped", "options", f"{name} has no place on {wire}" if name in NEUTRAL else f"{name} is not for {wire}")
+        for name, value in options.items()
+        if name not in known and value is not None and value != {} and value is not False
+    ]
+
+
+def keep_unknown(body: Mapping[str, Any], known: frozenset[str]) -> JsonObject:
+    """The fields of a request body for which there is no neutral name; they go under the name of their wire."""
+    return {name: value for name, value in body.items() if name not in known}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tools of a request as one wire can take them: named by its rule, with schemas that it understands.
+
+_write = msgspec.json.Encoder().encode
+
+
+class Offered(Struct, frozen=True):
+    """One tool: ours, its name on the wire, and the schema of its parameters for the wire."""
+
+    tool: Tool
+    name: str
+    schema: JsonObject
+
+
+class Offer(Struct, frozen=True):
+    """The tools that can be offered, and the report of what they lost. A tool that cannot be expressed is left out."""
+
+    tools: list[Offered]
+    losses: list[Loss]
+    namer: Namer
+    undo: dict[str, Any]
+
+    def name_of(self, ours: str) -> str | None:
+        """The name on the wire of a tool that is offered; None for any other."""
+        return next((offered.name for offered in self.tools if offered.tool.name == ours), None)
+
+
+class _Plan(Struct, frozen=True):
+    """What becomes of a list of tools: worked out once, and used for every list that reads the same."""
+
+    entries: list[tuple[int, str, JsonObject | None]]
+    """The place of each tool that is offered, its name on the wire, and its schema; None: its own, as it is."""
+    losses: tuple[Loss, ...]
+    namer: Namer
+    undo: dict[str, Any]
+
+
+_KEPT = 64
+_LONGEST_KEPT = 256_000
+_remembered: dict[tuple[bytes, NameRule, int, str, bool], _Plan] = {}
+"""The plans of lists that came before, by the text of the list and all else that they were made from."""
+
+
+def offer(tools: Iterable[Tool], names: NameRule, target: str, quirks: Quirks) -> Offer:
+    """Compile the tools for a schema target and name them by a rule."""
+    given = [tool if type(tool) is Tool else as_tool(tool) for tool in tools]
+    plan = _plan(given, names, target, quirks)
+    offered = [
+        Offered(given[place], name, given[place].parameters if schema is None else schema)
+        for place, name, schema in plan.entries
+    ]
+    # The names of calls in the history are added to those of the tools, so everyone gets a namer of his own.
+    return Offer(offered, list(plan.losses), plan.namer.fork(), dict(plan.undo))
+
+
+def _plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) -> _Plan:
+    # The same tools go out with every request. Their text, not their identity, says whether they are the same: a
+    # schema that was changed in place is another one.
+    try:
+        text = _write([(tool.name, tool.parameters) for tool in given])
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return _make_plan(given, names, target, quirks)
+    key = (text, names, quirks.name_limit, target, quirks.inline_references)
+    known = _remembered.get(key)
+    if known is None:
+        known = _make_plan(given, names, target, quirks)
+        if len(text) <= _LONGEST_KEPT:
+            if len(_remembered) >= _KEPT:
+                _remembered.clear()
+            _remembered[key] = known
+    return known
+
+
+def _make_plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) -> _Plan:
+    losses: list[Loss] = []
+    namer = Namer(names, [tool.name for tool in given], quirks.name_limit)
+    entries: list[tuple[int, str, JsonObject | None]] = []
+    undo: dict[str, Any] = {}
+    seen: set[str] = set()
+    for place, tool in enumerate(given):
+        where = f"tool {tool.name}"
+        if tool.name in seen:
+            losses.append(Loss("left_out", where, "a second tool of the same name was left out"))
+            continue
+        seen.add(tool.name)
+        compiled = compile_schema(tool, target, inline=quirks.inline_references)
+        losses += compiled.losses
+        if compiled.schema is None:
+            continue
+        name = namer.name(tool.name)
+        if name != tool.name:
+            losses.append(Loss("renamed", where, f"it is called {name} on this wire"))
+        if compiled.undo:
+            undo[tool.name] = compiled.undo
+        entries.append((place, name, None if compiled.schema is tool.parameters else compiled.schema))
+    return _Plan(entries, tuple(losses), namer, undo)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What every wire offers: a client half, a server half, and three verbs, all without a network.
+#
+# A codec is a value: a wire and the quirks of one endpoint. The client half encodes requests and decodes replies; the
+# server half decodes requests and encodes replies. Both work whole and streamed.
 
 _read = msgspec.json.Decoder().decode
 

@@ -19,7 +19,7 @@ from zlib import crc32
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
-from dragoman.wire.lines import to_utf8
+from dragoman.wire.values import to_utf8
 
 LIMIT = 16 * 1024 * 1024
 """The most bytes of one frame, read or written."""

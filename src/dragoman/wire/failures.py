@@ -1,10 +1,12 @@
-"""Errors of providers in one vocabulary: from status and words to a Failure, and from a Failure to an exception."""
+"""Errors of providers, and the losses of a translation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from msgspec import Struct
 
 from dragoman.errors import (
     BadRequest,
@@ -21,6 +23,28 @@ from dragoman.errors import (
     Unauthorized,
 )
 from dragoman.types import Failure, FailureKind
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a translation could not carry over, or had to change: the report that comes with every encoded request.
+
+
+class Loss(Struct, frozen=True, gc=False):
+    """One thing that was changed, moved or left out on the way to a wire.
+
+    `rule` is the stable name of what was done (`dropped`, `inlined`, `renamed`, ...), `where` names the thing
+    (`tool search`, `message 3`), `detail` says it in words.
+    """
+
+    rule: str
+    where: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.detail}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Errors of providers in one vocabulary: from status and words to a Failure, and from a Failure to an exception.
 
 _BY_STATUS: dict[int, FailureKind] = {
     400: "bad_request",

@@ -1,24 +1,351 @@
-"""A conversation made fit for one wire: paired, ordered, named and placed as the wire demands, and nothing lost unsaid.
-
-Every wire has rules for what may follow what. They stand in a `HistoryRules` row; `arrange` brings any conversation
-into that shape, whoever held it so far. Encoders then only have to write down what they are given.
-"""
+"""A conversation prepared for one wire: paired, ordered and named as the wire requires."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, ToolCall, ToolResult
-from dragoman.wire.aliases import Identifier, Namer
-from dragoman.wire.orderly import Orderly
-from dragoman.wire.pairing import Turn, pair
+from dragoman.types import File, Image, InvalidCall, Message, Part, Role, Text, Thinking, ToolCall, ToolResult
+from dragoman.types import Text as TextPart
+from dragoman.wire.aliases import FREE_IDS, PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
+from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import DEFAULTS, Quirks
-from dragoman.wire.report import Loss
-from dragoman.wire.rules import HistoryRules
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a wire demands of a conversation, as one row of answers.
+
+
+class HistoryRules(Struct, frozen=True):
+    """What one wire demands of a conversation."""
+
+    wire: str
+    names: NameRule = PLAIN_NAMES
+    ids: IdRule = FREE_IDS
+    system: Literal["anywhere", "first", "front"] = "anywhere"
+    """`first`: later ones become labelled user text. `front`: the first ones too are apart, in `History.system`."""
+    result_images: bool = False
+    result_files: bool = False
+    text_after_calls: bool = False
+    """Whether text may stand behind a call in one assistant message."""
+    keeps_empty_text: bool = False
+    first_user: bool = False
+    """The conversation must begin with the user."""
+    merges: bool = False
+    """Neighbouring user messages, and neighbouring assistant messages, become one."""
+    bridges_results: bool = False
+    thinking: bool = True
+    """Whether the wire can carry reasoning at all."""
+    error_flags: bool = True
+    """Whether a result can say that it is an error; where it cannot, the text says it."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Every call gets exactly one result, right behind it: the pairing that all wires demand.
+
+INTERRUPTED = "not executed: interrupted"
+
+
+class Turn(Struct):
+    """A message on its way: where it stood, and which calls it holds or answers."""
+
+    place: int
+    role: Role
+    parts: list[Part]
+    extra: dict[str, Any] = field(default_factory=dict)
+    numbers: list[int] = field(default_factory=list)
+    """The numbers of its calls, or of the calls that its results answer."""
+    named: list[int] = field(default_factory=list)
+
+
+class _Slot:
+    """A call that waits for its result."""
+
+    __slots__ = ("call", "number", "result")
+
+    def __init__(self, number: int, call: ToolCall | InvalidCall) -> None:
+        self.number = number
+        self.call = call
+        self.result: ToolResult | None = None
+
+
+def pair(turns: list[Turn], losses: list[Loss]) -> list[Turn]:
+    """Put behind every assistant turn with calls one turn with all their results, in the order of the calls.
+
+    A call without a result is answered with an error, a result without a call becomes user text; both are reported.
+    """
+    pairing = _Pairing(losses)
+    for turn in turns:
+        pairing.add(turn)
+    return pairing.finish()
+
+
+class _Pairing:
+    def __init__(self, losses: list[Loss]) -> None:
+        self._losses = losses
+        self._out: list[Turn | list[_Slot]] = []
+        self._places: dict[int, int] = {}
+        self._waiting: dict[str, list[_Slot]] = {}
+        self._latest: list[_Slot] = []  # the calls of the last assistant turn that had any
+        self._count = 0
+
+    def add(self, turn: Turn) -> None:
+        results = [part for part in turn.parts if isinstance(part, ToolResult)]
+        rest: list[Part] = [part for part in turn.parts if not isinstance(part, ToolResult)]
+        for result in results:
+            rest = self._answer(result, turn.place, rest)
+        if turn.role == "assistant":
+            self._open(turn, rest)
+        elif rest or not results:
+            role: Role = "user" if turn.role == "tool" else turn.role
+            self._out.append(Turn(turn.place, role, rest, turn.extra))
+
+    def _open(self, turn: Turn, parts: list[Part]) -> None:
+        slots: list[_Slot] = []
+        for part in parts:
+            if isinstance(part, ToolCall | InvalidCall):
+                slots.append(_Slot(self._count, part))
+                self._waiting.setdefault(part.id, []).append(slots[-1])
+                self._count += 1
+        numbers = [slot.number for slot in slots]
+        self._out.append(Turn(turn.place, "assistant", parts, turn.extra, numbers))
+        if slots:
+            self._places[id(slots)] = turn.place
+            self._out.append(slots)
+            self._latest = slots
+
+    def _answer(self, result: ToolResult, place: int, rest: list[Part]) -> list[Part]:
+        slot = self._find(result)
+        if slot is None:
+            self._losses.append(Loss("moved", f"message {place}", "a result without its call became user text"))
+            text = result.content if isinstance(result.content, str) else _join(result)
+            label = f"[result of {result.name or 'a tool'}, whose call is not in this conversation]"
+            return [TextPart(f"{label}\n{text}"), *rest]
+        slot.result = result
+        return rest
+
+    def _find(self, result: ToolResult) -> _Slot | None:
+        if not result.call_id:
+            free = [slot for slot in self._latest if slot.result is None]
+            return next((slot for slot in free if not result.name or slot.call.name == result.name), None)
+        waiting = self._waiting.get(result.call_id)
+        if not waiting:
+            return None
+        # The first one of the latest turn: ids that weak servers make come again in every turn.
+        start = self._latest[0].number
+        place = next((index for index, slot in enumerate(waiting) if slot.number >= start), len(waiting) - 1)
+        return waiting.pop(place)
+
+    def finish(self) -> list[Turn]:
+        turns: list[Turn] = []
+        for entry in self._out:
+            if isinstance(entry, Turn):
+                turns.append(entry)
+            else:
+                place = self._places[id(entry)]
+                parts: list[Part] = [self._settle(slot, place) for slot in entry]
+                turns.append(Turn(place, "tool", parts, numbers=[slot.number for slot in entry]))
+        return turns
+
+    def _settle(self, slot: _Slot, place: int) -> ToolResult:
+        call, result = slot.call, slot.result
+        if result is not None:
+            return result if result.name else replace(result, name=call.name)
+        if isinstance(call, InvalidCall):
+            faults = "; ".join(map(str, call.faults))
+            words = f"Not run: the call could not be read ({faults}). It was written as:\n{call.raw}"
+        else:
+            words = INTERRUPTED
+            self._losses.append(
+                Loss("inserted", f"message {place}", f"call {call.id} of {call.name} had no result: {INTERRUPTED}")
+            )
+        return ToolResult(call.id, call.name, words, is_error=True)
+
+
+def _join(result: ToolResult) -> str:
+    return "\n".join(part.text for part in result.content if isinstance(part, TextPart))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The quick way for conversations that are in order already, as most are: nothing has to be moved, only checked.
+#
+# What it cannot pass on as it is (a call without its result, a stranger's data, text behind a call) it leaves to the
+# arrangement of the history, which then does the whole work. Both give the same for every conversation that this one
+# takes; it only gets there without taking the conversation apart.
+
+_MEDIA = frozenset({Image, File})
+
+
+class Orderly:
+    """One walk through a conversation. `take` says whether it is in order; then the rest of it is filled."""
+
+    __slots__ = (
+        "_begun",
+        "_identifier",
+        "_namer",
+        "_place",
+        "_results",
+        "_rules",
+        "_system_first",
+        "_waiting",
+        "losses",
+        "messages",
+        "system",
+    )
+
+    def __init__(self, rules: HistoryRules, namer: Namer, identifier: Identifier, *, system_first: bool) -> None:
+        self.system: list[Text] = []
+        self.messages: list[Message] = []
+        self.losses: list[Loss] = []
+        self._rules = rules
+        self._namer = namer
+        self._identifier = identifier
+        self._system_first = system_first
+        self._begun = False
+        self._place = 0  # of the last message of the assistant
+        self._waiting: list[tuple[ToolCall, str]] = []  # calls without a result, with their ids on the wire
+        self._results: list[Part] = []  # those that have come for them
+
+    def take(self, messages: Iterable[Message]) -> bool:
+        wire = self._rules.wire
+        for place, message in enumerate(messages):
+            role = message.role
+            if role == "tool":
+                if not self._take_results(message):
+                    return False
+                continue
+            if self._waiting:
+                return False
+            if role == "system":
+                if not self._take_system(message):
+                    return False
+                continue
+            if message.extra and wire not in message.extra:
+                return False
+            self._begun = True
+            if role == "assistant":
+                self._place = place
+                if not self._take_assistant(message):
+                    return False
+            elif self._is_shown(message.parts):
+                self.messages.append(message)
+            else:
+                return False
+        return not self._waiting
+
+    def _is_own(self, extra: dict[str, object]) -> bool:
+        """Whether nothing is in it that only another wire understands."""
+        return not extra or (len(extra) == 1 and self._rules.wire in extra)
+
+    def _is_said(self, part: Text) -> bool:
+        """Whether a text may stay: nothing in it is foreign, and it is not empty where that is refused."""
+        if part.extra:
+            return self._is_own(part.extra)
+        return part.text != "" or self._rules.keeps_empty_text
+
+    def _is_shown(self, parts: list[Part]) -> bool:
+        for part in parts:
+            if type(part) is Text:
+                if not self._is_said(part):
+                    return False
+            elif type(part) not in _MEDIA or not self._is_own(part.extra):
+                return False
+        return bool(parts)
+
+    def _take_system(self, message: Message) -> bool:
+        rules = self._rules
+        texts = [part for part in message.parts if type(part) is Text]
+        if len(texts) < len(message.parts) or (self._begun and (rules.system != "anywhere" or self._system_first)):
+            return False
+        if rules.system == "front":
+            self.system += texts
+            return True
+        if (message.extra and rules.wire not in message.extra) or not self._is_shown(message.parts):
+            return False
+        self.messages.append(message)
+        return True
+
+    def _take_assistant(self, message: Message) -> bool:
+        rules = self._rules
+        calls: list[ToolCall] = []
+        for part in message.parts:
+            kind = type(part)
+            if kind is ToolCall:
+                if not self._is_own(part.extra):
+                    return False
+                calls.append(part)  # type: ignore[arg-type]
+            elif calls and not rules.text_after_calls:
+                return False
+            elif kind is Text:
+                if not self._is_said(part):  # type: ignore[arg-type]
+                    return False
+            elif kind is Thinking:
+                if not rules.thinking or rules.wire not in part.extra:
+                    return False
+            elif kind not in _MEDIA or not self._is_own(part.extra):
+                return False
+        if not message.parts:
+            return False
+        self.messages.append(self._rename(message, calls) if calls else message)
+        return True
+
+    def _rename(self, message: Message, calls: list[ToolCall]) -> Message:
+        """The message with the names and ids of the wire; the same message where they are those already."""
+        renamed: list[ToolCall] = []
+        for call in calls:
+            identity = self._identifier.identify(call.id)
+            name = self._namer.name(call.name)
+            fits = identity == call.id and name == call.name
+            renamed.append(call if fits else replace(call, id=identity, name=name))
+            self._waiting.append((call, identity))
+        if renamed == calls:
+            return message
+        ready = iter(renamed)
+        return replace(message, parts=[next(ready) if type(part) is ToolCall else part for part in message.parts])
+
+    def _take_results(self, message: Message) -> bool:
+        results = self._results
+        for part in message.parts:
+            if type(part) is not ToolResult or len(results) == len(self._waiting):
+                return False
+            call, identity = self._waiting[len(results)]
+            if not call.id or part.call_id != call.id or not self._is_own(part.extra) or not _is_text(part):
+                return False
+            results.append(self._name_result(part, identity, part.name or call.name))
+        if not message.parts:
+            return False
+        if len(results) == len(self._waiting):
+            # Results that came in messages of their own stand in one from here on.
+            same = not message.extra and results == message.parts
+            self.messages.append(message if same else Message("tool", results))
+            self._waiting = []
+            self._results = []
+        return True
+
+    def _name_result(self, result: ToolResult, identity: str, ours: str) -> ToolResult:
+        if result.is_error and not self._rules.error_flags:
+            words = f"the error flag of the result of {ours or result.call_id} became words"
+            self.losses.append(Loss("approximated", f"message {self._place}", words))
+        name = self._namer.name(ours) if ours else ""
+        if identity == result.call_id and name == result.name:
+            return result
+        return replace(result, call_id=identity, name=name)
+
+
+def _is_text(result: ToolResult) -> bool:
+    content = result.content
+    return type(content) is str or (type(content) is list and all(type(part) is Text for part in content))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A conversation made fit for one wire: paired, ordered, named and placed as the wire demands, and nothing lost
+# unsaid.
+#
+# Every wire has rules for what may follow what. They stand in a `HistoryRules` row; `arrange` brings any conversation
+# into that shape, whoever held it so far. Encoders then only have to write down what they are given.
 
 __all__ = ["History", "HistoryRules", "arrange"]
 

@@ -1,14 +1,97 @@
-"""Values as servers send them: what has the wrong type counts as not there."""
+"""Values, lines and texts as servers send them: a value of the wrong type counts as absent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import codecs
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from dragoman.types import JsonObject
-from dragoman.wire.lines import half_character
+from dragoman.types import File, Image, InvalidCall, JsonObject, Part, Text, Thinking, ToolCall, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# Lines of bytes, and text as bytes: the rules that server-sent events and newline-delimited JSON share.
+
+LIMIT = 16 * 1024 * 1024
+"""The most bytes of one line; a server that sends more without a newline does not get more memory."""
+SHOWN = 1000
+"""How many bytes of something too long are kept, for whoever has to find out what it was."""
+
+half_character = re.compile("[\ud800-\udfff]")
+_LINE_FEED, _CARRIAGE_RETURN = b"\n\r"
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines. `pending` is the start of the line that has not ended yet."""
+
+    __slots__ = ("_after_return", "_at_start", "pending")
+
+    def __init__(self) -> None:
+        self.pending = bytearray()
+        self._at_start = True
+        self._after_return = False
+
+    @property
+    def is_between_lines(self) -> bool:
+        """Whether the next piece begins with a new line, and nothing that came before changes how it is read."""
+        return not (self.pending or self._after_return or self._at_start)
+
+    def feed(self, piece: bytes, /) -> list[bytes]:
+        """The lines that this piece completes, without their ends."""
+        if self._at_start:
+            piece = self._without_mark(piece)
+        if not piece:
+            return []
+        if self._after_return:
+            # The line ended at the CR already; a LF that opens the next piece belongs to the same end.
+            self._after_return = False
+            if piece[0] == _LINE_FEED:
+                piece = piece[1:]
+                if not piece:
+                    return []
+        lines = piece.splitlines()  # of bytes, so only at LF, CR and CRLF
+        last = piece[-1]
+        tail = b""
+        if last == _CARRIAGE_RETURN:
+            self._after_return = True
+        elif last != _LINE_FEED:
+            tail = lines.pop()
+        pending = self.pending
+        if lines and pending:
+            lines[0] = bytes(pending) + lines[0]
+            pending.clear()
+        if tail:
+            pending += tail
+        return lines
+
+    def close(self) -> bytes:
+        """What stood behind the last line end."""
+        rest = bytes(self.pending)
+        self.pending.clear()
+        return rest
+
+    def _without_mark(self, piece: bytes) -> bytes:
+        head = bytes(self.pending) + piece
+        if len(head) < len(codecs.BOM_UTF8) and codecs.BOM_UTF8.startswith(head):
+            self.pending[:] = head
+            return b""
+        self._at_start = False
+        self.pending.clear()
+        return head.removeprefix(codecs.BOM_UTF8)
+
+
+def to_utf8(text: str) -> bytes:
+    """The text as bytes, with U+FFFD for every lone surrogate."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return half_character.sub("\ufffd", text).encode()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Values as servers send them: what has the wrong type counts as not there.
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -78,3 +161,68 @@ def _without_surrogates(value: Any) -> Any:
 def omit_none(**fields: Any) -> JsonObject:
     """An object of the fields that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Text of parts and results, for wires that have one field for it.
+
+_CALLS = (ToolCall, InvalidCall)
+
+
+def join_texts(parts: Iterable[Part]) -> str:
+    """The text of a message in one piece. Parts that would run into one another are kept apart by a line break."""
+    joined = ""
+    for part in parts:
+        if isinstance(part, Text) and part.text:
+            if not joined:
+                joined = part.text
+                continue
+            apart = not joined[-1].isspace() and not part.text[0].isspace()
+            joined += ("\n" if apart else "") + part.text
+    return joined
+
+
+def find_calls(parts: Iterable[Part]) -> list[ToolCall | InvalidCall]:
+    """The calls among the parts of a message."""
+    # Texts are put aside first: they are the most, and the other question takes longer.
+    return [part for part in parts if type(part) is not Text and isinstance(part, _CALLS)]
+
+
+def join_thinking(parts: Iterable[Part]) -> str:
+    return "".join(part.text for part in parts if isinstance(part, Thinking))
+
+
+def read_result(result: ToolResult) -> str:
+    """The words of a result, its error told in words too: for wires that have no flag for errors."""
+    text = plain_result(result)
+    return mark_error(result, text) if result.is_error else text
+
+
+def plain_result(result: ToolResult) -> str:
+    """The words of a result; what is no text was moved elsewhere by the arrangement of the history."""
+    if isinstance(result.content, str):
+        return result.content
+    return join_texts(part for part in result.content if isinstance(part, Text))
+
+
+def mark_error(result: ToolResult, text: str) -> str:
+    if result.is_error and text[:5].lower() != "error":
+        return f"Error: {text}"
+    return text
+
+
+def data_url(part: Image | File) -> str:
+    """An image or file as an address: its own, or one that holds the data."""
+    if part.data is None:
+        return part.url or ""
+    return f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+
+
+def split_data_url(url: str) -> tuple[str, str] | None:
+    """Media type and base64 data of a `data:` address; None for any other address."""
+    if not url.startswith("data:"):
+        return None
+    head, comma, data = url[5:].partition(",")
+    if not comma or not head.endswith(";base64"):
+        return None
+    return head.removesuffix(";base64").partition(";")[0], data

@@ -34,7 +34,7 @@ from tests.wire.judges.answers import STREAMS, WHOLE, to_sse
 from dragoman.events import ArgumentsDelta, CallEnded, CallStarted
 from dragoman.replies import fold
 from dragoman.types import Message, Reply, Request, Text, Thinking, Usage
-from dragoman.wire import sse
+from dragoman.wire import framing
 from dragoman.wire.cohere import Cohere
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_list
@@ -61,7 +61,7 @@ FRAMES = [
     end_call(1),
     end("TOOL_CALL", usage=USAGE),
 ]
-STREAM = b"".join(sse.encode(piece["type"], to_sse(piece)[0].decode()[6:-2]) for piece in FRAMES)
+STREAM = b"".join(framing.encode_sse(piece["type"], to_sse(piece)[0].decode()[6:-2]) for piece in FRAMES)
 BODY = {
     "id": "r1",
     "finish_reason": "TOOL_CALL",
@@ -259,7 +259,7 @@ def test_a_content_that_is_a_text_or_a_list() -> None:
 
 def test_the_type_may_stand_in_the_name_of_the_event_alone() -> None:
     frames = [BEGIN, text("Hi"), end()]
-    pieces = [sse.encode(frame.pop("type"), to_sse(frame)[0][6:-2]) for frame in map(dict, frames)]
+    pieces = [framing.encode_sse(frame.pop("type"), to_sse(frame)[0][6:-2]) for frame in map(dict, frames)]
     assert fold(read(*pieces)) == read_frames(*frames)
 
 
@@ -315,7 +315,7 @@ def test_an_error_in_a_stream(frames: list[bytes], kind: str, words: str) -> Non
 
 def test_a_frame_that_is_too_large() -> None:
     reader = WIRE.open_reader(None)
-    reply = fold(reader.read(sse.SseBroken("x")))
+    reply = fold(reader.read(framing.SseBroken("x")))
     assert reply.failure is not None
     assert reply.failure.message == "a frame of the stream was too large"
 
@@ -348,7 +348,7 @@ def test_an_error_body_is_a_reply_that_failed() -> None:
 
 @given(mutations(FRAMES))
 def test_no_mutation_of_a_stream_raises(frames: Any) -> None:
-    pieces = [sse.encode(None, msgspec.json.encode(frame)) for frame in as_list(frames)]
+    pieces = [framing.encode_sse(None, msgspec.json.encode(frame)) for frame in as_list(frames)]
     assert isinstance(fold(read(*pieces)), Reply)
 
 

@@ -34,7 +34,7 @@ from tests.wire.judges.seen import Seen
 from dragoman.events import CallEnded, CallStarted, Event, ReplyEnded, ReplyFailed, ReplyStarted, TextDelta
 from dragoman.replies import fold, unfold
 from dragoman.types import Failure, Fault, Image, InvalidCall, Reply, Text, Thinking, ToolCall, Usage
-from dragoman.wire.sse import SseDecoder, SseEvent
+from dragoman.wire.framing import SseDecoder, SseEvent
 
 HELLO = "Grüße, 世界 🌍"
 NOTE = "[A call of ping could not be passed on: cut off]"

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.stage import collect
-from dragoman.wire.gemini.framing import ChunkDecoder
-from dragoman.wire.sse import SseEvent
+from dragoman.wire.framing import SseEvent
+from dragoman.wire.gemini.client import ChunkDecoder
 
 
 def read(*pieces: bytes) -> list[tuple[str, bool]]:

@@ -28,8 +28,8 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire import registry
+from dragoman.wire.framing import SseDecoder, SseEvent
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.sse import SseDecoder, SseEvent
 
 GEMINI = registry.get("gemini")
 SENT = judge.sent()

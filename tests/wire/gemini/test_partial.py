@@ -11,7 +11,7 @@ from dragoman.replies import fold
 from dragoman.stage import collect
 from dragoman.types import Reply
 from dragoman.wire import registry
-from dragoman.wire.gemini.partial import read_path
+from dragoman.wire.gemini.client import read_path
 
 GEMINI = registry.get("gemini")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.wire.judges.seen import Seen
 
-from dragoman.wire import eventstream, ndjson, sse
+from dragoman.wire import eventstream, framing
 
 TEXT = "Grüße, 世界 🌍"
 PARIS = {"city": "Paris"}
@@ -15,7 +15,7 @@ SIGNATURE = "//4gb3BhcXVl"
 
 
 def to_sse(*events: dict[str, Any]) -> list[bytes]:
-    return [sse.encode(None, json.dumps(event)) for event in events]
+    return [framing.encode_sse(None, json.dumps(event)) for event in events]
 
 
 def to_frame(kind: str, payload: dict[str, Any], family: str = "event") -> bytes:
@@ -206,7 +206,7 @@ STREAMS: dict[str, tuple[list[bytes], Seen]] = {
     ),
     "ollama": (
         [
-            ndjson.encode(line)
+            framing.encode_ndjson(line)
             for line in (
                 ollama_line(content="", thinking="Hm."),
                 *(ollama_line(content=piece) for piece in TEXT),
@@ -263,7 +263,7 @@ BROKEN: dict[str, tuple[list[bytes], Seen]] = {
         ),
     ),
     "ollama": (
-        [ndjson.encode(ollama_line(content="So")), ndjson.encode({"error": "model runner stopped"})],
+        [framing.encode_ndjson(ollama_line(content="So")), framing.encode_ndjson({"error": "model runner stopped"})],
         Seen(
             text="So",
             model="qwen3:8b",

@@ -27,7 +27,7 @@ from tests.wire.judges.answers import (
 )
 from tests.wire.judges.seen import Seen
 
-from dragoman.wire import eventstream, ndjson
+from dragoman.wire import eventstream, framing
 
 JUDGES: dict[str, Any] = {"gemini": gemini, "ollama": ollama, "cohere": cohere, "bedrock": bedrock}
 # ---- what the clients send ----------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def test_an_answer_that_the_client_would_take_although_it_is_wrong(wire: str, ch
     ("wire", "chunks", "why"),
     [
         ("gemini", to_sse({"choices": []}), r"event 0\.choices: unknown key"),
-        ("ollama", [ndjson.encode({**ollama_line(content="x"), "index": 0})], r"line 0\.index: unknown key"),
+        ("ollama", [framing.encode_ndjson({**ollama_line(content="x"), "index": 0})], r"line 0\.index: unknown key"),
         ("cohere", to_sse({"type": "text-delta", "text": "x"}), r"event 0"),
         ("cohere", to_sse(*cohere_call(0, "c1", "f", '{"a')), r"arguments of c1"),
         ("bedrock", to_frames(("ping", {})), r"event 0: 'ping' is none of"),

@@ -9,14 +9,16 @@ import pytest
 
 from dragoman.replies import fold
 from dragoman.types import Failure, Reply, Text, Thinking, Usage
-from dragoman.wire import get, sse
+from dragoman.wire import framing, get
 
 
 def stream(*deltas: dict[str, Any], finish: str = "stop") -> Reply:
     reader = get("openai_chat").reply_stream()
     frames = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     frames.append({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
-    written = b"".join(sse.encode(None, json.dumps(frame)) for frame in frames) + sse.encode(None, "[DONE]")
+    written = b"".join(framing.encode_sse(None, json.dumps(frame)) for frame in frames) + framing.encode_sse(
+        None, "[DONE]"
+    )
     return fold(reader.feed(written) + reader.close())
 
 

@@ -13,7 +13,7 @@ from tests.wire.schemas.dialects import as_json_schema, faults_of, nodes
 from tests.wire.schemas.strategies import JSON, ROOTS, WILD, fitting
 
 from dragoman.types import Tool
-from dragoman.wire.report import Loss
+from dragoman.wire.failures import Loss
 from dragoman.wire.schemas import TARGETS, Compiled, Undo, compile_schema, restore
 
 MANY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

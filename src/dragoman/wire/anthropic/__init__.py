@@ -17,20 +17,33 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.anthropic.blocks import write_result
-from dragoman.wire.anthropic.caching import MOST, mark
-from dragoman.wire.anthropic.failures import read_failure, write_failure
-from dragoman.wire.anthropic.intake import ConversationReader, read_system, read_tools
-from dragoman.wire.anthropic.replies import MessageReader
-from dragoman.wire.anthropic.requests import ToolWriter, clean, shorten, write_definitions, write_messages, write_system
-from dragoman.wire.anthropic.serving import EventWriter, write_message
-from dragoman.wire.anthropic.settings import SettingsWriter, merge_own, read_settings
-from dragoman.wire.anthropic.words import RULES, WIRE, own
-from dragoman.wire.codec import Codec, Prepared, Reader, as_object
+from dragoman.wire.anthropic.client import (
+    MOST,
+    MessageReader,
+    ToolWriter,
+    clean,
+    mark,
+    shorten,
+    write_definitions,
+    write_messages,
+    write_system,
+)
+from dragoman.wire.anthropic.parts import (
+    RULES,
+    WIRE,
+    SettingsWriter,
+    merge_own,
+    own,
+    read_failure,
+    read_settings,
+    write_failure,
+    write_result,
+)
+from dragoman.wire.anthropic.server import ConversationReader, EventWriter, read_system, read_tools, write_message
+from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.wire.failures import Loss
+from dragoman.wire.framing import SseDecoder
 from dragoman.wire.history import arrange
-from dragoman.wire.offering import Offer, offer
-from dragoman.wire.report import Loss
-from dragoman.wire.sse import SseDecoder
 from dragoman.wire.values import as_text, dicts, parse
 
 

@@ -14,21 +14,26 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.bedrock.blocks import BlockWriter
-from dragoman.wire.bedrock.failures import find_type, read_failure, write_failure
-from dragoman.wire.bedrock.intake import MessageReader, read_options, read_tools
-from dragoman.wire.bedrock.marks import read_marks, write_marks
-from dragoman.wire.bedrock.replies import ConverseReader
-from dragoman.wire.bedrock.requests import RULES, drop_blanks, sort_thinking, write_messages, write_system
-from dragoman.wire.bedrock.serving import FrameWriter, write_reply
-from dragoman.wire.bedrock.settings import write_options, write_thinking
-from dragoman.wire.bedrock.tooling import write_definitions, write_tools
-from dragoman.wire.codec import Codec, Prepared, Reader, as_object
+from dragoman.wire.bedrock.client import (
+    RULES,
+    ConverseReader,
+    drop_blanks,
+    read_marks,
+    sort_thinking,
+    write_definitions,
+    write_marks,
+    write_messages,
+    write_options,
+    write_system,
+    write_thinking,
+    write_tools,
+)
+from dragoman.wire.bedrock.parts import BlockWriter, find_type, read_failure, write_failure
+from dragoman.wire.bedrock.server import FrameWriter, MessageReader, read_options, read_tools, write_reply
+from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
 from dragoman.wire.eventstream import EventStreamDecoder
-from dragoman.wire.history import arrange
-from dragoman.wire.offering import Offer, offer
-from dragoman.wire.report import Loss
-from dragoman.wire.rules import HistoryRules
+from dragoman.wire.failures import Loss
+from dragoman.wire.history import HistoryRules, arrange
 from dragoman.wire.values import as_dict, as_text
 
 

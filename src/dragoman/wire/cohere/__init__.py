@@ -10,22 +10,16 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.codec import Codec, Prepared, Reader, as_object
-from dragoman.wire.cohere.failures import write_failure
-from dragoman.wire.cohere.intake import MessageReader
-from dragoman.wire.cohere.replies import CohereReader
-from dragoman.wire.cohere.requests import write_messages, write_result, write_tools
-from dragoman.wire.cohere.serving import StreamWriter, write_reply
-from dragoman.wire.cohere.settings import read_settings, write_settings
-from dragoman.wire.cohere.words import WIRE
-from dragoman.wire.history import arrange
-from dragoman.wire.offering import Offer, offer
-from dragoman.wire.openai_chat.failures import read_failure
-from dragoman.wire.openai_chat.intake import read_tools
-from dragoman.wire.openai_chat.requests import write_definitions
-from dragoman.wire.report import Loss
-from dragoman.wire.rules import HistoryRules
-from dragoman.wire.sse import SseDecoder
+from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.wire.cohere.client import CohereReader, write_messages, write_result, write_tools
+from dragoman.wire.cohere.parts import WIRE, read_settings, write_failure, write_settings
+from dragoman.wire.cohere.server import MessageReader, StreamWriter, write_reply
+from dragoman.wire.failures import Loss
+from dragoman.wire.framing import SseDecoder
+from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.openai_chat.client import write_definitions
+from dragoman.wire.openai_chat.parts import read_failure
+from dragoman.wire.openai_chat.server import read_tools
 from dragoman.wire.values import BROKEN, as_dict, parse
 
 RULES = HistoryRules(WIRE, system="first", keeps_empty_text=True, error_flags=False)

@@ -1,14 +1,95 @@
-"""Parts of Cohere's messages: content, answers with their plan, and results with documents, both ways."""
+"""Content, options, errors and tables of Cohere chat, in both directions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from dragoman.types import File, Image, JsonObject, Part, Text, Thinking, ToolResult
-from dragoman.wire.cohere.words import PLAN, THINKING, WIRE
+from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, Text, Thinking, ToolResult, Usage
+from dragoman.wire.codec import find_unsaid, keep_unknown
+from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
-from dragoman.wire.texts import mark_error
-from dragoman.wire.values import as_dict, as_list, as_text, write
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.values import as_count, as_dict, as_list, as_text, mark_error, write
+
+# --------------------------------------------------------------------------------------------------------------------
+# The words of Cohere's chat, and ours for them.
+
+WIRE = "cohere"
+PLAN = "tool_plan"
+"""The field in which a model says what it is about to call; reasoning that is no block of the content."""
+THINKING = "thinking"
+
+STOPS: Mapping[str, StopReason] = {
+    "COMPLETE": "end",
+    "STOP_SEQUENCE": "stop_sequence",
+    "MAX_TOKENS": "length",
+    "TOOL_CALL": "tool_calls",
+    "ERROR": "error",
+    "TIMEOUT": "error",
+    # Words of the first version of this API, which some servers still use:
+    "ERROR_LIMIT": "length",
+    "ERROR_TOXIC": "refusal",
+}
+FINISHES: Mapping[StopReason, str] = {
+    "end": "COMPLETE",
+    "tool_calls": "TOOL_CALL",
+    "length": "MAX_TOKENS",
+    "stop_sequence": "STOP_SEQUENCE",
+    "refusal": "COMPLETE",
+    "pause": "COMPLETE",
+    "error": "ERROR",
+    "unknown": "COMPLETE",
+}
+
+
+def read_usage(value: Any) -> Usage | None:
+    """The tokens as the model counted them; where a server tells only what it bills, that."""
+    usage = as_dict(value)
+    counts = as_dict(usage.get("tokens")) or as_dict(usage.get("billed_units"))
+    if not counts:
+        return None
+    return Usage(
+        as_count(counts.get("input_tokens")),
+        as_count(counts.get("output_tokens")),
+        as_count(usage.get("cached_tokens")),
+    )
+
+
+def find_billed(value: Any) -> JsonObject:
+    """What is billed, where it is not what was counted."""
+    usage = as_dict(value)
+    billed = as_dict(usage.get("billed_units"))
+    return {} if billed == as_dict(usage.get("tokens")) else billed
+
+
+def write_usage(usage: Usage, billed: JsonObject) -> JsonObject:
+    counts = {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens}
+    cached = {"cached_tokens": usage.cached_tokens} if usage.cached_tokens else {}
+    return {"billed_units": billed or counts, "tokens": counts, **cached}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Cohere's errors: a flat object with a message, or the last frame of a stream.
+
+
+def read_end(reason: str, error: Any) -> Failure:
+    """What went wrong, by the last frame of a stream, or by the reason of a whole reply."""
+    words = error or f"the reply ended with {reason}"
+    # ERROR alone says nothing: then the words decide about the kind.
+    return fail(words, code="" if reason == "ERROR" else reason)
+
+
+def write_failure(failure: Failure) -> tuple[int, JsonObject]:
+    return status_of(failure), {"message": describe(failure)}
+
+
+def describe(failure: Failure) -> str:
+    return failure.message or failure.code or failure.kind.replace("_", " ")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Parts of Cohere's messages: content, answers with their plan, and results with documents, both ways.
 
 _WORDS = (Text, Thinking)
 
@@ -136,3 +217,133 @@ def _fit_result(part: Any, *, takes_images: bool) -> Text | Image:
     if isinstance(part, File):
         return Text(f"[file {part.name}]")
     return Text(part if isinstance(part, str) else "[image]")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The options of a request under the names that Cohere gives them, both ways.
+
+_SAMPLING = {
+    "temperature": "temperature",
+    "top_p": "p",
+    "top_k": "k",
+    "seed": "seed",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+_MOST_STOPS = 5
+_CHOICES = {"REQUIRED": "required", "NONE": "none", "AUTO": "auto"}
+
+# ---- ours to theirs ------------------------------------------------------------------------------------------------
+
+
+def write_settings(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss], *, with_tools: bool) -> JsonObject:
+    """Everything in a body that is neither conversation nor tools."""
+    fields: JsonObject = {}
+    # There are no cache markers to set here: the server keeps prompts by itself.
+    taken = {"max_tokens", "stop", "stream", "cache", "response_format", "reasoning"}
+    taken |= {"tool_choice", "parallel_tool_calls"}
+    if isinstance(options.get("max_tokens"), int):
+        fields[quirks.max_tokens_field or "max_tokens"] = options["max_tokens"]
+    if quirks.sends_sampling:
+        fields.update({name: options[ours] for ours, name in _SAMPLING.items() if options.get(ours) is not None})
+        taken |= set(_SAMPLING)
+    fields.update(_write_stops(options.get("stop"), losses))
+    fields.update(_write_format(as_dict(options.get("response_format")), losses, with_tools=with_tools))
+    fields.update(_write_thinking(as_dict(options.get("reasoning")), losses))
+    # Said in any case: the path is the same for both.
+    fields["stream"] = bool(options.get("stream"))
+    losses += find_unsaid(options, taken, WIRE)
+    own = as_dict(options.get(WIRE))
+    return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
+
+
+def _write_stops(given: Any, losses: list[Loss]) -> JsonObject:
+    stops = [given] if isinstance(given, str) else as_list(given)
+    if len(stops) > _MOST_STOPS:
+        losses.append(Loss("dropped", "options", f"stop: only the first {_MOST_STOPS} of {len(stops)} texts are sent"))
+    return {"stop_sequences": stops[:_MOST_STOPS]} if stops else {}
+
+
+def _write_format(wanted: JsonObject, losses: list[Loss], *, with_tools: bool) -> JsonObject:
+    kind = wanted.get("type")
+    if kind not in ("json", "json_schema"):
+        return {}
+    if with_tools:
+        losses.append(Loss("dropped", "options", f"response_format is refused on {WIRE} when tools are offered"))
+        return {}
+    unsaid = [name for name in ("name", "strict") if wanted.get(name) is not None]
+    if unsaid:
+        losses.append(Loss("dropped", "options", f"response_format: {', '.join(unsaid)} has no place on {WIRE}"))
+    schema = {"json_schema": as_dict(wanted.get("schema"))} if kind == "json_schema" else {}
+    return {"response_format": {"type": "json_object", **schema}}
+
+
+def _write_thinking(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
+    if reasoning.get("summary") is not None:
+        losses.append(Loss("dropped", "options", f"reasoning: a summary has no place on {WIRE}"))
+    budget, effort = reasoning.get("budget"), reasoning.get("effort")
+    if reasoning.get("enabled") is False or effort == "none" or budget == 0:
+        return {"thinking": {"type": "disabled"}}
+    if isinstance(budget, int) and budget > 0:
+        return {"thinking": {"type": "enabled", "token_budget": budget}}
+    if isinstance(effort, str):
+        losses.append(Loss("approximated", "options", f"reasoning: effort {effort!r} became plain thinking"))
+        return {"thinking": {"type": "enabled"}}
+    if reasoning.get("enabled") is True:
+        return {"thinking": {"type": "enabled"}}
+    if reasoning.keys() - {"summary"}:
+        losses.append(Loss("dropped", "options", f"reasoning: {', '.join(sorted(reasoning))} has no place on {WIRE}"))
+    return {}
+
+
+# ---- theirs to ours ------------------------------------------------------------------------------------------------
+
+
+def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+    """The neutral options of a body; what has no neutral name, or an odd value, stands under the name of the wire."""
+    options: dict[str, Any] = {}
+    read = {"model", "messages", "tools", "stream"}
+    for ours, name in (*_SAMPLING.items(), ("max_tokens", "max_tokens")):
+        value = body.get(name)
+        if isinstance(value, int if ours == "max_tokens" else int | float) and not isinstance(value, bool):
+            options[ours] = value
+            read.add(name)
+    stops = body.get("stop_sequences")
+    if isinstance(stops, list) and stops and all(isinstance(stop, str) for stop in stops):
+        options["stop"] = stops
+        read.add("stop_sequences")
+    choice = body.get("tool_choice")
+    if isinstance(choice, str) and choice.upper() in _CHOICES:
+        options["tool_choice"] = _CHOICES[choice.upper()]
+        read.add("tool_choice")
+    for name, value in (("response_format", _read_format(body)), ("thinking", _read_thinking(body))):
+        if value:
+            options["reasoning" if name == "thinking" else name] = value
+            read.add(name)
+    if body.get("stream") is True:
+        options["stream"] = True
+    own = {name: value for name, value in keep_unknown(body, frozenset(read)).items() if value is not None}
+    if others:
+        own["tools"] = others
+    return {**options, WIRE: own} if own else options
+
+
+def _read_format(body: JsonObject) -> JsonObject:
+    wanted = as_dict(body.get("response_format"))
+    if wanted == {"type": "json_object"}:
+        return {"type": "json"}
+    schema = wanted.get("json_schema")
+    if wanted.get("type") == "json_object" and isinstance(schema, dict) and len(wanted) == 2:
+        return {"type": "json_schema", "schema": schema}
+    return {}
+
+
+def _read_thinking(body: JsonObject) -> JsonObject:
+    thinking = as_dict(body.get("thinking"))
+    if thinking in ({"type": "enabled"}, {"type": "disabled"}):
+        return {"enabled": thinking["type"] == "enabled"}
+    budget = thinking.get("token_budget")
+    told = isinstance(budget, int) and not isinstance(budget, bool) and budget > 0
+    if told and thinking.get("type") == "enabled" and len(thinking) == 2:
+        return {"budget": budget}
+    return {}

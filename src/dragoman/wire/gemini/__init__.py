@@ -11,21 +11,21 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases, NameRule
-from dragoman.wire.codec import Codec, Prepared, as_object
-from dragoman.wire.gemini.config import add_own, write_config
-from dragoman.wire.gemini.failures import read_failure, write_failure
-from dragoman.wire.gemini.framing import ChunkDecoder
-from dragoman.wire.gemini.intake import read_contents
-from dragoman.wire.gemini.replies import GeminiReader
-from dragoman.wire.gemini.requests import write_history, write_result
-from dragoman.wire.gemini.serving import ChunkWriter, write_response
-from dragoman.wire.gemini.settings import read_options, read_tools
-from dragoman.wire.gemini.tools import write_definitions, write_tools
-from dragoman.wire.gemini.words import camel
-from dragoman.wire.history import arrange
-from dragoman.wire.offering import Offer, offer
-from dragoman.wire.report import Loss
-from dragoman.wire.rules import HistoryRules
+from dragoman.wire.codec import Codec, Offer, Prepared, as_object, offer
+from dragoman.wire.failures import Loss
+from dragoman.wire.gemini.client import (
+    ChunkDecoder,
+    GeminiReader,
+    add_own,
+    write_config,
+    write_definitions,
+    write_history,
+    write_result,
+    write_tools,
+)
+from dragoman.wire.gemini.parts import camel, read_failure, write_failure
+from dragoman.wire.gemini.server import ChunkWriter, read_contents, read_options, read_tools, write_response
+from dragoman.wire.history import HistoryRules, arrange
 from dragoman.wire.values import BROKEN, as_dict, as_text, parse
 
 RULES = HistoryRules(

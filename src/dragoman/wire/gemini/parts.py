@@ -1,17 +1,191 @@
-"""Parts of contents: our texts, thoughts, images, files and calls as this wire writes them, and back."""
+"""Parts, results, errors and tables of generateContent, in both directions."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.args.loader import load
-from dragoman.types import Fault, File, Image, InvalidCall, JsonObject, Part, Provenance, Text, Thinking, ToolCall
-from dragoman.wire.gemini.words import camel
-from dragoman.wire.texts import split_data_url
-from dragoman.wire.values import as_dict, as_text, write
+from dragoman.types import (
+    Failure,
+    FailureKind,
+    Fault,
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Part,
+    Provenance,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from dragoman.wire.failures import Loss, fail, status_of
+from dragoman.wire.values import BROKEN, as_count, as_dict, as_text, dicts, join_texts, parse, split_data_url, write
+
+# --------------------------------------------------------------------------------------------------------------------
+# The words of generateContent, and ours for them.
+
+PLACEHOLDER = "skip_thought_signature_validator"
+"""The signature that the API agrees to take for calls that it did not make itself."""
+
+STOPS: Mapping[str, StopReason] = {
+    "STOP": "end",
+    "MAX_TOKENS": "length",
+    **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "refusal"),
+    **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"), "refusal"),
+    "CONTINUATION": "pause",
+    **dict.fromkeys(("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
+    **dict.fromkeys(("TOO_MANY_TOOL_CALLS", "OTHER", "NO_IMAGE"), "error"),
+}
+FINISHES: Mapping[StopReason, str] = {
+    "end": "STOP",
+    "tool_calls": "STOP",
+    "length": "MAX_TOKENS",
+    "stop_sequence": "STOP",
+    "refusal": "SAFETY",
+    "pause": "CONTINUATION",
+    "error": "OTHER",
+    "unknown": "STOP",
+}
+LEVELS: Mapping[str, str] = {
+    "minimal": "MINIMAL",
+    "low": "LOW",
+    "medium": "MEDIUM",
+    "high": "HIGH",
+    # Efforts beyond the highest level of this wire:
+    "xhigh": "HIGH",
+    "max": "HIGH",
+}
+BUDGETS: Mapping[str, int] = {"MINIMAL": 1024, "LOW": 1024, "MEDIUM": 8192, "HIGH": 24576}
+"""What the vendor's own compatibility layer makes of an effort for models that only know budgets."""
+
+_find_generation = re.compile(r"gemini-(\d{1,3})").search
+_find_capital = re.compile(r"_([a-z0-9])").sub
+
+
+def generation_of(model: str) -> int:
+    """The generation of a Gemini model; 0 where its name does not tell."""
+    found = _find_generation(model)
+    return int(found[1]) if found else 0
+
+
+def camel(fields: dict[Any, Any]) -> JsonObject:
+    """The same fields with names in camelCase: clients send both spellings. Their values are left alone."""
+    try:
+        if "_" not in "".join(fields):
+            return fields
+    except TypeError:
+        # Names that are no text come from no wire; they are left out below.
+        pass
+    spelled: JsonObject = {}
+    for name, value in fields.items():
+        if isinstance(name, str):
+            spelled.setdefault(_find_capital(lambda found: found[1].upper(), name), value)
+    return spelled
+
+
+def read_usage(value: object) -> Usage | None:
+    counts = camel(as_dict(value))
+    if not counts:
+        return None
+    thoughts = as_count(counts.get("thoughtsTokenCount"))
+    return Usage(
+        # What built-in tools fed to the model is counted apart from the prompt.
+        as_count(counts.get("promptTokenCount")) + as_count(counts.get("toolUsePromptTokenCount")),
+        as_count(counts.get("candidatesTokenCount")) + thoughts,
+        as_count(counts.get("cachedContentTokenCount")),
+        thoughts,
+    )
+
+
+def write_usage(usage: Usage) -> JsonObject:
+    said = max(0, usage.output_tokens - usage.reasoning_tokens)
+    counts: JsonObject = {
+        "promptTokenCount": usage.input_tokens,
+        "candidatesTokenCount": said,
+        "totalTokenCount": usage.input_tokens + said + usage.reasoning_tokens,
+    }
+    if usage.cached_tokens:
+        counts["cachedContentTokenCount"] = usage.cached_tokens
+    if usage.reasoning_tokens:
+        counts["thoughtsTokenCount"] = usage.reasoning_tokens
+    return counts
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Errors of generateContent, both ways.
+
+_WORDS: Mapping[FailureKind, str] = {
+    "rate_limited": "RESOURCE_EXHAUSTED",
+    "overloaded": "UNAVAILABLE",
+    "unauthorized": "UNAUTHENTICATED",
+    "bad_request": "INVALID_ARGUMENT",
+    "context_too_long": "INVALID_ARGUMENT",
+    "refused": "INVALID_ARGUMENT",
+    "not_found": "NOT_FOUND",
+    "timed_out": "DEADLINE_EXCEEDED",
+    "stream_cut": "UNAVAILABLE",
+    "server_error": "INTERNAL",
+}
+_RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+_find_excess = re.compile(r"token count .{0,40}exceeds the maximum", re.IGNORECASE | re.DOTALL).search
+_read_seconds = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s").fullmatch
+
+
+def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+    """What an error body says: `{"error": {...}}`, the same inside a list, or its text."""
+    if isinstance(body, str | bytes):
+        found = parse(body)
+        body = body if found is BROKEN else found
+    whole = body[0] if isinstance(body, list) and body else body
+    error = as_dict(whole).get("error", whole)
+    inner = as_dict(error)
+    code = inner.get("code")
+    if status is None and isinstance(code, int) and 400 <= code < 600:
+        status = code
+    message = inner.get("message") or (error if isinstance(error, str) else None) or as_dict(whole).get("message")
+    failure = fail(message, status=status, code=inner.get("status") or code, body=body, headers=headers)
+    return _specify(failure, list(dicts(inner.get("details"))))
+
+
+def _specify(failure: Failure, details: list[JsonObject]) -> Failure:
+    """What only the message and the details of this API tell."""
+    if _find_excess(failure.message[:2000]):
+        failure = replace(failure, kind="context_too_long")
+    elif any(entry.get("reason") == "API_KEY_INVALID" for entry in details):
+        failure = replace(failure, kind="unauthorized")
+    delay = next((found for entry in details if (found := _read_delay(entry)) is not None), None)
+    return failure if delay is None else replace(failure, retry_after=delay)
+
+
+def _read_delay(entry: JsonObject) -> float | None:
+    found = _read_seconds(as_text(entry.get("retryDelay")))
+    return float(found[1]) if found else None
+
+
+def write_failure(failure: Failure) -> tuple[int, JsonObject]:
+    # 529 is Anthropic's; clients of this API know 503.
+    status = 503 if failure.kind == "overloaded" else status_of(failure)
+    error: JsonObject = {
+        "code": status,
+        "message": failure.message or failure.kind.replace("_", " "),
+        "status": _WORDS[failure.kind],
+    }
+    if failure.retry_after is not None:
+        error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{failure.retry_after:.9g}s"}]
+    return status, {"error": error}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Parts of contents: our texts, thoughts, images, files and calls as this wire writes them, and back.
 
 WIRE = "gemini"
 
@@ -207,3 +381,113 @@ def _recognise(part: Image | File, data: str) -> str:
     """The media type of data that came without one."""
     fallback = "image/png" if isinstance(part, Image) else _guess(part.name) or "application/octet-stream"
     return next((kind for start, kind in _STARTS if data.startswith(start)), fallback)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Results of calls: `functionResponse` parts, written and read.
+#
+# A response is an object on this wire: `{"output": ...}` for a result and `{"error": ...}` for an error. Anything
+# else that a client put there is read as JSON text, and goes back to this wire as it came.
+
+# What a response may hold from Gemini 3 on.
+_INSIDE = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+_OWN_FIELDS = ("willContinue", "scheduling")
+
+
+class ResultWriter:
+    """Writes the results of one turn: a part for each, and behind them the images and files that no part can hold."""
+
+    def __init__(self, losses: list[Loss], *, holds_media: bool) -> None:
+        self._losses = losses
+        self._holds_media = holds_media
+        self._beside: list[JsonObject] = []
+
+    def write(self, results: list[tuple[ToolResult, bool]]) -> list[JsonObject]:
+        """All parts of the turn; each result comes with whether its call has an id."""
+        responses = [self._write_result(result, named) for result, named in results]
+        beside, self._beside = self._beside, []
+        return [*responses, *beside]
+
+    def _write_result(self, result: ToolResult, named: bool) -> JsonObject:
+        own = own_of(result)
+        inside: list[JsonObject] = []
+        text = result.content if isinstance(result.content, str) else self._place_content(result, inside)
+        body: JsonObject = {"id": result.call_id} if named and result.call_id else {}
+        body["name"] = result.name
+        kept = as_dict(own.get("response"))
+        body["response"] = kept if kept and _read_response(kept) == (text, result.is_error) else _respond(result, text)
+        if inside:
+            body["parts"] = inside
+        body.update({name: own[name] for name in _OWN_FIELDS if name in own})
+        return {"functionResponse": body}
+
+    def _place_content(self, result: ToolResult, inside: list[JsonObject]) -> str:
+        """Put images and files where they can stand, and return the words, with a note for what stands elsewhere."""
+        words: list[Part] = []
+        for part in result.content:
+            if isinstance(part, Image | File):
+                words += self._place_media(result, part, inside)
+                continue
+            word = _as_text(part)
+            if word.text and inside:
+                self._losses.append(Loss("moved", _where(result), "its text was put before its images and files"))
+            words.append(word)
+        return join_texts(words)
+
+    def _place_media(self, result: ToolResult, part: Image | File, inside: list[JsonObject]) -> list[Text]:
+        kind = "image" if isinstance(part, Image) else "file"
+        media = write_media(part)
+        if media is None:
+            self._losses.append(Loss("dropped", _where(result), f"its {kind} has neither data nor an address"))
+            return [Text(f"[{kind}: not available]")]
+        if isinstance(part, File) and part.name and "displayName" not in own_of(part):
+            self._losses.append(Loss("dropped", _where(result), f"the name of its file, {part.name}"))
+        if self._holds_media and next(iter(media.values())).get("mimeType") in _INSIDE:
+            inside.append(media)
+            return []
+        self._beside.append(media)
+        self._losses.append(Loss("moved", _where(result), f"its {kind} was put beside the results"))
+        return [Text(f"[{kind}: attachment {len(self._beside)} behind the results]")]
+
+
+def _as_text(part: Any) -> Text:
+    """A member of a result that is no image and no file, however its author wrote it."""
+    return part if isinstance(part, Text) else Text(part if isinstance(part, str) else tell(part))
+
+
+def _where(result: ToolResult) -> str:
+    return f"result of {result.name or 'a tool'} ({result.call_id})"
+
+
+def _respond(result: ToolResult, text: str) -> JsonObject:
+    return {"error" if result.is_error else "output": text}
+
+
+def _read_response(response: JsonObject) -> tuple[str, bool]:
+    """The words of a response, and whether they tell an error."""
+    if len(response) == 1:
+        [(key, value)] = response.items()
+        if key in ("output", "error"):
+            return (value if isinstance(value, str) else tell(value)), key == "error"
+    failed = response.get("error") is not None and "output" not in response
+    return tell(response) if response else "", failed
+
+
+def read_result(given: JsonObject) -> ToolResult:
+    """A result, as a client sends it. `call_id` is empty where the client gave none."""
+    body = camel(as_dict(given.get("functionResponse")))
+    response = as_dict(body.get("response"))
+    text, is_error = _read_response(response)
+    result = ToolResult(as_text(body.get("id")), as_text(body.get("name")), text, is_error)
+    media = [read_media(part) for entry in dicts(body.get("parts")) if _is_media(part := camel(entry))]
+    if media:
+        words = [Text(text)] if text else []
+        result = replace(result, content=[*words, *media])
+    own = {name: body[name] for name in _OWN_FIELDS if name in body} | read_own(given)
+    if response and response != _respond(result, text):
+        own["response"] = response
+    return replace(result, extra={WIRE: own}) if own else result
+
+
+def _is_media(part: JsonObject) -> bool:
+    return isinstance(part.get("inlineData"), dict) or isinstance(part.get("fileData"), dict)

@@ -10,20 +10,14 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import FREE_NAMES, Aliases
-from dragoman.wire.codec import Codec, Prepared, Reader, as_object
-from dragoman.wire.failures import fail
-from dragoman.wire.history import arrange
-from dragoman.wire.ndjson import LineDecoder
-from dragoman.wire.offering import Offer, offer
-from dragoman.wire.ollama.intake import MessageReader, read_options
-from dragoman.wire.ollama.replies import OllamaReader
-from dragoman.wire.ollama.requests import write_definitions, write_messages, write_options, write_tools
-from dragoman.wire.ollama.serving import LineWriter, write_failure, write_reply
-from dragoman.wire.openai_chat.intake import read_tools
-from dragoman.wire.report import Loss
-from dragoman.wire.rules import HistoryRules
-from dragoman.wire.texts import read_result
-from dragoman.wire.values import as_dict
+from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.wire.failures import Loss, fail
+from dragoman.wire.framing import LineDecoder
+from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.ollama.client import OllamaReader, write_definitions, write_messages, write_options, write_tools
+from dragoman.wire.ollama.server import LineWriter, MessageReader, read_options, write_failure, write_reply
+from dragoman.wire.openai_chat.server import read_tools
+from dragoman.wire.values import as_dict, read_result
 
 
 class Ollama(Codec):

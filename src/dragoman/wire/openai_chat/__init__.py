@@ -15,13 +15,12 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases, IdRule
-from dragoman.wire.codec import Codec, Prepared, Reader, as_object
-from dragoman.wire.history import arrange
-from dragoman.wire.offering import Offer, offer
-from dragoman.wire.openai_chat.failures import read_failure, write_failure
-from dragoman.wire.openai_chat.intake import MessageReader, read_options, read_tools
-from dragoman.wire.openai_chat.replies import ChatReader
-from dragoman.wire.openai_chat.requests import (
+from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.wire.failures import Loss
+from dragoman.wire.framing import SseDecoder
+from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.openai_chat.client import (
+    ChatReader,
     Dialect,
     write_definitions,
     write_message,
@@ -29,10 +28,8 @@ from dragoman.wire.openai_chat.requests import (
     write_result,
     write_tools,
 )
-from dragoman.wire.openai_chat.serving import ChunkWriter, write_completion
-from dragoman.wire.report import Loss
-from dragoman.wire.rules import HistoryRules
-from dragoman.wire.sse import SseDecoder
+from dragoman.wire.openai_chat.parts import read_failure, write_failure
+from dragoman.wire.openai_chat.server import ChunkWriter, MessageReader, read_options, read_tools, write_completion
 from dragoman.wire.values import as_dict
 
 

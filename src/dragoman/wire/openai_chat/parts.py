@@ -1,13 +1,133 @@
-"""Parts of chat messages: our texts, images, files and calls as this wire writes them, and back."""
+"""Message parts, reasoning, errors and tables of chat completions, in both directions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dragoman.args.loader import load
-from dragoman.types import Fault, File, Image, InvalidCall, JsonObject, Part, Provenance, Text, ToolCall
-from dragoman.wire.texts import data_url, split_data_url
-from dragoman.wire.values import as_dict, as_list, as_text, write
+from dragoman.types import (
+    Failure,
+    Fault,
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Provenance,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    Usage,
+)
+from dragoman.wire.failures import fail, status_of
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.values import (
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    data_url,
+    dicts,
+    join_thinking,
+    split_data_url,
+    write,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# The words of chat completions, and ours for them.
+
+STOPS: Mapping[str, StopReason] = {
+    "stop": "end",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "content_filter": "refusal",
+    # Mistral's own two:
+    "model_length": "length",
+    "error": "error",
+}
+FINISHES: Mapping[StopReason, str] = {
+    "end": "stop",
+    "tool_calls": "tool_calls",
+    "length": "length",
+    "stop_sequence": "stop",
+    "refusal": "content_filter",
+    "pause": "stop",
+    "error": "stop",
+    "unknown": "stop",
+}
+
+
+def read_usage(value: object) -> Usage | None:
+    counts = as_dict(value)
+    if not counts:
+        return None
+    given = as_dict(counts.get("prompt_tokens_details"))
+    made = as_dict(counts.get("completion_tokens_details"))
+    return Usage(
+        as_count(counts.get("prompt_tokens")),
+        as_count(counts.get("completion_tokens")),
+        as_count(given.get("cached_tokens")),
+        as_count(made.get("reasoning_tokens")),
+        as_count(given.get("cache_write_tokens")),
+    )
+
+
+def write_usage(usage: Usage) -> dict[str, object]:
+    counts: dict[str, object] = {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+    given = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    if any(given.values()):
+        counts["prompt_tokens_details"] = {name: count for name, count in given.items() if count}
+    if usage.reasoning_tokens:
+        counts["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    return counts
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Errors of chat completions, in the shapes that servers of this wire give them.
+
+_TYPES = {
+    "rate_limited": "rate_limit_error",
+    "unauthorized": "authentication_error",
+    "bad_request": "invalid_request_error",
+    "context_too_long": "invalid_request_error",
+    "refused": "invalid_request_error",
+    "not_found": "not_found_error",
+}
+
+
+def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+    """What an error body says: `{"error": {...}}`, `{"error": "text"}`, `{"message"}`, `{"detail"}`, or mere text."""
+    whole = body[0] if isinstance(body, list) and body else body
+    fields = as_dict(whole)
+    error = fields.get("error", whole)
+    inner = as_dict(error)
+    code = inner.get("code") or inner.get("type")
+    if status is None and isinstance(inner.get("code"), int) and 400 <= inner["code"] < 600:
+        status = inner["code"]
+    message = inner.get("message") or inner.get("detail") or (error if isinstance(error, str) else None)
+    return fail(message or fields.get("message") or "", status=status, code=code, body=body, headers=headers)
+
+
+def write_failure(failure: Failure) -> tuple[int, JsonObject]:
+    error = {
+        "message": failure.message or failure.kind.replace("_", " "),
+        "type": _TYPES.get(failure.kind, "server_error"),
+        "param": None,
+        "code": "context_length_exceeded" if failure.kind == "context_too_long" else failure.code or None,
+    }
+    return status_of(failure), {"error": error}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Parts of chat messages: our texts, images, files and calls as this wire writes them, and back.
 
 _ODD_FIELDS = frozenset({"custom", "extra_content"})
 
@@ -137,3 +257,92 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
         extra=extra,
         wire_id=wire_id,
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Reasoning on chat completions: four fields in which servers give it, and some want it back.
+
+_FIELDS = ("reasoning_content", "reasoning")
+_ALL_FIELDS = frozenset({*_FIELDS, "reasoning_details"})
+_GROWING = ("text", "summary", "data", "signature")
+
+
+def find_reasoning(message: JsonObject) -> tuple[str, str]:
+    """The readable reasoning in a message or delta, and the field that it stood in."""
+    if _ALL_FIELDS.isdisjoint(message):
+        return "", ""
+    for name in _FIELDS:
+        value = message.get(name)
+        if isinstance(value, str) and value:
+            return name, value
+    details = list(dicts(message.get("reasoning_details")))
+    text = "".join(as_text(entry.get("text")) or as_text(entry.get("summary")) for entry in details)
+    return ("reasoning_details", text) if details else ("", "")
+
+
+class Details:
+    """`reasoning_details` put together from the pieces of a stream, to be sent back as if they had come whole."""
+
+    def __init__(self) -> None:
+        self._entries: list[JsonObject] = []
+
+    def add(self, pieces: Any) -> None:
+        for piece in dicts(pieces):
+            last = self._entries[-1] if self._entries else None
+            if last is not None and _continues(last, piece):
+                for name, value in piece.items():
+                    grows = name in _GROWING and isinstance(value, str) and isinstance(last.get(name), str)
+                    last[name] = last[name] + value if grows else value
+            else:
+                self._entries.append(dict(piece))
+
+    def take(self) -> list[JsonObject]:
+        entries, self._entries = self._entries, []
+        return entries
+
+
+def _continues(last: JsonObject, piece: JsonObject) -> bool:
+    return piece.get("index") is not None and all(last.get(name) == piece.get(name) for name in ("index", "type"))
+
+
+def write_reasoning(body: JsonObject, message: Message, wire: str, quirks: Quirks, *, has_calls: bool) -> None:
+    """Put reasoning back into an assistant message, if this endpoint wants it there."""
+    if not quirks.reasoning_field:
+        return
+    if quirks.replay_reasoning != "always" and not (quirks.replay_reasoning == "calls" and has_calls):
+        return
+    thinking = [part for part in message.parts if isinstance(part, Thinking)]
+    if quirks.reasoning_field == "reasoning_details":
+        details = [entry for part in thinking for entry in as_list(as_dict(part.extra.get(wire)).get("details"))]
+        body.update({"reasoning_details": details} if details else {})
+        return
+    text = join_thinking(thinking)
+    if quirks.reasoning_field == "think_tags":
+        body["content"] = f"<think>{text}</think>{body.get('content') or ''}" if text else body.get("content")
+    else:
+        # An empty text stands for a turn of another model: leaving the field out is refused.
+        body[quirks.reasoning_field] = text
+
+
+def thinking_block(text: str, own: JsonObject) -> JsonObject:
+    """Reasoning as a block of the content, the way Mistral writes it."""
+    signed = {"signature": own["signature"]} if isinstance(own.get("signature"), str) else {}
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}], **signed}
+
+
+def write_thinking_blocks(body: JsonObject, message: Message, wire: str) -> None:
+    """Put reasoning back into the content of an assistant message."""
+    blocks: list[JsonObject] = [
+        thinking_block(part.text, as_dict(part.extra.get(wire))) for part in message.parts if isinstance(part, Thinking)
+    ]
+    if blocks:
+        text = as_text(body.get("content"))
+        body["content"] = blocks + ([{"type": "text", "text": text}] if text else [])
+
+
+def read_thinking_block(block: JsonObject) -> tuple[str, JsonObject]:
+    """The text of such a block, and what only its wire understands of it."""
+    inner = block.get("thinking")
+    text = inner if isinstance(inner, str) else "".join(as_text(entry.get("text")) for entry in dicts(inner))
+    signed = {"signature": block["signature"]} if isinstance(block.get("signature"), str) else {}
+    return text, {"field": "thinking", **signed}

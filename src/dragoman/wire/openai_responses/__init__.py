@@ -14,22 +14,28 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.codec import Codec, Prepared, Reader, as_object
-from dragoman.wire.history import arrange
-from dragoman.wire.offering import Offer, offer
-from dragoman.wire.openai_responses.failures import read_failure, write_failure
-from dragoman.wire.openai_responses.intake import InputReader
-from dragoman.wire.openai_responses.items import write_result
-from dragoman.wire.openai_responses.replies import ResponsesReader
-from dragoman.wire.openai_responses.requests import InputWriter, split_remembered
-from dragoman.wire.openai_responses.serving import ResponseWriter, write_response
-from dragoman.wire.openai_responses.settings import merge_own, read_settings, write_settings
-from dragoman.wire.openai_responses.tools import custom_tools, read_tools, write_choice, write_definition, write_tools
-from dragoman.wire.openai_responses.words import IDS, OUTPUTS, WIRE
-from dragoman.wire.options import find_unsaid, read_choice
-from dragoman.wire.report import Loss
-from dragoman.wire.rules import HistoryRules
-from dragoman.wire.sse import SseDecoder
+from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, find_unsaid, offer, read_choice
+from dragoman.wire.failures import Loss
+from dragoman.wire.framing import SseDecoder
+from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.openai_responses.client import InputWriter, ResponsesReader, split_remembered
+from dragoman.wire.openai_responses.parts import (
+    IDS,
+    OUTPUTS,
+    WIRE,
+    custom_tools,
+    merge_own,
+    read_failure,
+    read_settings,
+    read_tools,
+    write_choice,
+    write_definition,
+    write_failure,
+    write_result,
+    write_settings,
+    write_tools,
+)
+from dragoman.wire.openai_responses.server import InputReader, ResponseWriter, write_response
 from dragoman.wire.values import as_dict, as_list, as_text
 
 RULES = HistoryRules(

@@ -6,7 +6,7 @@ arguments of a call, so that a tool sees what its own schema promises.
 
 from __future__ import annotations
 
-from dragoman.wire.schemas.compiling import Compiled, compile_schema
+from dragoman.wire.schemas.compiler import Compiled, compile_schema
 from dragoman.wire.schemas.targets import TARGETS
 from dragoman.wire.schemas.undo import Undo, restore
 

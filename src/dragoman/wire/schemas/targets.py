@@ -1,10 +1,16 @@
-"""What each target takes: one row of data per target, read by the one compiler that serves them all."""
+"""What each target accepts: one row of data per target, and its size limits."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
+
+from dragoman.types import JsonObject
+from dragoman.wire.schemas.references import json_text
+
+# --------------------------------------------------------------------------------------------------------------------
+# What each target takes: one row of data per target, read by the one compiler that serves them all.
 
 
 class Limits(Struct, frozen=True):
@@ -175,3 +181,36 @@ TARGETS: tuple[str, ...] = tuple(ROWS)
 
 ROOT_ONLY_OBJECT = frozenset({"$ref", "allOf", "anyOf", "oneOf", "enum", "const", "not"})
 """What no target takes at the root, which has to be a plain object."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The size of a compiled schema, measured against what its target takes.
+
+
+def exceeded(schema: JsonObject, limits: Limits) -> str:
+    """Which limit a schema exceeds, in words; "" when it is small enough."""
+    properties = levels = choices = letters = 0
+    waiting: list[tuple[Any, int]] = [(schema, 1)]
+    while waiting:
+        node, level = waiting.pop()
+        if not isinstance(node, dict):
+            continue
+        levels = max(levels, level)
+        members = node.get("properties", {})
+        properties += len(members)
+        letters += sum(map(len, members)) + sum(map(len, node.get("$defs", {})))
+        values = node.get("enum", [])
+        choices += len(values)
+        letters += sum(len(value) if isinstance(value, str) else len(json_text(value)) for value in values)
+        below = [*members.values(), node.get("items")]
+        waiting.extend((each, level + 1) for each in below)
+        # Branches and definitions are no level of their own.
+        waiting.extend((each, level) for each in node.get("anyOf", []))
+        waiting.extend((each, 1) for each in node.get("$defs", {}).values())
+    found = (
+        ("properties", properties, limits.properties),
+        ("levels of nesting", levels - 1, limits.levels),
+        ("enum values", choices, limits.choices),
+        ("characters of names and enum values", letters, limits.letters),
+    )
+    return next((f"{count} {what}, at most {most}" for what, count, most in found if count > most), "")

@@ -7,8 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from dragoman.types import Change, JsonObject
-from dragoman.wire.schemas.fitting import fits
-from dragoman.wire.schemas.vocabulary import child_place
+from dragoman.wire.schemas.references import child_place, fits
 
 _MAX_DEPTH = 200
 """Arguments nested deeper are left as they are below that: they came from no schema that we wrote."""

@@ -1,23 +1,315 @@
-"""The way through a schema: every node is flattened, shaped for the target, and put together again.
-
-A node comes out as a compiled schema, with what has to be undone in its values, or as nothing at all: no value can
-fit it. Nothing spreads upwards as far as it must: an optional property disappears, a branch disappears, and only when
-the root itself is left with nothing the tool cannot be offered.
-"""
+"""The walk over a schema: each node normalized, shaped for the target, and assembled again."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from dragoman.args.schemas import kinds_of
 from dragoman.types import JsonObject
-from dragoman.wire.schemas import unions
-from dragoman.wire.schemas.losses import Losses
-from dragoman.wire.schemas.merging import merge
-from dragoman.wire.schemas.nodes import tidy
-from dragoman.wire.schemas.pointers import References, place_of
+from dragoman.wire.failures import Loss
+from dragoman.wire.schemas.references import (
+    CONSTRAINTS,
+    KIND_OF_KEYWORD,
+    TYPES,
+    WELL_FORMED,
+    References,
+    child_place,
+    is_of,
+    json_text,
+    kind_of,
+    merge,
+    place_of,
+    same,
+)
 from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
-from dragoman.wire.schemas.vocabulary import child_place
+
+# --------------------------------------------------------------------------------------------------------------------
+# The account of one compilation: what was changed, in the order in which it was met, nothing said twice.
+
+
+class Losses:
+    """Collects the losses of one tool."""
+
+    __slots__ = ("_counted", "_found", "_where")
+
+    def __init__(self, tool_name: str) -> None:
+        self._where = f"tool {tool_name}"
+        self._found: dict[tuple[str, str], None] = {}
+        self._counted: dict[str, dict[str, None]] = {}
+
+    def add(self, rule: str, detail: str) -> None:
+        self._found[rule, detail] = None
+
+    def add_annotation(self, keyword: str, path: str) -> None:
+        """A keyword such as `title` stands everywhere and asks nothing: one line for all its places."""
+        self._counted.setdefault(keyword, {})[path] = None
+
+    def finish(self) -> tuple[Loss, ...]:
+        found = [Loss(rule, self._where, detail) for rule, detail in self._found]
+        for keyword, places in self._counted.items():
+            others = f" and {len(places) - 1} more" if len(places) > 1 else ""
+            found.append(Loss("dropped", self._where, f"dropped {keyword} at {next(iter(places))}{others}"))
+        return tuple(found)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Small rewritings of one schema node, each for all targets: spelling, tuples, constants, nulls, missing types.
+
+SCALARS = ("string", "number", "boolean", "null")
+"""What stands for "anything" where every schema has to name its type."""
+
+_DEEPEST = 60
+
+
+def tidy(schema: JsonObject, path: str, losses: Losses, *, upper: bool = False) -> JsonObject:
+    """A copy in which every known keyword has a value that it may have; what cannot be mended is left out."""
+    node: JsonObject = {}
+    for key, value in schema.items():
+        if key == "type":
+            _tidy_type(value, node, path, losses, upper)
+            continue
+        types = WELL_FORMED.get(key)
+        if types is None or type(value) in types:
+            node[key] = value
+        elif not _mend(key, value, schema, node, path, losses):
+            losses.add("dropped", f"dropped {key} at {path}: its value is no proper one")
+    required = node.get("required")
+    if required is not None and not all(isinstance(name, str) for name in required):
+        losses.add("dropped", f"dropped what is no name from required at {path}")
+        node["required"] = [name for name in required if isinstance(name, str)]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if node.get(key) == []:
+            losses.add("dropped", f"dropped {key} at {path}: it is empty")
+            del node[key]
+    return node
+
+
+def _tidy_type(value: Any, node: JsonObject, path: str, losses: Losses, upper: bool) -> None:
+    if isinstance(value, str) and value in TYPES:
+        node["type"] = value
+        return
+    kinds = kinds_of(value) if value != [] else ()
+    if not kinds:
+        losses.add("dropped", f"dropped type at {path}: it names none that JSON Schema knows")
+        return
+    node["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
+    if node["type"] == value or [*kinds] == value:
+        return
+    if not (upper and isinstance(value, str) and value == kinds[0].upper()):
+        losses.add("rewritten", f"rewrote type at {path} as {', '.join(kinds)}")
+
+
+def _mend(key: str, value: Any, schema: JsonObject, node: JsonObject, path: str, losses: Losses) -> bool:
+    """Older spellings that are still about: tuples as `items`, a flag for an exclusive limit."""
+    if key == "items" and isinstance(value, list):
+        node["prefixItems"] = value
+        if isinstance(schema.get("additionalItems"), dict | bool):
+            node["items"] = schema["additionalItems"]
+        losses.add("rewritten", f"rewrote items at {path} as prefixItems")
+        return True
+    if key in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(value, bool):
+        limit = "minimum" if key == "exclusiveMinimum" else "maximum"
+        bound = schema.get(limit)
+        if value and type(bound) in (int, float):
+            node[key] = bound
+            losses.add("rewritten", f"rewrote {key} at {path} as a number")
+        return True
+    if key in WELL_FORMED and type(value) is float and value.is_integer() and int in WELL_FORMED[key]:
+        node[key] = int(value)
+        return True
+    return False
+
+
+def kinds_in(node: JsonObject) -> list[str]:
+    kinds = node.get("type")
+    return list(kinds) if isinstance(kinds, list) else [] if kinds is None else [kinds]
+
+
+def set_kinds(node: JsonObject, kinds: list[str]) -> None:
+    node["type"] = kinds[0] if len(kinds) == 1 else kinds
+
+
+def infer_kinds(node: JsonObject) -> list[str]:
+    """The types that a schema without `type` means, by its values or by what it speaks of; [] for anything."""
+    if "enum" in node:
+        return list(dict.fromkeys(kind_of(value) for value in node["enum"] if kind_of(value)))
+    if "const" in node:
+        return [kind_of(node["const"])]
+    spoken_of = dict.fromkeys(KIND_OF_KEYWORD[key] for key in node if key in KIND_OF_KEYWORD)
+    return list(spoken_of) if len(spoken_of) == 1 else []
+
+
+def settle_choices(node: JsonObject, path: str, losses: Losses) -> None:
+    """Leave in an enum only what its type allows: a validator would refuse the rest, and some targets the schema."""
+    kinds = kinds_in(node)
+    kept = [value for value in node["enum"] if is_of(value, kinds)] if kinds else node["enum"]
+    if not kept and node["enum"]:
+        losses.add("dropped", f"dropped type at {path}: its enum holds nothing of that type")
+        del node["type"]
+        kept = node["enum"]
+    unique: list[Any] = []
+    texts: set[str] = set()
+    for value in kept:
+        if isinstance(value, str):
+            if value not in texts:
+                texts.add(value)
+                unique.append(value)
+        elif len(unique) > 1_000 or not any(same(value, other) for other in unique):
+            unique.append(value)
+    if len(unique) != len(node["enum"]):
+        losses.add("dropped", f"dropped enum values at {path} that its type does not allow, or that stand twice")
+        node["enum"] = unique
+
+
+def spell_out_nullable(node: JsonObject) -> JsonObject:
+    """`nullable: true` as JSON Schema says it: null among the types, the choices or the branches."""
+    if node.pop("nullable", None) is not True:
+        return node
+    return allow_null(node)
+
+
+def allow_null(node: JsonObject) -> JsonObject:
+    """The same schema, and null."""
+    if "$ref" in node or "const" in node or "allOf" in node:
+        return {"anyOf": [node, {"type": "null"}]}
+    widened = dict(node)
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in widened:
+            branches = widened[keyword]
+            if not any(isinstance(branch, dict) and "null" in kinds_in(branch) for branch in branches):
+                widened[keyword] = [*branches, {"type": "null"}]
+    kinds = kinds_in(widened)
+    if kinds and "null" not in kinds:
+        widened["type"] = [*kinds, "null"]
+    if "enum" in widened and not any(value is None for value in widened["enum"]):
+        widened["enum"] = [*widened["enum"], None]
+    return widened
+
+
+def takes_null(schema: Any, references: References, depth: int = 0) -> bool:
+    """Whether a schema, as its author wrote it, accepts null."""
+    if not isinstance(schema, dict) or depth > _DEEPEST:
+        return schema is not False
+    if schema.get("nullable") is True:
+        return True
+    kinds = kinds_of(schema["type"]) if "type" in schema else ()
+    if kinds and "null" not in kinds:
+        return False
+    choices = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(choices, list) and not any(value is None for value in choices):
+        return False
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and references.has(reference):
+        known = references.takes_null
+        if reference not in known:
+            known[reference] = False
+            known[reference] = takes_null(references.target(reference), references, depth + 1)
+        if not known[reference]:
+            return False
+    return _branches_take_null(schema, references, depth + 1)
+
+
+def _branches_take_null(schema: JsonObject, references: References, depth: int) -> bool:
+    for keyword in ("anyOf", "oneOf"):
+        branches = schema.get(keyword)
+        if (
+            isinstance(branches, list)
+            and branches
+            and not any(takes_null(each, references, depth) for each in branches)
+        ):
+            return False
+    parts = schema.get("allOf")
+    return not isinstance(parts, list) or all(takes_null(part, references, depth) for part in parts)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Unions where a target has no room for them: at the root, and beside other constraints.
+
+_MOST_VARIANTS = 16
+
+
+def merge_branches(node: JsonObject, branches: list[JsonObject]) -> JsonObject:
+    """One object that takes what any of the branches takes: all their properties, and what all of them require."""
+    merged = {key: value for key, value in node.items() if key not in ("anyOf", "oneOf")}
+    own = merged.get("properties", {})
+    variants: dict[str, list[Any]] = {}
+    for branch in branches:
+        for name, schema in branch.get("properties", {}).items():
+            known = variants.setdefault(name, [])
+            if len(known) < _MOST_VARIANTS and not any(same(schema, other) for other in known):
+                known.append(schema)
+    properties = dict(own)
+    for name, schemas in variants.items():
+        either = _either(schemas)
+        properties[name] = {"allOf": [own[name], either]} if name in own and not same(own[name], either) else either
+    if properties:
+        merged["properties"] = properties
+    required = list(merged.get("required", []))
+    shared = [name for name in branches[0].get("required", []) if all(_asks_for(each, name) for each in branches)]
+    required += [name for name in dict.fromkeys(shared) if name not in required]
+    if required:
+        merged["required"] = required
+    if "additionalProperties" not in merged and all(each.get("additionalProperties") is False for each in branches):
+        merged["additionalProperties"] = False
+    return merged
+
+
+def _asks_for(branch: JsonObject, name: str) -> bool:
+    return name in branch.get("required", [])
+
+
+def _either(schemas: list[Any]) -> Any:
+    """One of several schemas; constants, which tell branches apart, become the choices of one enum."""
+    if len(schemas) == 1:
+        return schemas[0]
+    if all(isinstance(each, dict) and "const" in each and not (each.keys() - _TAG) for each in schemas):
+        choices = {json_text(each["const"]): each["const"] for each in schemas}
+        kept = {key: value for key, value in schemas[0].items() if key != "const" and same_in_all(schemas, key)}
+        return {**kept, "enum": list(choices.values())}
+    return {"anyOf": schemas}
+
+
+_TAG = frozenset({"type", "const", "title", "description"})
+
+
+def same_in_all(schemas: list[JsonObject], key: str) -> bool:
+    return all(key in each and same(each[key], schemas[0][key]) for each in schemas)
+
+
+def sets_of_names(branches: list[JsonObject]) -> str:
+    """Which properties belong together, in words; "" when the branches do not differ in what they require."""
+    sets = list(dict.fromkeys(tuple(branch.get("required", [])) for branch in branches))
+    if len(sets) < 2 or not all(sets):
+        return ""
+    return "give one of: " + "; ".join(" and ".join(names) for names in sets)
+
+
+def only_requires(branch: Any) -> bool:
+    """Whether a branch says no more than which properties must be there."""
+    return isinstance(branch, dict) and branch.keys() <= {"required", "type", "title", "description"}
+
+
+def distribute(node: JsonObject, keyword: str) -> JsonObject:
+    """The constraints beside a union, moved into each of its branches."""
+    base = {key: value for key, value in node.items() if key in CONSTRAINTS}
+    rest = {key: value for key, value in node.items() if key not in CONSTRAINTS}
+    rest[keyword] = [_both(base, branch) for branch in node[keyword]]
+    return rest
+
+
+def _both(base: JsonObject, branch: Any) -> Any:
+    if branch is True:
+        return base
+    return {"allOf": [base, branch]} if isinstance(branch, dict) else branch
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The way through a schema: every node is flattened, shaped for the target, and put together again.
+#
+# A node comes out as a compiled schema, with what has to be undone in its values, or as nothing at all: no value can
+# fit it. Nothing spreads upwards as far as it must: an optional property disappears, a branch disappears, and only
+# when the root itself is left with nothing the tool cannot be offered.
 
 MOST_NODES = 10_000
 MOST_DEPTH = 60
@@ -192,10 +484,10 @@ class Walk:
     def merge_unions(self, node: JsonObject, keyword: str, branches: list[JsonObject], place: Place) -> JsonObject:
         self.losses.add("merged", f"merged the branches of {keyword} at {place.path}")
         other = "oneOf" if keyword == "anyOf" else "anyOf"
-        merged = unions.merge_branches(node, branches)
+        merged = merge_branches(node, branches)
         if other in node:
             merged[other] = node[other]
-        note = unions.sets_of_names(branches)
+        note = sets_of_names(branches)
         if note and self.row.describes:
             description = merged.get("description")
             merged["description"] = f"{description} ({note})" if description else f"({note})"

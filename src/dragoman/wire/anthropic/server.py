@@ -1,0 +1,399 @@
+"""Server side of Anthropic Messages: requests read, replies written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.events import (
+    CallEnded,
+    Event,
+    PartEnded,
+    PartReceived,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.types import (
+    Failure,
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    Usage,
+)
+from dragoman.wire import framing
+from dragoman.wire.aliases import Identifier
+from dragoman.wire.anthropic.parts import (
+    RULES,
+    own,
+    read_call,
+    read_contents,
+    read_plain,
+    read_result,
+    read_thinking,
+    without,
+    word_for,
+    wrap,
+    write_error,
+    write_thinking,
+    write_usage,
+)
+from dragoman.wire.event_order import InOrder, describe_broken, describe_invalid
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
+
+# --------------------------------------------------------------------------------------------------------------------
+# The body of a request, as a client sent it, read into a request.
+
+
+def read_system(system: Any) -> list[Message]:
+    """The instructions at the top of a body, a text or a list of blocks."""
+    texts: list[Part] = [part for part in read_contents(system) if isinstance(part, Text) and part.text]
+    return [Message("system", texts)] if texts else []
+
+
+class ConversationReader:
+    """Reads the messages of one body: ids made where there are none, results apart from the user's words."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._made = 0
+        self._waiting: dict[str, None] = {}  # the calls of the last assistant message that have no result yet
+
+    def read(self, messages: Any) -> list[Message]:
+        entries = list(dicts(messages))
+        self._taken = {
+            as_text(block.get("id")) for entry in entries for block in dicts(entry.get("content")) if "id" in block
+        }
+        for entry in entries:
+            role, content = entry.get("role"), entry.get("content")
+            blocks = [content] if isinstance(content, str) else as_list(content)
+            if role == "assistant":
+                self._read_assistant(blocks)
+            elif role == "system":
+                self._messages += read_system(content)
+            else:
+                self._read_user(blocks)
+        return self._messages
+
+    def _read_assistant(self, blocks: list[Any]) -> None:
+        parts: list[Part] = []
+        self._waiting = {}
+        for block in blocks:
+            kind = block.get("type") if isinstance(block, dict) else None
+            if kind == "tool_use":
+                call = read_call(block, self._make_id(block))
+                self._names[call.id] = call.name
+                self._waiting[call.id] = None
+                parts.append(call)
+            elif kind in ("thinking", "redacted_thinking"):
+                thought = read_thinking(block)
+                parts += [thought] if thought is not None else []
+            elif isinstance(block, dict | str):
+                parts.append(read_plain(block))
+        self._messages.append(Message("assistant", _without_empty(parts)))
+
+    def _make_id(self, block: JsonObject) -> str:
+        if as_text(block.get("id")):
+            return ""
+        self._made += 1
+        while f"call_{self._made}" in self._taken:
+            self._made += 1
+        return f"call_{self._made}"
+
+    def _read_user(self, blocks: list[Any]) -> None:
+        words: list[Part] = []
+        for block in blocks:
+            if isinstance(block, dict) and block.get("type") == "tool_result":
+                self._add_user(words)
+                words = []
+                self._add_result(block)
+            elif isinstance(block, dict | str):
+                words.append(read_plain(block))
+        self._add_user(words)
+
+    def _add_user(self, words: list[Part]) -> None:
+        parts = _without_empty(words)
+        if parts:
+            self._messages.append(Message("user", parts))
+
+    def _add_result(self, block: JsonObject) -> None:
+        identity = as_text(block.get("tool_use_id")) or next(iter(self._waiting), "")
+        self._waiting.pop(identity, None)
+        result = read_result(block, identity, self._names.get(identity, ""))
+        if self._messages and self._messages[-1].role == "tool":
+            self._messages[-1].parts.append(result)
+        else:
+            self._messages.append(Message("tool", [result]))
+
+
+def _without_empty(parts: list[Part]) -> list[Part]:
+    return [part for part in parts if not isinstance(part, Text) or part.text or part.extra]
+
+
+def read_tools(tools: Any) -> tuple[list[Tool], list[JsonObject]]:
+    """The tools that a caller runs, and those of the provider as they are."""
+    ours: list[Tool] = []
+    others: list[JsonObject] = []
+    for entry in dicts(tools):
+        name = as_text(entry.get("name"))
+        if name and entry.get("type") in (None, "custom"):
+            description = as_text(entry.get("description"))
+            schema = as_dict(entry.get("input_schema"))
+            rest = without(entry, "name", "description", "input_schema")
+            ours.append(Tool(name, description, schema, metadata=wrap(rest)))
+        elif entry:
+            others.append(entry)
+    return ours, others
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Replies written as messages: whole, and as a stream of events.
+
+_NO_END = Failure("stream_cut", "the reply ended before it was complete")
+
+
+def _note_media(part: Image | File) -> str:
+    """A model cannot give images or files on this wire: the words that stand for one."""
+    kind = "image" if isinstance(part, Image) else "file"
+    return f"[{kind}: {part.url}]" if part.url else f"[{kind}: it cannot be shown here]"
+
+
+def _start_call(call: ToolCall, identifier: Identifier) -> JsonObject:
+    identity = identifier.identify(call.id)
+    return {"type": "tool_use", "id": identity, "name": call.name, "input": {}, **own(call.extra)}
+
+
+# ---- whole -----------------------------------------------------------------------------------------------------------
+
+
+def write_message(reply: Reply) -> JsonObject:
+    """A whole reply as a message."""
+    blocks = _ContentWriter().write(reply.message.parts)
+    has_calls = any(block.get("type") == "tool_use" for block in blocks)
+    return {
+        "id": reply.id or "msg_0",
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model,
+        "content": blocks,
+        **_write_end(reply.stop, reply.extra, has_calls),
+        "usage": _write_usage(reply.usage, reply.extra),
+    }
+
+
+def _write_end(stop: StopReason, extra: dict[str, Any], has_calls: bool) -> JsonObject:
+    rest = without(own(extra), "reason", "usage")
+    return {"stop_reason": word_for(stop, extra, has_calls), "stop_sequence": None, **rest}
+
+
+def _write_usage(usage: Usage, extra: dict[str, Any]) -> JsonObject:
+    return {**as_dict(own(extra).get("usage")), **write_usage(usage)}
+
+
+class _ContentWriter:
+    """Writes the blocks of a whole message, in the same places where the stream has them."""
+
+    def __init__(self) -> None:
+        self._blocks: list[JsonObject] = []
+        self._identifier = Identifier(RULES.ids)
+        self._note = ""  # words for broken calls: they run on into the text behind them
+
+    def write(self, parts: list[Part]) -> list[JsonObject]:
+        for part in parts:
+            if isinstance(part, InvalidCall):
+                self._note += describe_invalid(part)
+            elif isinstance(part, ToolCall) and not part.complete:
+                self._note += describe_broken(part.name, "it is not complete")
+            else:
+                self._write(part)
+        self._flush()
+        return self._blocks
+
+    def _flush(self, text: str = "", citations: list[Any] | None = None) -> None:
+        if self._note or text:
+            cited = {"citations": citations} if citations else {}
+            self._blocks.append({"type": "text", "text": self._note + text, **cited})
+        self._note = ""
+
+    def _write(self, part: Part) -> None:
+        if isinstance(part, Text):
+            extra = own(part.extra)
+            self._flush(part.text, as_list(extra.get("citations")))
+            self._add(as_dict(extra.get("block")))
+            return
+        self._flush()
+        if isinstance(part, Thinking):
+            self._add(write_thinking(part))
+        elif isinstance(part, ToolCall):
+            self._add({**_start_call(part, self._identifier), "input": part.arguments})
+        elif isinstance(part, Image | File):
+            self._flush(_note_media(part))
+
+    def _add(self, block: JsonObject | None) -> None:
+        if block:
+            self._blocks.append(block)
+
+
+# ---- streamed --------------------------------------------------------------------------------------------------------
+
+
+class EventWriter:
+    """A Stage from events to the bytes of a stream: blocks counted from 0, one open at a time, arguments whole."""
+
+    def __init__(self, model: str, id: str) -> None:
+        self._order = InOrder()
+        self._identifier = Identifier(RULES.ids)
+        self._model = model
+        self._id = id
+        self._usage = Usage()
+        self._started = False
+        self._closed = False
+        self._has_calls = False
+        self._index = -1
+        self._open = ""  # the kind of the block that is open
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        return [piece for ready in self._order.feed(event) for piece in self._write(ready)]
+
+    def close(self) -> list[bytes]:
+        pieces = [piece for ready in self._order.close() for piece in self._write(ready)]
+        return pieces if self._closed else pieces + self._begin() + self._fail(_NO_END)
+
+    def _write(self, event: Event) -> list[bytes]:
+        if self._closed:
+            return []
+        if isinstance(event, ReplyStarted):
+            self._model = event.model or self._model
+            self._id = event.id or self._id
+            return self._begin()
+        if isinstance(event, UsageReported):
+            self._usage = event.usage
+            return []
+        if isinstance(event, ReplyFailed):
+            return self._begin() + self._fail(event.failure)
+        if isinstance(event, ReplyEnded):
+            return self._begin() + self._end(event)
+        return self._begin() + self._write_part(event)
+
+    def _write_part(self, event: Event) -> list[bytes]:
+        if isinstance(event, TextDelta):
+            return self._grow("text", event.text)
+        if isinstance(event, ThinkingDelta):
+            return self._grow("thinking", event.text)
+        if isinstance(event, PartEnded):
+            extra = own(event.extra)
+            return self._end_text(extra) if event.kind == "text" else self._end_thinking(extra)
+        if isinstance(event, CallEnded):
+            return self._write_call(event.call)
+        if isinstance(event, PartReceived):
+            return [*self._stop(), *self._grow("text", _note_media(event.part)), *self._stop()]
+        return []
+
+    # ---- frames -----------------------------------------------------------------------------------------------------
+
+    def _frame(self, kind: str, **fields: Any) -> bytes:
+        return framing.encode_sse(kind, write({"type": kind, **fields}))
+
+    def _begin(self) -> list[bytes]:
+        if self._started:
+            return []
+        self._started = True
+        message: JsonObject = {
+            "id": self._id or "msg_0",
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": write_usage(self._usage),
+        }
+        return [self._frame("message_start", message=message)]
+
+    def _end(self, event: ReplyEnded) -> list[bytes]:
+        pieces = self._stop()
+        self._closed = True
+        delta = _write_end(event.stop, event.extra, self._has_calls)
+        usage = _write_usage(self._usage, event.extra)
+        return [*pieces, self._frame("message_delta", delta=delta, usage=usage), self._frame("message_stop")]
+
+    def _fail(self, failure: Failure) -> list[bytes]:
+        pieces = self._stop()
+        self._closed = True
+        return [*pieces, self._frame("error", error=write_error(failure)["error"])]
+
+    # ---- blocks -----------------------------------------------------------------------------------------------------
+
+    def _start(self, block: JsonObject) -> list[bytes]:
+        pieces = self._stop()
+        self._index += 1
+        self._open = as_text(block.get("type")) or "unknown"
+        return [*pieces, self._frame("content_block_start", index=self._index, content_block=block)]
+
+    def _delta(self, kind: str, **fields: Any) -> bytes:
+        return self._frame("content_block_delta", index=self._index, delta={"type": kind, **fields})
+
+    def _stop(self) -> list[bytes]:
+        if not self._open:
+            return []
+        self._open = ""
+        return [self._frame("content_block_stop", index=self._index)]
+
+    def _grow(self, kind: str, text: str) -> list[bytes]:
+        if not text:
+            return []
+        pieces = [] if self._open == kind else self._start(_EMPTY[kind])
+        pieces.append(self._delta(f"{kind}_delta", **{kind: text}))
+        return pieces
+
+    def _end_text(self, extra: JsonObject) -> list[bytes]:
+        pieces: list[bytes] = []
+        if self._open == "text":
+            pieces += [self._delta("citations_delta", citation=entry) for entry in as_list(extra.get("citations"))]
+        pieces += self._stop()
+        block = as_dict(extra.get("block"))
+        return pieces + self._write_block(block) if block else pieces
+
+    def _end_thinking(self, extra: JsonObject) -> list[bytes]:
+        if self._open != "thinking":
+            block = write_thinking(Thinking("", {RULES.wire: extra}))
+            if block is None:
+                return self._stop()
+            if block["type"] == "redacted_thinking":
+                return [*self._start(block), *self._stop()]
+        pieces = [] if self._open == "thinking" else self._start(_EMPTY["thinking"])
+        signature = as_text(extra.get("signature"))
+        return [*pieces, *([self._delta("signature_delta", signature=signature)] if signature else []), *self._stop()]
+
+    def _write_call(self, call: ToolCall) -> list[bytes]:
+        if not call.complete:
+            return self._grow("text", describe_broken(call.name, "it is not complete"))
+        self._has_calls = True
+        return self._write_block({**_start_call(call, self._identifier), "input": call.arguments})
+
+    def _write_block(self, block: JsonObject) -> list[bytes]:
+        """A whole block. Clients take an input from its pieces alone, and not from the start of the block."""
+        given = block.get("input")
+        if not isinstance(given, dict):
+            return [*self._start(block), *self._stop()]
+        pieces = self._start({**block, "input": {}})
+        return [*pieces, self._delta("input_json_delta", partial_json=write(given)), *self._stop()]
+
+
+_EMPTY: dict[str, JsonObject] = {
+    "text": {"type": "text", "text": ""},
+    "thinking": {"type": "thinking", "thinking": "", "signature": ""},
+}

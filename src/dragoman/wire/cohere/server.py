@@ -1,0 +1,320 @@
+"""Server side of Cohere chat: requests read, replies written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.events import (
+    CallEnded,
+    Event,
+    PartEnded,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.replies import unfold
+from dragoman.types import Failure, InvalidCall, JsonObject, Message, Part, Reply, ToolCall, ToolResult, Usage
+from dragoman.wire import framing
+from dragoman.wire.aliases import Identifier, IdRule
+from dragoman.wire.cohere.parts import (
+    FINISHES,
+    PLAN,
+    THINKING,
+    WIRE,
+    describe,
+    read_answer,
+    read_content,
+    read_result_content,
+    write_usage,
+)
+from dragoman.wire.event_order import InOrder
+from dragoman.wire.openai_chat.parts import read_call
+from dragoman.wire.openai_chat.server import renamed
+from dragoman.wire.values import as_dict, as_text, dicts, write
+
+# --------------------------------------------------------------------------------------------------------------------
+# The messages of a body of Cohere's chat, as a client sent them, read into ours.
+
+_KNOWN = frozenset({"role", "content", PLAN, "tool_calls", "tool_call_id"})
+
+
+class MessageReader:
+    """Reads the messages of one body: ids made where there are none, results in one message, in order."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._taken: set[str] = set()
+        self._made = 0
+        self._names: dict[str, str] = {}
+        self._waiting: dict[str, None] = {}  # the ids of calls without a result, in order
+
+    def read(self, entries: Any) -> list[Message]:
+        found = list(dicts(entries))
+        self._taken = {_identity(call) for entry in found for call in dicts(entry.get("tool_calls"))}
+        for entry in found:
+            role = entry.get("role")
+            if role == "tool":
+                self._add_result(entry)
+            elif role == "assistant":
+                self._messages.append(Message("assistant", self._read_assistant(entry), _own(entry)))
+            else:
+                parts = read_content(entry.get("content"))
+                known = "system" if role in ("system", "developer") else "user"
+                self._messages.append(Message("system" if known == "system" else "user", parts, _own(entry)))
+        return self._messages
+
+    def _read_assistant(self, entry: JsonObject) -> list[Part]:
+        parts = read_answer(entry)
+        self._waiting = {}
+        for call in dicts(entry.get("tool_calls")):
+            parts.append(self._read_call(call))
+        return parts
+
+    def _read_call(self, entry: JsonObject) -> ToolCall | InvalidCall:
+        call = read_call(entry, WIRE, "" if _identity(entry) else self._make_id())
+        self._names[call.id] = call.name
+        self._waiting[call.id] = None
+        return call
+
+    def _make_id(self) -> str:
+        while True:
+            self._made += 1
+            if f"call_{self._made}" not in self._taken:
+                return f"call_{self._made}"
+
+    def _add_result(self, entry: JsonObject) -> None:
+        identity = as_text(entry.get("tool_call_id")) or next(iter(self._waiting), "")
+        self._waiting.pop(identity, None)
+        result = ToolResult(identity, self._names.get(identity, ""), read_result_content(entry.get("content")))
+        if self._messages and self._messages[-1].role == "tool":
+            self._messages[-1].parts.append(result)
+        else:
+            self._messages.append(Message("tool", [result]))
+
+
+def _identity(call: JsonObject) -> str:
+    return as_text(call.get("id") or call.get("call_id"))
+
+
+def _own(entry: JsonObject) -> dict[str, Any]:
+    """What only this wire understands of a message: citations, above all."""
+    own = {name: value for name, value in entry.items() if name not in _KNOWN and value is not None}
+    return {WIRE: own} if own else {}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Replies written as Cohere writes them: a stream of typed frames, and the same frames put together.
+
+_NO_END = Failure("stream_cut", "the reply ended before it was complete")
+_NO_ID = "reply-0"
+
+
+class FrameWriter:
+    """A Stage from events to the frames of a reply, as objects.
+
+    Calls come last, as they do in a whole message. Thoughts wait for the end of their part: only there it is said
+    whether they were a plan.
+    """
+
+    def __init__(self, ids: IdRule, id: str = "") -> None:
+        self._order = InOrder()
+        self._identifier = Identifier(ids)
+        self._id = id or _NO_ID
+        self._started = self._closed = False
+        self._blocks = 0
+        self._in_text = False
+        self._answered = self._planned = False
+        self._thoughts: list[str] = []
+        self._calls: list[ToolCall] = []
+        self._usage: Usage | None = None
+        self._failure: Failure | None = None
+
+    def feed(self, event: Event, /) -> list[JsonObject]:
+        return [frame for ready in self._order.feed(event) for frame in self._write(ready)]
+
+    def close(self) -> list[JsonObject]:
+        frames = [frame for ready in self._order.close() for frame in self._write(ready)]
+        if not self._closed:
+            self._failure = self._failure or _NO_END
+            frames += self._begin() + self._end(ReplyEnded("error"))
+        return frames
+
+    def _write(self, event: Event) -> list[JsonObject]:
+        if self._closed:
+            return []
+        if isinstance(event, ReplyStarted):
+            self._id = event.id or self._id
+        elif isinstance(event, UsageReported):
+            self._usage = event.usage
+        elif isinstance(event, ReplyFailed):
+            # Written with the end, for that is where this wire speaks of errors and of usage.
+            self._failure = self._failure or event.failure
+        else:
+            return self._begin() + self._write_part(event)
+        return self._begin()
+
+    def _begin(self) -> list[JsonObject]:
+        if self._started:
+            return []
+        self._started = True
+        message = {"role": "assistant", "content": [], PLAN: "", "tool_calls": [], "citations": []}
+        return [{"type": "message-start", "id": self._id, "delta": {"message": message}}]
+
+    def _write_part(self, event: Event) -> list[JsonObject]:
+        if isinstance(event, TextDelta):
+            return self._write_text(event.text) if event.text else []
+        if isinstance(event, ThinkingDelta):
+            self._thoughts.append(event.text)
+            return self._end_text()
+        if isinstance(event, PartEnded):
+            own = as_dict(event.extra.get(WIRE))
+            return self._end_thoughts(as_text(own.get("field"))) + self._end_text()
+        if isinstance(event, CallEnded):
+            self._calls.append(renamed(event.call, self._identifier))
+        elif isinstance(event, ReplyEnded):
+            return self._end(event)
+        return []
+
+    # ---- content ----------------------------------------------------------------------------------------------------
+
+    def _write_text(self, text: str) -> list[JsonObject]:
+        frames = self._end_thoughts()
+        if not self._in_text:
+            self._in_text = self._answered = True
+            frames.append(_frame("content-start", self._blocks, content={"type": "text", "text": ""}))
+        frames.append(_frame("content-delta", self._blocks, content={"text": text}))
+        return frames
+
+    def _end_text(self) -> list[JsonObject]:
+        if not self._in_text:
+            return []
+        self._in_text = False
+        return [self._end_block()]
+
+    def _end_block(self) -> JsonObject:
+        self._blocks += 1
+        return {"type": "content-end", "index": self._blocks - 1}
+
+    def _end_thoughts(self, field: str = "") -> list[JsonObject]:
+        pieces = [piece for piece in self._thoughts if piece]
+        self._thoughts = []
+        if not pieces:
+            return []
+        # A whole message has one plan, before the answer: what comes right behind it goes with it, and what would be
+        # a plan behind the answer is a thought.
+        if not self._answered and (field == PLAN or self._planned):
+            self._planned = True
+            return [{"type": "tool-plan-delta", "delta": {"message": {PLAN: piece}}} for piece in pieces]
+        start = _frame("content-start", self._blocks, content={"type": THINKING, THINKING: ""})
+        deltas = [_frame("content-delta", self._blocks, content={THINKING: piece}) for piece in pieces]
+        return [start, *deltas, self._end_block()]
+
+    # ---- the end ----------------------------------------------------------------------------------------------------
+
+    def _end(self, event: ReplyEnded) -> list[JsonObject]:
+        self._closed = True
+        own = as_dict(event.extra.get(WIRE))
+        frames = self._end_thoughts() + self._end_text()
+        for index, citation in enumerate(dicts(own.get("citations"))):
+            frames += [_frame("citation-start", index, citations=citation), {"type": "citation-end", "index": index}]
+        delta: JsonObject = {"finish_reason": as_text(own.get("reason")) or FINISHES[event.stop]}
+        if self._failure is not None:
+            reason = "TIMEOUT" if self._failure.kind == "timed_out" else "ERROR"
+            delta = {"error": describe(self._failure), "finish_reason": reason}
+        else:
+            for index, call in enumerate(self._calls):
+                frames += _write_call(call, index)
+        if self._usage is not None:
+            delta["usage"] = write_usage(self._usage, as_dict(own.get("billed_units")))
+        return [*frames, {"type": "message-end", "delta": delta}]
+
+
+def _frame(kind: str, index: int, **message: Any) -> JsonObject:
+    return {"type": kind, "index": index, "delta": {"message": message}}
+
+
+def _write_call(call: ToolCall, index: int) -> list[JsonObject]:
+    begun = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+    return [
+        _frame("tool-call-start", index, tool_calls=begun),
+        _frame("tool-call-delta", index, tool_calls={"function": {"arguments": write(call.arguments)}}),
+        {"type": "tool-call-end", "index": index},
+    ]
+
+
+class StreamWriter:
+    """A Stage from events to the bytes of a stream."""
+
+    def __init__(self, ids: IdRule, id: str) -> None:
+        self._frames = FrameWriter(ids, id)
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        return [_encode(frame) for frame in self._frames.feed(event)]
+
+    def close(self) -> list[bytes]:
+        return [_encode(frame) for frame in self._frames.close()]
+
+
+def _encode(frame: JsonObject) -> bytes:
+    return framing.encode_sse(frame["type"], write(frame))
+
+
+# ---- whole ---------------------------------------------------------------------------------------------------------
+
+
+def write_reply(reply: Reply, ids: IdRule) -> JsonObject:
+    """A whole reply: what its stream says, put together, so that the two cannot differ."""
+    writer = FrameWriter(ids)
+    frames = [frame for event in unfold(reply) for frame in writer.feed(event)]
+    return _gather([*frames, *writer.close()])
+
+
+def _gather(frames: Iterable[JsonObject]) -> JsonObject:
+    plan: list[str] = []
+    blocks: list[JsonObject] = []
+    pieces: list[str] = []
+    calls: list[JsonObject] = []
+    citations: list[JsonObject] = []
+    body: JsonObject = {}
+    for frame in frames:
+        kind = frame["type"]
+        message = as_dict(as_dict(frame.get("delta")).get("message"))
+        if kind == "message-start":
+            body["id"] = frame["id"]
+        elif kind == "content-start":
+            blocks.append(dict(message["content"]))
+        elif kind == "content-delta":
+            pieces += message["content"].values()
+        elif kind == "content-end":
+            blocks[-1][blocks[-1]["type"]] = "".join(pieces)
+            pieces = []
+        elif kind == "tool-plan-delta":
+            plan.append(message[PLAN])
+        elif kind == "tool-call-start":
+            calls.append(message["tool_calls"])
+        elif kind == "tool-call-delta":
+            calls[-1]["function"]["arguments"] += message["tool_calls"]["function"]["arguments"]
+        elif kind == "citation-start":
+            citations.append(message["citations"])
+        elif kind == "message-end":
+            body.update(frame["delta"])
+    body["message"] = _compose("".join(plan), blocks, calls, citations)
+    return body
+
+
+def _compose(plan: str, blocks: list[JsonObject], calls: list[JsonObject], citations: list[JsonObject]) -> JsonObject:
+    message: JsonObject = {"role": "assistant"}
+    if plan:
+        message[PLAN] = plan
+    if blocks or not calls:
+        # Programs look at the first block without asking whether there is one.
+        message["content"] = blocks or [{"type": "text", "text": ""}]
+    if calls:
+        message["tool_calls"] = calls
+    if citations:
+        message["citations"] = citations
+    return message

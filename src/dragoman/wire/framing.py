@@ -1,0 +1,255 @@
+"""Framing of streams: server-sent events and newline-delimited JSON, read and written."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigError
+from dragoman.wire.values import LIMIT, SHOWN, LineSplitter, to_utf8, write
+
+# --------------------------------------------------------------------------------------------------------------------
+# Server-sent events, read as the WHATWG standard says and a little further, and written.
+#
+# Where the standard leaves a reader in the dark, this one says more:
+#
+# - *The end.* A browser drops an event whose blank line never came. Servers forget that line, so the event is
+# delivered, with `complete=False`. A stream that ends between two events gives no such event; one that ends anywhere
+# inside an event gives exactly one, even when its data had not begun. Whether a stream that ended between two events
+# had said everything is for the wire to know (`[DONE]`, `message_stop`). - *Ids.* `SseEvent.id` is the id that stood
+# in this very event; `SseDecoder.last_id` is the one to resume from. - *Size.* An event larger than the limit comes
+# out as one `SseBroken`; reading goes on behind its blank line.
+#
+# Bytes that are no UTF-8 become U+FFFD. Nothing that a server sends raises.
+
+EVENT_LIMIT = 16 * 1024 * 1024
+"""The most bytes of one event, line ends counted as one byte and comments not counted."""
+
+# More digits than any sensible delay has, and far fewer than int() refuses.
+_MOST_DIGITS = 15
+_LINE_FEED, _CARRIAGE_RETURN = b"\n\r"
+
+
+class SseEvent(Struct, frozen=True, gc=False):
+    """One event. `event` is None where the server named none (a browser would say "message")."""
+
+    event: str | None
+    data: str
+    id: str | None = None
+    retry: int | None = None
+    complete: bool = True
+    """False when the stream ended before the blank line that ends an event."""
+
+
+class SseBroken(Struct, frozen=True, gc=False):
+    """An event that could not be read: how it began, and the name of what was wrong."""
+
+    raw: str
+    why: Literal["event_too_long"] = "event_too_long"
+
+
+class SseDecoder:
+    """A Stage from bytes to events."""
+
+    __slots__ = ("_between", "_data", "_event", "_id", "_limit", "_retry", "_size", "_skipping", "_splitter", "last_id")
+
+    def __init__(self, limit: int = EVENT_LIMIT) -> None:
+        self.last_id = ""
+        """The id to resume from: that of the last complete event that had one, with or without data."""
+        self._limit = limit
+        self._splitter = LineSplitter()
+        self._skipping = False
+        self._data: list[str] = []
+        self._event: str | None = None
+        self._id: str | None = None
+        self._retry: int | None = None
+        # The bytes of this event so far; 0 exactly when none of its lines has come.
+        self._size = 0
+        self._between = False  # nothing that came so far has a part in what comes next
+
+    def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
+        if self._between:
+            whole = _read_one(piece)
+            if whole is not None and len(piece) <= self._limit:
+                return [whole]
+        out: list[SseEvent | SseBroken] = []
+        lines = self._splitter.feed(piece)
+        if lines:
+            self._read(lines, out)
+        pending = self._splitter.pending
+        if pending:
+            if not self._skipping and self._size + len(pending) > self._limit:
+                out.append(self._give_up(pending))
+            if self._skipping:
+                # One byte is enough to know that the line is not the blank one.
+                del pending[1:]
+        self._between = not self._size and not self._skipping and self._splitter.is_between_lines
+        return out
+
+    def close(self) -> list[SseEvent | SseBroken]:
+        out: list[SseEvent | SseBroken] = []
+        rest = self._splitter.close()
+        if rest:
+            self._read([rest], out)
+        if self._size:
+            out.append(SseEvent(self._event, "\n".join(self._data), self._id, self._retry, complete=False))
+        self._forget()
+        return out
+
+    def _read(self, lines: list[bytes], out: list[SseEvent | SseBroken]) -> None:
+        data = self._data
+        for line in lines:
+            if not line:
+                if data:
+                    text = data[0] if len(data) == 1 else "\n".join(data)
+                    out.append(SseEvent(self._event, text, self._id, self._retry))
+                if self._id is not None:
+                    self.last_id = self._id
+                self._forget()
+            elif not self._skipping:
+                size = self._size + len(line)
+                if size > self._limit:
+                    out.append(self._give_up(line))
+                elif line.startswith(b"data: "):
+                    self._size = size + 1
+                    data.append(line[6:].decode("utf-8", "replace"))
+                elif line.startswith(b"event: "):
+                    self._size = size + 1
+                    self._event = line[7:].decode("utf-8", "replace") or None
+                elif not line.startswith(b":"):
+                    self._size = size + 1
+                    self._take_field(line)
+
+    def _take_field(self, line: bytes) -> None:
+        name, _, rest = line.partition(b":")
+        value = rest.removeprefix(b" ").decode("utf-8", "replace")
+        if name == b"data":
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value or None
+        elif name == b"id":
+            if "\0" not in value:
+                self._id = value
+        elif name == b"retry" and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+            self._retry = int(value)
+
+    def _forget(self) -> None:
+        self._data.clear()
+        self._event = self._id = self._retry = None
+        self._size = 0
+        self._skipping = False
+
+    def _give_up(self, line: bytes | bytearray) -> SseBroken:
+        # Only what fits is shown, so that it is the same however the rest of the line was cut into pieces.
+        fits = line[: min(SHOWN, max(0, self._limit - self._size))].decode("utf-8", "replace")
+        raw = "\n".join([*self._data, fits])[:SHOWN]
+        self._forget()
+        self._skipping = True
+        return SseBroken(raw)
+
+
+def _read_one(piece: bytes) -> SseEvent | None:
+    """The event of a piece that is one whole event of the usual form, as most pieces are; None for any other piece."""
+    head, _, rest = piece.partition(b"data: ")
+    data = rest[:-2]
+    if not rest.endswith(b"\n\n") or _LINE_FEED in data or _CARRIAGE_RETURN in piece:
+        return None
+    name = None
+    try:
+        if head:
+            if not head.startswith(b"event: ") or head.find(b"\n") != len(head) - 1:
+                return None
+            name = head[7:-1].decode() or None
+        return SseEvent(name, data.decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def encode_sse(event: str | None, data: str | bytes) -> bytes:
+    """Write one event. Every line end inside the data (LF, CRLF, CR) is read back as LF.
+
+    A name with a line break in it would be read as another field, so it is refused with a ConfigError.
+    """
+    written = data if isinstance(data, bytes) else to_utf8(data)
+    if b"\n" in written or b"\r" in written:
+        # An end behind the last line opens one more, empty line, which splitlines() gives only if something is in it.
+        lines = (written + b".").splitlines()
+        lines[-1] = lines[-1][:-1]
+        written = b"\ndata: ".join(lines)
+    if event is None:
+        return b"data: %b\n\n" % written
+    if "\n" in event or "\r" in event:
+        raise ConfigError(f"the name of an event cannot hold a line break: {event!r}")
+    return b"event: %b\ndata: %b\n\n" % (to_utf8(event), written)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Newline-delimited JSON: one JSON text per line, as Ollama streams it.
+#
+# A line ends with LF, CRLF or CR, and a byte order mark at the very start is no part of the first line; both may be
+# split between pieces.
+#
+# A line that the end of the stream left without its newline is delivered with `complete=False`: some servers forget
+# the last newline, others were cut off, and only whoever knows the JSON inside can tell which.
+
+
+class Line(Struct, frozen=True, gc=False):
+    """One line that is not blank. `complete` is False when the stream ended before its newline came."""
+
+    text: str
+    complete: bool = True
+
+
+class LineBroken(Struct, frozen=True, gc=False):
+    """A line that could not be read: its first bytes as text, and the name of what was wrong."""
+
+    raw: str
+    why: Literal["line_too_long"] = "line_too_long"
+
+
+class LineDecoder:
+    """A Stage from bytes to `Line`s; blank lines are left out, bytes that are no UTF-8 become U+FFFD."""
+
+    __slots__ = ("_limit", "_skipping", "_splitter")
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._splitter = LineSplitter()
+        self._skipping = False
+
+    def feed(self, piece: bytes, /) -> list[Line | LineBroken]:
+        out: list[Line | LineBroken] = []
+        for line in self._splitter.feed(piece):
+            if self._skipping:
+                self._skipping = False
+            else:
+                self._read(line, True, out)
+        pending = self._splitter.pending
+        if self._skipping:
+            del pending[1:]
+        elif len(pending) > self._limit:
+            out.append(self._broken(pending))
+            self._skipping = True
+        return out
+
+    def close(self) -> list[Line | LineBroken]:
+        out: list[Line | LineBroken] = []
+        rest = self._splitter.close()
+        if not self._skipping:
+            self._read(rest, False, out)
+        return out
+
+    def _read(self, line: bytes, complete: bool, out: list[Line | LineBroken]) -> None:
+        if len(line) > self._limit:
+            out.append(self._broken(line))
+        elif line and not line.isspace():
+            out.append(Line(line.decode("utf-8", "replace"), complete))
+
+    def _broken(self, line: bytes | bytearray) -> LineBroken:
+        return LineBroken(line[: min(SHOWN, self._limit)].decode("utf-8", "replace"))
+
+
+def encode_ndjson(value: Any) -> bytes:
+    """Write a JSON value as one line. Half a character, which UTF-8 cannot carry, becomes U+FFFD."""
+    return write(value).encode() + b"\n"

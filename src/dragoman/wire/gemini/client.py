@@ -1,0 +1,680 @@
+"""Client side of generateContent: requests written, replies read."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Any
+
+from dragoman.events import Event
+from dragoman.jsonscan import JsonScanner
+from dragoman.stage import Stage
+from dragoman.types import (
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Request,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.wire.builder import ReplyBuilder
+from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, find_unsaid, read_choice
+from dragoman.wire.failures import Loss
+from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
+from dragoman.wire.gemini.parts import (
+    BUDGETS,
+    LEVELS,
+    PLACEHOLDER,
+    STOPS,
+    WIRE,
+    ResultWriter,
+    camel,
+    generation_of,
+    is_anonymous,
+    kind_of,
+    own_of,
+    read_failure,
+    read_media,
+    read_own,
+    read_usage,
+    tell,
+    write_part,
+)
+from dragoman.wire.history import History
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse
+
+# --------------------------------------------------------------------------------------------------------------------
+# A call whose arguments come in pieces, each with the place where it belongs, as Vertex streams them.
+
+_DEEPEST = 64
+_step = re.compile(r"""\.([^.\[\]]+)|\[(\d{1,9})\]|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]""").match
+_unescape = re.compile(r"\\(.)", re.DOTALL).sub
+
+
+def read_path(path: str) -> list[str | int] | None:
+    """The steps of a JSON path such as `$.places[0]['name']`; None for one that cannot be followed."""
+    steps: list[str | int] = []
+    position = 1
+    while position < len(path):
+        found = _step(path, position)
+        if found is None or len(steps) == _DEEPEST:
+            return None
+        bare, index, *quoted = found.groups()
+        name = next((_unescape(r"\1", text) for text in quoted if text is not None), bare)
+        steps.append(int(index) if index is not None else name)
+        position = found.end()
+    return steps if path.startswith("$") and steps else None
+
+
+class PartialCall:
+    """The arguments of one call in the making. `sound` is False once a piece came that fits nowhere."""
+
+    def __init__(self, arguments: Any) -> None:
+        copied = parse(tell(arguments)) if isinstance(arguments, dict) else {}
+        self._root: JsonObject = copied if copied is not BROKEN else {}
+        self._growing: dict[str, tuple[Any, str | int, list[str]]] = {}  # texts that will continue, by their path
+        self.sound = True
+
+    def add(self, pieces: Any) -> None:
+        for piece in dicts(pieces):
+            self._add(camel(piece))
+
+    def _add(self, piece: JsonObject) -> None:
+        path = as_text(piece.get("jsonPath"))
+        text = piece.get("stringValue")
+        growing = self._growing.get(path)
+        if growing is not None and (text is None or isinstance(text, str)):
+            growing[2].append(text or "")
+        else:
+            place = self._make_place(path)
+            if place is None:
+                self.sound = False
+                return
+            container, key = place
+            if isinstance(text, str):
+                growing = self._growing[path] = (container, key, [text])
+            else:
+                container[key] = _value_of(piece)
+        if growing is not None and piece.get("willContinue") is not True:
+            self._settle(path)
+
+    def _settle(self, path: str) -> None:
+        container, key, pieces = self._growing.pop(path)
+        container[key] = "".join(pieces)
+
+    def _make_place(self, path: str) -> tuple[Any, str | int] | None:
+        """The container and key that a path leads to, with everything on the way there."""
+        steps = read_path(path)
+        if steps is None:
+            return None
+        at: Any = self._root
+        for step, following in zip(steps, [*steps[1:], None], strict=True):
+            if not _takes(at, step):
+                return None
+            fresh: Any = None if following is None else [] if isinstance(following, int) else {}
+            if isinstance(at, list) and step == len(at):
+                at.append(fresh)
+            elif isinstance(at, dict) and step not in at:
+                at[step] = fresh
+            if following is None:
+                return at, step
+            at = at[step]
+        return None
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether a text was announced to continue and has not ended."""
+        return bool(self._growing)
+
+    def finish(self) -> JsonObject:
+        """The arguments as far as they came."""
+        for path in list(self._growing):
+            self._settle(path)
+        return self._root
+
+
+def _takes(container: Any, step: str | int) -> bool:
+    """Whether a step can be made here: names into objects, and in lists no further than one behind the last."""
+    if isinstance(step, int):
+        return isinstance(container, list) and step <= len(container)
+    return isinstance(container, dict)
+
+
+def _value_of(piece: JsonObject) -> Any:
+    for name in ("numberValue", "boolValue"):
+        if piece.get(name) is not None:
+            return piece[name]
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The two forms of a streamed reply: server-sent events, or one JSON list that grows.
+#
+# Without `alt=sse` the API answers with a list of chunks that is closed at the very end. The first character tells
+# which of the two it is; a lone object, such as an error, is read like a list of one. Either way a chunk comes out as
+# the event that server-sent events would have given.
+
+_BLANKS = b" \t\r\n"
+# What may stand before the next chunk of a list.
+_between = re.compile(r"[ \t\r\n,\[]*").match
+
+
+class ChunkDecoder:
+    """A Stage from the bytes of a stream to events, whichever form the stream has."""
+
+    __slots__ = ("_chosen", "_head")
+
+    def __init__(self) -> None:
+        self._chosen: Stage[bytes, SseEvent | SseBroken] | None = None
+        self._head: bytes | None = b""  # None behind the place where a byte order mark may stand
+
+    def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
+        if self._chosen is not None:
+            return self._chosen.feed(piece)
+        if self._head is not None:
+            piece = self._head + piece
+            if len(piece) < len(codecs.BOM_UTF8) and codecs.BOM_UTF8.startswith(piece):
+                self._head = piece
+                return []
+            self._head = None
+            piece = piece.removeprefix(codecs.BOM_UTF8)
+        # Blank lines in front mean nothing in either form.
+        piece = piece.lstrip(_BLANKS)
+        if not piece:
+            return []
+        self._chosen = ListDecoder() if piece[:1] in (b"[", b"{") else SseDecoder()
+        return self._chosen.feed(piece)
+
+    def close(self) -> list[SseEvent | SseBroken]:
+        return [] if self._chosen is None else self._chosen.close()
+
+
+class ListDecoder:
+    """A Stage from the bytes of a JSON list to its members, each as soon as it is complete."""
+
+    __slots__ = ("_decoder", "_over", "_pieces", "_scanner")
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._scanner: JsonScanner | None = None
+        self._pieces: list[str] = []
+        self._over = False
+
+    def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
+        return self._read(self._decoder.decode(piece))
+
+    def close(self) -> list[SseEvent | SseBroken]:
+        out = self._read(self._decoder.decode(b"", True))
+        if self._scanner is not None:
+            out.append(SseEvent(None, "".join(self._pieces), complete=False))
+            self._scanner = None
+        return out
+
+    def _read(self, text: str) -> list[SseEvent | SseBroken]:
+        out: list[SseEvent | SseBroken] = []
+        position = 0
+        while position < len(text) and not self._over:
+            if self._scanner is None:
+                position = _between(text, position).end()  # type: ignore[union-attr]
+                if text[position : position + 1] in ("", "]"):
+                    # Behind the end of the list nothing is expected, and nothing is read.
+                    self._over = position < len(text)
+                    break
+                self._scanner = JsonScanner()
+            end = self._scanner.scan(text, position)
+            self._pieces.append(text[position:end])
+            position = end
+            if self._scanner.failed is not None:
+                # No JSON, too deep or too large: its beginning goes on, and says so to whoever parses it.
+                out.append(self._take(SHOWN))
+                self._over = True
+            elif self._scanner.done:
+                out.append(self._take(None))
+        return out
+
+    def _take(self, length: int | None) -> SseEvent:
+        text = "".join(self._pieces)[:length]
+        self._pieces, self._scanner = [], None
+        return SseEvent(None, text)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Options of a request as the fields of generateContent that are neither conversation nor tools.
+
+NAMES = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "seed": "seed",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
+_TAKEN = {"max_tokens", "stop", "stream", "tool_choice", "parallel_tool_calls", "reasoning", "response_format"}
+
+
+def write_config(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The neutral options, in this wire's words."""
+    options = request.options
+    config: JsonObject = {}
+    taken = set(_TAKEN)
+    if isinstance(options.get("max_tokens"), int):
+        config["maxOutputTokens"] = options["max_tokens"]
+    if quirks.sends_sampling:
+        config.update({NAMES[ours]: options[ours] for ours in SAMPLING if options.get(ours) is not None})
+        taken |= set(SAMPLING)
+    if options.get("stop"):
+        stop = options["stop"]
+        config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
+    config.update(_write_format(as_dict(options.get("response_format")), losses))
+    thinking = _write_thinking(as_dict(options.get("reasoning")), request.model, losses)
+    if thinking:
+        config["thinkingConfig"] = thinking
+    losses += find_unsaid(options, taken, WIRE)
+    return {"generationConfig": config} if config else {}
+
+
+def _write_format(wanted: JsonObject, losses: list[Loss]) -> JsonObject:
+    if wanted.get("type") not in ("json", "json_schema"):
+        return {}
+    config: JsonObject = {"responseMimeType": "application/json"}
+    if wanted["type"] == "json_schema":
+        config["responseJsonSchema"] = as_dict(wanted.get("schema"))
+        if wanted.get("name"):
+            losses.append(Loss("dropped", "options", f"{WIRE} has no place for the name of a response format"))
+    return config
+
+
+def _write_thinking(reasoning: JsonObject, model: str, losses: list[Loss]) -> JsonObject:
+    config: JsonObject = {}
+    if reasoning.get("summary"):
+        config["includeThoughts"] = True
+    effort = reasoning.get("effort")
+    if reasoning.get("enabled") is False or effort == "none":
+        return {**config, "thinkingBudget": 0}
+    if isinstance(reasoning.get("budget"), int):
+        return {**config, "thinkingBudget": reasoning["budget"]}
+    if isinstance(effort, str):
+        return {**config, **_write_effort(effort, model, losses)}
+    if reasoning.get("enabled") is True:
+        # The model decides how much.
+        return {**config, "thinkingBudget": -1}
+    return config
+
+
+def _write_effort(effort: str, model: str, losses: list[Loss]) -> JsonObject:
+    level = LEVELS.get(effort.lower())
+    if level is None:
+        losses.append(Loss("dropped", "options", f"reasoning: this wire knows no effort {effort!r}"))
+        return {}
+    if 0 < generation_of(model) < 3:
+        losses.append(Loss("approximated", "options", f"reasoning: effort {effort} became a budget for {model}"))
+        return {"thinkingBudget": BUDGETS[level]}
+    if level != effort.upper():
+        losses.append(Loss("approximated", "options", f"reasoning: effort {effort} became {level}"))
+    return {"thinkingLevel": level}
+
+
+def add_own(body: JsonObject, request: Request, losses: list[Loss]) -> JsonObject:
+    """The body with the fields that only this wire has, which count before anything translated."""
+    own = as_dict(request.options.get(WIRE))
+    for name, value in own.items():
+        if name != "tools":
+            body[name] = _merge(body.get(name), value)
+    config = as_dict(body.get("generationConfig"))
+    if "responseSchema" in config:
+        # The two forms of one schema exclude each other; this one came from the client itself.
+        body["generationConfig"] = {name: value for name, value in config.items() if name != "responseJsonSchema"}
+    if "cachedContent" in own:
+        for name in ("systemInstruction", "tools", "toolConfig"):
+            if body.pop(name, None) is not None:
+                losses.append(Loss("dropped", name, "it has to be in the cache that the request names"))
+    return body
+
+
+def _merge(ours: Any, own: Any) -> Any:
+    if not isinstance(ours, dict) or not isinstance(own, dict):
+        return own
+    merged = dict(ours)
+    for name, value in own.items():
+        merged[name] = _merge(merged.get(name), value)
+    return merged
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tools and the choice among them, as a request to generateContent declares them.
+
+MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+
+def write_definitions(offered: Offer, quirks: Quirks, names: list[str] | None = None) -> list[JsonObject]:
+    """All declarations in one object, as the API wants them; `names` lets only some of them through."""
+    key = "parametersJsonSchema" if quirks.json_schema else "parameters"
+    declarations = []
+    for entry in offered.tools:
+        if names is not None and entry.name not in names:
+            continue
+        declaration: JsonObject = {"name": entry.name}
+        if entry.tool.description:
+            declaration["description"] = entry.tool.description
+        if entry.schema:
+            declaration[key] = entry.schema
+        declarations.append({**declaration, **as_dict(entry.tool.metadata.get(WIRE))})
+    # An empty list of declarations is refused.
+    return [{"functionDeclarations": declarations}] if declarations else []
+
+
+def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The fields of a body that speak of tools."""
+    own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
+    if request.options.get("parallel_tool_calls") is False and offered.tools:
+        losses.append(Loss("dropped", "options", "this wire has no switch against parallel calls"))
+    choice = read_choice(request.options)
+    if choice is None or not offered.tools:
+        tools = [*write_definitions(offered, quirks), *own]
+        return {"tools": tools} if tools else {}
+    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
+    if choice.names and not names:
+        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
+        choice = Choice("auto")
+    config, fewer = _write_choice(choice, names, quirks, losses)
+    tools = [*write_definitions(offered, quirks, fewer), *own]
+    fields: JsonObject = {"tools": tools} if tools else {}
+    return {**fields, "toolConfig": {"functionCallingConfig": config}} if tools and config else fields
+
+
+def _write_choice(
+    choice: Choice, names: list[str], quirks: Quirks, losses: list[Loss]
+) -> tuple[JsonObject, list[str] | None]:
+    """How calls are to be made, and the names of the tools to declare where that can not be all of them."""
+    kinds = quirks.tool_choice
+    if choice.names and names:
+        if choice.kind in kinds and "named" in kinds:
+            # Only two modes take a list of names; VALIDATED is the one that leaves text open.
+            mode = "ANY" if choice.mode == "required" else "VALIDATED"
+            return {"mode": mode, "allowedFunctionNames": names}, None
+        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
+        return _write_mode(choice.mode, quirks, losses), names
+    if choice.mode == "none" and "none" not in kinds:
+        losses.append(Loss("approximated", "options", "tool_choice 'none' is not honoured here; no tools are offered"))
+        return {}, []
+    return _write_mode(choice.mode, quirks, losses), None
+
+
+def _write_mode(mode: str, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    if mode in quirks.tool_choice:
+        return {"mode": MODES[mode]}
+    if mode != "auto":
+        losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
+    return {}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A request as the body of generateContent: the conversation.
+
+
+def write_history(history: History, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The fields of a body that hold the conversation."""
+    contents = ContentWriter(quirks, losses).write(history.messages)
+    if not contents:
+        losses.append(Loss("inserted", "history", "a first user message, without which the wire takes no conversation"))
+        contents.append({"role": "user", "parts": [{"text": "Continue."}]})
+    system = [{"text": part.text} for part in history.system if part.text.strip()]
+    return {"contents": contents, **({"systemInstruction": {"parts": system}} if system else {})}
+
+
+class ContentWriter:
+    """Writes messages as contents, one after the other."""
+
+    def __init__(self, quirks: Quirks, losses: list[Loss]) -> None:
+        self._quirks = quirks
+        self._losses = losses
+        self._anonymous: set[str] = set()  # the ids, ours, of calls that came without one
+
+    def write(self, messages: list[Message]) -> list[JsonObject]:
+        contents: list[JsonObject] = []
+        before = ""
+        for message in messages:
+            parts = self._write_results(message) if message.role == "tool" else self._write_parts(message)
+            if message.role == "user" and before == "tool" and _is_media(message):
+                # Images beside results stand in the turn of the results; only words need one of their own.
+                contents[-1]["parts"] += parts
+            elif parts:
+                contents.append({"role": "model" if message.role == "assistant" else "user", "parts": parts})
+                before = message.role
+        return contents
+
+    def _write_results(self, message: Message) -> list[JsonObject]:
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        writer = ResultWriter(self._losses, holds_media=self._quirks.result_images)
+        return writer.write([(result, result.call_id not in self._anonymous) for result in results])
+
+    def _write_parts(self, message: Message) -> list[JsonObject]:
+        parts: list[JsonObject] = []
+        called = False
+        for part in message.parts:
+            written = write_part(part)
+            if written is None:
+                self._losses.append(Loss("dropped", "history", "a part that has neither data nor an address"))
+                continue
+            if isinstance(part, Text):
+                parts.append(written)
+                continue
+            if isinstance(part, ToolCall | InvalidCall):
+                if is_anonymous(part):
+                    self._anonymous.add(part.id)
+                if not called:
+                    self._sign(written, part)
+                called = True
+            elif isinstance(part, File) and part.name and "displayName" not in own_of(part):
+                self._losses.append(Loss("dropped", "history", f"the name of a file, {part.name}"))
+            parts.append(written)
+        return parts
+
+    def _sign(self, written: JsonObject, call: ToolCall | InvalidCall) -> None:
+        """The first call of a step needs a signature, also when another model made it."""
+        if self._quirks.call_signatures and "thoughtSignature" not in written:
+            written["thoughtSignature"] = PLACEHOLDER
+            self._losses.append(Loss("inserted", f"call {call.id} of {call.name}", "a placeholder for its signature"))
+
+
+def _is_media(message: Message) -> bool:
+    return bool(message.parts) and all(isinstance(part, Image | File) for part in message.parts)
+
+
+def write_result(result: ToolResult, quirks: Quirks) -> JsonObject:
+    """One result as a content of its own."""
+    return {"role": "user", "parts": ResultWriter([], holds_media=quirks.result_images).write([(result, True)])}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# GenerateContentResponse read: chunks and whole bodies to events.
+
+_WORDS = {"text"}
+_CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId"})
+_READ = frozenset({"content", "finishReason", "finishMessage", "index", "tokenCount"})
+
+
+class GeminiReader(Reader):
+    """Reads one reply. Only the first candidate counts: a conversation goes on from one."""
+
+    def __init__(self, sent: Prepared | None) -> None:
+        self._builder = ReplyBuilder(WIRE, sent)
+        self._kind = ""  # of the open part: text or thinking
+        self._stop: StopReason = "unknown"
+        self._finished = False
+        self._over = False
+        self._own: JsonObject = {}  # what the candidate says beside its content
+        self._usage: JsonObject = {}
+        self._pending: PartialCall | None = None
+        self._named: JsonObject = {}  # id, name and signature of the pending call
+
+    def read(self, frame: Any) -> list[Event]:
+        builder = self._builder
+        if builder.ended:
+            return []
+        if type(frame) is SseBroken:
+            builder.fail(read_failure(None, {"message": "a frame of the stream was too large"}))
+            self._end()
+        elif not frame.data.startswith("[DONE]"):
+            chunk = parse(frame.data)
+            if chunk is not BROKEN:
+                self._read_chunk(chunk)
+            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
+                builder.fail(read_failure(None, {"message": f"a frame is not JSON: {frame.data[:200]}"}))
+                self._end()
+        return builder.take()
+
+    def read_whole(self, body: Any) -> list[Event]:
+        for chunk in body if isinstance(body, list) else [body]:
+            self._read_chunk(chunk)
+        self._builder.terminate()
+        self._end()
+        return self._builder.take()
+
+    def close(self) -> list[Event]:
+        # Not before: the counts may come behind the chunk that has the finish reason.
+        self._end()
+        return self._builder.take()
+
+    # ---- chunks -----------------------------------------------------------------------------------------------------
+
+    def _read_chunk(self, given: Any) -> None:
+        builder = self._builder
+        # An error may come wrapped in a list.
+        chunk = as_dict(given[0] if isinstance(given, list) and given else given)
+        if not _CHUNK.issuperset(chunk):
+            chunk = camel(chunk)
+        if builder.ended:
+            return
+        if chunk.get("error"):
+            builder.fail(read_failure(None, chunk))
+            self._end()
+            return
+        if not builder.started:
+            builder.start(chunk.get("modelVersion"), chunk.get("responseId"))
+        if "promptFeedback" in chunk:
+            self._read_feedback(camel(as_dict(chunk["promptFeedback"])))
+        for candidate in as_list(chunk.get("candidates")):
+            if isinstance(candidate, dict) and candidate.get("index") in (0, None):
+                self._read_candidate(candidate if _READ.issuperset(candidate) else camel(candidate))
+        usage = chunk.get("usageMetadata")
+        if isinstance(usage, dict) and usage:
+            # It comes with every chunk, and only the last one counts: it is read at the end.
+            self._usage = usage
+
+    def _read_feedback(self, feedback: JsonObject) -> None:
+        reason = feedback.get("blockReason")
+        if isinstance(reason, str) and reason:
+            self._stop = "refusal"
+            self._builder.stop("refusal", {"reason": reason, "prompt_feedback": feedback})
+            self._builder.terminate()
+
+    def _read_candidate(self, candidate: JsonObject) -> None:
+        reason = as_text(candidate.get("finishReason"))
+        parts = as_dict(candidate.get("content")).get("parts")
+        if self._finished and parts and not reason:
+            # Some servers say the reason in every chunk; but behind the last one that does, nothing belongs here.
+            self._over = True
+        if self._over:
+            return
+        for part in as_list(parts):
+            if not isinstance(part, dict):
+                continue
+            if part.keys() == _WORDS and self._kind == "text" and isinstance(part["text"], str):
+                # By far the most: the next words of the open text.
+                self._builder.text(part["text"])
+            else:
+                self._read_part(part, camel(part))
+        if not _READ.issuperset(candidate):
+            self._own.update({name: value for name, value in candidate.items() if name not in _READ})
+        if reason:
+            message = as_text(candidate.get("finishMessage"))
+            self._stop = STOPS.get(reason, "unknown")
+            self._builder.stop(self._stop, {"reason": reason, **({"message": message} if message else {})})
+            self._builder.terminate()
+            self._finished = True
+
+    def _read_part(self, given: JsonObject, part: JsonObject) -> None:
+        kind = kind_of(part)
+        own = read_own(part)
+        if kind == "functionCall":
+            self._end_part()
+            self._read_call(camel(as_dict(part["functionCall"])), own)
+        elif kind == "text":
+            self._finish_pending()
+            self._read_text(as_text(part.get("text")), own)
+        elif kind in ("inlineData", "fileData"):
+            self._end_part()
+            self._builder.part(read_media(part))
+        else:
+            self._end_part()
+            self._builder.end_part("text", {"part": given})
+
+    def _read_text(self, text: str, own: JsonObject) -> None:
+        kind = "thinking" if own.get("thought") else "text"
+        # What carries a signature goes back as the part it was: neither with what came before nor with what follows.
+        signed = bool(own.keys() - {"thought"})
+        if self._kind != kind or signed:
+            self._end_part()
+        if text:
+            self._kind = kind
+            (self._builder.thinking if kind == "thinking" else self._builder.text)(text)
+        if signed:
+            self._kind = ""
+            self._builder.end_part(kind, own)
+
+    def _end_part(self) -> None:
+        if self._kind:
+            self._builder.end_part(self._kind, {"thought": True} if self._kind == "thinking" else None)
+            self._kind = ""
+
+    # ---- calls ------------------------------------------------------------------------------------------------------
+
+    def _read_call(self, call: JsonObject, own: JsonObject) -> None:
+        streams = call.get("partialArgs") is not None or call.get("willContinue") is True
+        continues = self._pending is not None and not call.get("name")
+        if not streams and not continues:
+            self._finish_pending()
+            self._builder.whole_call(call.get("id"), call.get("name"), call.get("args"), own)
+            return
+        if not continues:
+            self._finish_pending()
+            self._pending = PartialCall(call.get("args"))
+            self._named = {"id": call.get("id"), "name": call.get("name"), "own": {}}
+        assert self._pending is not None
+        self._named["own"].update(own)
+        self._pending.add(call.get("partialArgs"))
+        if call.get("willContinue") is not True:
+            self._close_pending(complete=True)
+
+    def _finish_pending(self, *, over: bool = False) -> None:
+        """The model went on to something else, or the reply is over, and the pending call was not said to be done."""
+        if self._pending is not None:
+            self._close_pending(complete=not over and not self._pending.is_growing)
+
+    def _close_pending(self, *, complete: bool) -> None:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        arguments: Any = pending.finish()
+        if not complete or not pending.sound:
+            # An object that is open behind a comma: nobody can take it for all that was meant.
+            arguments = tell(arguments)[:-1] + ("," if arguments else "")
+        self._builder.whole_call(self._named.get("id"), self._named.get("name"), arguments, self._named.get("own"))
+
+    def _end(self) -> None:
+        if self._builder.ended:
+            return
+        self._end_part()
+        self._finish_pending(over=True)
+        if self._own:
+            self._builder.stop(self._stop, {"candidate": self._own})
+        usage = read_usage(self._usage)
+        if usage is not None:
+            self._builder.usage(usage)
+        self._builder.end()

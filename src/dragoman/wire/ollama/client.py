@@ -1,0 +1,294 @@
+"""Client side of Ollama's chat: requests written, replies read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dragoman.events import Event
+from dragoman.types import (
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Request,
+    StopReason,
+    Text,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from dragoman.wire.builder import ReplyBuilder
+from dragoman.wire.codec import Offer, Prepared, Reader, find_unsaid, read_choice
+from dragoman.wire.failures import Loss, fail
+from dragoman.wire.framing import LineBroken
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.values import (
+    BROKEN,
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    dicts,
+    find_calls,
+    join_texts,
+    join_thinking,
+    parse,
+    read_result,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# The words of Ollama's chat, and ours for them.
+
+STOPS: Mapping[str, StopReason] = {"stop": "end", "length": "length", "load": "end", "unload": "end"}
+
+OPTIONS = {
+    "max_tokens": "num_predict",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "top_k": "top_k",
+    "seed": "seed",
+    "stop": "stop",
+    "presence_penalty": "presence_penalty",
+    "frequency_penalty": "frequency_penalty",
+}
+"""Our options, and what they are called inside `options`."""
+
+
+def read_usage(body: JsonObject) -> Usage | None:
+    if "eval_count" not in body and "prompt_eval_count" not in body:
+        return None
+    return Usage(as_count(body.get("prompt_eval_count")), as_count(body.get("eval_count")))
+
+
+def finish_of(stop: StopReason) -> str:
+    return "length" if stop == "length" else "stop"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A request as the body of `/api/chat`.
+
+WIRE = "ollama"
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def write_messages(messages: list[Message], losses: list[Loss]) -> list[JsonObject]:
+    written: list[JsonObject] = []
+    for message in messages:
+        if message.role == "tool":
+            written += [_write_result(part, losses) for part in message.parts if isinstance(part, ToolResult)]
+        else:
+            written.append(_write_message(message, losses))
+    return written
+
+
+def _write_message(message: Message, losses: list[Loss]) -> JsonObject:
+    body: JsonObject = {"role": message.role, "content": join_texts(message.parts)}
+    if all([type(part) is Text for part in message.parts]):
+        return body
+    thinking = join_thinking(message.parts)
+    if thinking:
+        body["thinking"] = thinking
+    images = write_images(message.parts, losses)
+    if images:
+        body["images"] = images
+    calls = [write_call(part) for part in find_calls(message.parts)]
+    if calls:
+        body["tool_calls"] = calls
+    return body
+
+
+def write_call(call: ToolCall | InvalidCall) -> JsonObject:
+    arguments = call.arguments if isinstance(call, ToolCall) else {}
+    return {"id": call.id, "function": {"name": call.name, "arguments": arguments}}
+
+
+def _write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
+    body: JsonObject = {"role": "tool", "content": read_result(result)}
+    if result.name:
+        body["tool_name"] = result.name
+    body["tool_call_id"] = result.call_id
+    if not isinstance(result.content, str):
+        images = write_images(result.content, losses)
+        body.update({"images": images} if images else {})
+    return body
+
+
+def write_images(parts: Sequence[Part], losses: list[Loss]) -> list[str]:
+    """The images of a message; this wire takes their data and nothing else."""
+    images: list[str] = []
+    for part in parts:
+        if isinstance(part, Image) and part.data is not None:
+            images.append(part.data)
+        elif isinstance(part, Image):
+            losses.append(Loss("dropped", "history", f"an image by address has no place here: {part.url}"))
+        elif isinstance(part, File):
+            losses.append(Loss("dropped", "history", f"the file {part.name!r} has no place here"))
+    return images
+
+
+# ---- tools and options -----------------------------------------------------------------------------------------------
+
+
+def write_definitions(offered: Offer) -> list[JsonObject]:
+    definitions = []
+    for entry in offered.tools:
+        function: JsonObject = {"name": entry.name}
+        if entry.tool.description:
+            function["description"] = entry.tool.description
+        function["parameters"] = entry.schema
+        definitions.append({"type": "function", "function": function})
+    return definitions
+
+
+def write_tools(request: Request, offered: Offer, losses: list[Loss]) -> JsonObject:
+    """The tools of a body. There is no tool choice on this wire: what can be done is to offer fewer tools."""
+    own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
+    definitions = write_definitions(offered) + own
+    choice = read_choice(request.options)
+    if choice is not None and choice.mode == "none" and definitions:
+        losses.append(Loss("approximated", "options", "tool_choice 'none': no tools are offered"))
+        return {}
+    if choice is not None and choice.names:
+        names = {offered.name_of(name) for name in choice.names}
+        fewer = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
+        definitions = fewer or definitions
+        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
+    elif choice is not None and choice.mode == "required":
+        losses.append(Loss("approximated", "options", "tool_choice 'required' is not honoured on this wire"))
+    if definitions and request.options.get("parallel_tool_calls") is False:
+        losses.append(Loss("dropped", "options", "this wire has no switch against parallel calls"))
+    return {"tools": definitions} if definitions else {}
+
+
+def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    options = request.options
+    own = as_dict(options.get(WIRE))
+    runtime = {name: options[ours] for ours, name in OPTIONS.items() if options.get(ours) is not None}
+    if quirks.context_window:
+        runtime["num_ctx"] = quirks.context_window
+    runtime.update(as_dict(own.get("options")))
+    # The server streams unless it is told otherwise.
+    fields: JsonObject = {"stream": options.get("stream") is True}
+    fields.update({"options": runtime} if runtime else {})
+    fields.update(_write_format(as_dict(options.get("response_format"))))
+    fields.update(_write_thinking(as_dict(options.get("reasoning"))))
+    taken = {*OPTIONS, "stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
+    losses += find_unsaid(options, taken, WIRE)
+    return {**fields, **{name: value for name, value in own.items() if name not in ("tools", "options")}}
+
+
+def _write_format(wanted: JsonObject) -> JsonObject:
+    if wanted.get("type") == "json":
+        return {"format": "json"}
+    return {"format": as_dict(wanted.get("schema"))} if wanted.get("type") == "json_schema" else {}
+
+
+def _write_thinking(reasoning: JsonObject) -> JsonObject:
+    if not reasoning:
+        return {}
+    if reasoning.get("enabled") is False or reasoning.get("effort") == "none":
+        return {"think": False}
+    effort = as_text(reasoning.get("effort"))
+    return {"think": effort if effort in ("low", "medium", "high", "max") else True}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Ollama's replies read: lines and whole bodies to events.
+
+_WRAPPERS = ("tool_call", "tool.call")
+_PREFIX = "tool."
+
+
+class OllamaReader(Reader):
+    """Reads one reply. A call always comes whole, in any line; `done` ends the reply."""
+
+    def __init__(self, wire: str, sent: Prepared | None) -> None:
+        self._builder = ReplyBuilder(wire, sent)
+        self._offered = frozenset(sent.tools.names) if sent is not None and sent.tools is not None else frozenset()
+        self._thinking = False
+
+    def read(self, frame: Any) -> list[Event]:
+        if isinstance(frame, LineBroken):
+            self._fail("a line of the stream was too large")
+        else:
+            body = parse(frame.text)
+            if body is not BROKEN:
+                self._read_body(as_dict(body))
+            elif frame.complete:
+                self._fail(f"a line is not JSON: {frame.text[:200]}")
+        return self._builder.take()
+
+    def read_whole(self, body: JsonObject) -> list[Event]:
+        self._read_body(body)
+        self._builder.terminate()
+        return self.close()
+
+    def close(self) -> list[Event]:
+        self._end()
+        return self._builder.take()
+
+    def _fail(self, message: Any, body: Any = None) -> None:
+        self._builder.fail(fail(message, body=body))
+        self._end()
+
+    def _read_body(self, body: JsonObject) -> None:
+        builder = self._builder
+        if body.get("error"):
+            self._fail(body["error"], body)
+            return
+        builder.start(body.get("model"))
+        message = as_dict(body.get("message"))
+        if as_text(message.get("thinking")):
+            self._thinking = True
+            builder.thinking(message["thinking"])
+        if as_text(message.get("content")):
+            self._end_thinking()
+            builder.text(message["content"])
+        for entry in dicts(message.get("tool_calls")):
+            self._end_thinking()
+            self._read_call(entry)
+        usage = read_usage(body)
+        if usage is not None:
+            builder.usage(usage)
+        reason = as_text(body.get("done_reason"))
+        if reason:
+            builder.stop(STOPS.get(reason, "unknown"), {"reason": reason})
+        if body.get("done") is True:
+            builder.terminate()
+            self._end()
+
+    def _read_call(self, entry: JsonObject) -> None:
+        function = entry.get("function")
+        body = function if isinstance(function, dict) else entry
+        name, arguments, repairs = unwrap(body.get("name"), body.get("arguments"), self._offered)
+        self._builder.whole_call(entry.get("id"), name, arguments, repairs=repairs)
+
+    def _end_thinking(self) -> None:
+        if self._thinking:
+            self._builder.end_part("thinking", {"field": "thinking"})
+            self._thinking = False
+
+    def _end(self) -> None:
+        if not self._builder.ended:
+            self._end_thinking()
+            self._builder.end()
+
+
+def unwrap(name: Any, arguments: Any, offered: frozenset[str]) -> tuple[Any, Any, tuple[str, ...]]:
+    """The call inside a call: models write `tool_call` or `tool.NAME` where the name of a tool belongs.
+
+    A tool that is really offered under such a name is left alone.
+    """
+    if not isinstance(name, str) or name in offered:
+        return name, arguments, ()
+    if name in _WRAPPERS or name.startswith(("tool_call>", "tool_call<")):
+        inner = as_dict(arguments)
+        if as_text(inner.get("name")):
+            return inner["name"], inner.get("arguments"), ("unwrapped_call",)
+    elif name.startswith(_PREFIX) and len(name) > len(_PREFIX):
+        return name[len(_PREFIX) :], arguments, ("unwrapped_name",)
+    return name, arguments, ()

@@ -1,0 +1,231 @@
+"""Server side of Ollama's chat: requests read, replies written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from dragoman.events import (
+    CallEnded,
+    Event,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.types import (
+    Failure,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from dragoman.wire import framing
+from dragoman.wire.codec import keep_unknown
+from dragoman.wire.event_order import InOrder, describe_invalid
+from dragoman.wire.failures import status_of
+from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
+from dragoman.wire.openai_chat.parts import read_call
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking
+
+# --------------------------------------------------------------------------------------------------------------------
+# The body of `/api/chat`, as a client sent it, read into a request.
+
+WIRE = "ollama"
+_KNOWN = frozenset({"model", "messages", "tools", "stream", "format", "options", "think"})
+
+
+class MessageReader:
+    """Reads the messages of one body; calls without ids get one, and results find their call by name and order."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._open: list[ToolCall | InvalidCall] = []
+        self._made = 0
+        self._taken: set[str] = set()
+
+    def read(self, entries: Any) -> list[Message]:
+        given = list(dicts(entries))
+        self._taken = {as_text(call.get("id")) for entry in given for call in dicts(entry.get("tool_calls"))}
+        for entry in given:
+            if entry.get("role") == "tool":
+                self._add_result(entry)
+            elif entry.get("role") == "assistant":
+                self._messages.append(Message("assistant", self._read_assistant(entry)))
+            else:
+                system = entry.get("role") == "system"
+                self._messages.append(Message("system" if system else "user", _read_parts(entry)))
+        return self._messages
+
+    def _read_assistant(self, entry: JsonObject) -> list[Part]:
+        parts: list[Part] = []
+        if as_text(entry.get("thinking")):
+            parts.append(Thinking(entry["thinking"], {WIRE: {"field": "thinking"}}))
+        parts += [part for part in _read_parts(entry) if not isinstance(part, Text) or part.text]
+        self._open = [read_call(call, WIRE, self._make_id()) for call in dicts(entry.get("tool_calls"))]
+        return [*parts, *self._open]
+
+    def _make_id(self) -> str:
+        self._made += 1
+        while f"call_{self._made}" in self._taken:
+            self._made += 1
+        return f"call_{self._made}"
+
+    def _add_result(self, entry: JsonObject) -> None:
+        identity = as_text(entry.get("tool_call_id"))
+        name = as_text(entry.get("tool_name")) or as_text(entry.get("name"))
+        call = next((call for call in self._open if _answers(call, identity, name)), None)
+        if call is not None:
+            self._open.remove(call)
+            identity, name = call.id, call.name
+        parts = _read_parts(entry)
+        images = any(isinstance(part, Image) for part in parts)
+        content: Any = parts if images else as_text(entry.get("content"))
+        result = ToolResult(identity, name, content)
+        if self._messages and self._messages[-1].role == "tool":
+            self._messages[-1].parts.append(result)
+        else:
+            self._messages.append(Message("tool", [result]))
+
+
+def _answers(call: ToolCall | InvalidCall, identity: str, name: str) -> bool:
+    return call.id == identity if identity else not name or call.name == name
+
+
+def _read_parts(entry: JsonObject) -> list[Part]:
+    text = Text(as_text(entry.get("content")))
+    images = [_read_image(data) for data in as_list(entry.get("images")) if isinstance(data, str)]
+    return [text, *images] if text.text or not images else [*images]
+
+
+def _read_image(data: str) -> Image:
+    """The kind of an image from the first bytes of its data: the wire does not say it."""
+    kinds = {"/9j/": "image/jpeg", "iVBOR": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+    return Image(None, data, next((kind for start, kind in kinds.items() if data.startswith(start)), None))
+
+
+def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+    given = as_dict(body.get("options"))
+    names = {wire: ours for ours, wire in OPTIONS.items()}
+    options = {names[name]: value for name, value in given.items() if name in names and value is not None}
+    stop = options.get("stop")
+    if isinstance(stop, str):
+        options["stop"] = [stop]
+    if body.get("stream", True) is not False:
+        options["stream"] = True
+    think = body.get("think")
+    if think is not None:
+        options["reasoning"] = {"effort": think} if isinstance(think, str) else {"enabled": bool(think)}
+    wanted = body.get("format")
+    if wanted == "json":
+        options["response_format"] = {"type": "json"}
+    elif isinstance(wanted, dict) and wanted:
+        options["response_format"] = {"type": "json_schema", "schema": wanted}
+    own = keep_unknown(body, _KNOWN)
+    rest = {name: value for name, value in given.items() if name not in names}
+    own.update({"options": rest} if rest else {})
+    own.update({"tools": others} if others else {})
+    return {**options, WIRE: own} if own else options
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Replies written as Ollama writes them: one JSON line per event, or one body.
+
+_NO_END = Failure("stream_cut", "the reply ended before it was complete")
+
+
+def write_failure(failure: Failure) -> tuple[int, JsonObject]:
+    return status_of(failure), {"error": failure.message or failure.kind.replace("_", " ")}
+
+
+def write_time(created: int) -> str:
+    return datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def write_end(stop: StopReason, usage: Usage) -> JsonObject:
+    """The fields that only the last line has."""
+    return {
+        "done": True,
+        "done_reason": finish_of(stop),
+        "total_duration": 0,
+        "load_duration": 0,
+        "prompt_eval_count": usage.input_tokens,
+        "prompt_eval_duration": 0,
+        "eval_count": usage.output_tokens,
+        "eval_duration": 0,
+    }
+
+
+def _number(call: ToolCall, index: int) -> JsonObject:
+    written = write_call(call)
+    return {**written, "function": {"index": index, **written["function"]}}
+
+
+def write_reply(reply: Reply, created: int) -> JsonObject:
+    parts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in reply.message.parts]
+    message: JsonObject = {"role": "assistant", "content": join_texts(parts)}
+    thinking = join_thinking(parts)
+    message.update({"thinking": thinking} if thinking else {})
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    if calls:
+        message["tool_calls"] = [_number(call, index) for index, call in enumerate(calls)]
+    head = {"model": reply.model, "created_at": write_time(created), "message": message}
+    return {**head, **write_end(reply.stop, reply.usage)}
+
+
+class LineWriter:
+    """A Stage from events to the lines of a streamed reply."""
+
+    def __init__(self, model: str, created: int) -> None:
+        self._order = InOrder()
+        self._head: JsonObject = {"model": model, "created_at": write_time(created)}
+        self._usage = Usage()
+        self._calls = 0
+        self._closed = False
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        return [piece for ready in self._order.feed(event) for piece in self._write(ready)]
+
+    def close(self) -> list[bytes]:
+        pieces = [piece for ready in self._order.close() for piece in self._write(ready)]
+        return pieces if self._closed else [*pieces, self._fail(_NO_END)]
+
+    def _write(self, event: Event) -> list[bytes]:
+        if self._closed:
+            return []
+        if isinstance(event, ReplyStarted):
+            self._head["model"] = event.model or self._head["model"]
+        elif isinstance(event, TextDelta) and event.text:
+            return [self._line({"content": event.text})]
+        elif isinstance(event, ThinkingDelta) and event.text:
+            return [self._line({"content": "", "thinking": event.text})]
+        elif isinstance(event, CallEnded):
+            self._calls += 1
+            return [self._line({"content": "", "tool_calls": [_number(event.call, self._calls - 1)]})]
+        elif isinstance(event, UsageReported):
+            self._usage = event.usage
+        elif isinstance(event, ReplyFailed):
+            return [self._fail(event.failure)]
+        elif isinstance(event, ReplyEnded):
+            self._closed = True
+            return [self._line({"content": ""}, write_end(event.stop, self._usage))]
+        return []
+
+    def _line(self, message: JsonObject, end: JsonObject | None = None) -> bytes:
+        return framing.encode_ndjson(
+            {**self._head, "message": {"role": "assistant", **message}, **(end or {"done": False})}
+        )
+
+    def _fail(self, failure: Failure) -> bytes:
+        self._closed = True
+        return framing.encode_ndjson(write_failure(failure)[1])

@@ -1,0 +1,409 @@
+"""Client side of chat completions: requests written, replies read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.events import Event
+from dragoman.types import JsonObject, Message, Request, Text, ToolResult
+from dragoman.wire.builder import ReplyBuilder
+from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, find_unsaid, read_choice
+from dragoman.wire.failures import Loss
+from dragoman.wire.framing import SseBroken
+from dragoman.wire.openai_chat.parts import (
+    STOPS,
+    Details,
+    find_reasoning,
+    name_and_arguments,
+    read_failure,
+    read_thinking_block,
+    read_usage,
+    write_block,
+    write_call,
+    write_content,
+    write_reasoning,
+    write_thinking_blocks,
+)
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.values import (
+    BROKEN,
+    as_dict,
+    as_list,
+    as_text,
+    find_calls,
+    join_texts,
+    mark_error,
+    parse,
+    read_result,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# A request as the body of a chat completion.
+
+
+class Dialect(Struct, frozen=True):
+    """Where the relatives of chat completions differ in what they are called."""
+
+    wire: str
+    max_tokens: str = "max_completion_tokens"
+    seed: str = "seed"
+    required: str = "required"
+    names_results: bool = False
+    """Tool messages carry the name of the tool."""
+    takes_user: bool = True
+    takes_top_k: bool = False
+    stream_options: bool = True
+    empty_content: str = "null"
+    """As the quirk of that name, where the endpoint has none of its own."""
+    thinking_blocks: bool = False
+    """Reasoning is a block of the content, not a field beside it."""
+
+
+# ---- messages --------------------------------------------------------------------------------------------------------
+
+
+def write_message(message: Message, dialect: Dialect, quirks: Quirks) -> list[JsonObject]:
+    """One message of ours as messages of the wire: one for each result, else one."""
+    if message.role == "tool":
+        return [write_result(part, dialect, quirks) for part in message.parts if isinstance(part, ToolResult)]
+    if message.role == "assistant":
+        return [write_assistant(message, dialect, quirks)]
+    role = "developer" if message.role == "system" and quirks.developer_role else message.role
+    entry: JsonObject = {"role": role, "content": write_content(message.parts, dialect.wire) or ""}
+    return [{**entry, **as_dict(message.extra.get(dialect.wire))} if message.extra else entry]
+
+
+def write_result(result: ToolResult, dialect: Dialect, quirks: Quirks) -> JsonObject:
+    content: Any = read_result(result)
+    if quirks.result_images and not isinstance(result.content, str):
+        blocks = [write_block(part, dialect.wire) for part in result.content]
+        content = [block for block in blocks if block is not None]
+        if result.is_error:
+            content = [{"type": "text", "text": mark_error(result, "")}, *content]
+    entry: JsonObject = {"role": "tool", "tool_call_id": result.call_id}
+    if dialect.names_results and result.name:
+        entry["name"] = result.name
+    entry["content"] = content
+    return entry
+
+
+def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonObject:
+    calls = [write_call(part, dialect.wire) for part in find_calls(message.parts)]
+    content: Any = join_texts(message.parts)
+    refusals = [
+        part for part in message.parts if part.extra and isinstance(part, Text) and "refusal" in _own(part, dialect)
+    ]
+    body: JsonObject = {"role": "assistant", "content": content}
+    if refusals and content == join_texts(refusals):
+        body = {"role": "assistant", "content": None, "refusal": content}
+    elif calls and not content:
+        style = quirks.empty_content if quirks.empty_content != "null" else dialect.empty_content
+        if style == "omit":
+            del body["content"]
+        else:
+            body["content"] = None if style == "null" else ""
+    if dialect.thinking_blocks:
+        write_thinking_blocks(body, message, dialect.wire)
+    else:
+        write_reasoning(body, message, dialect.wire, quirks, has_calls=bool(calls))
+    if calls:
+        body["tool_calls"] = calls
+    return {**body, **as_dict(message.extra.get(dialect.wire))} if message.extra else body
+
+
+def _own(part: Text, dialect: Dialect) -> JsonObject:
+    return as_dict(part.extra.get(dialect.wire))
+
+
+# ---- tools -----------------------------------------------------------------------------------------------------------
+
+
+def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -> list[JsonObject]:
+    definitions = []
+    for entry in offered.tools:
+        tool = entry.tool
+        function: JsonObject = {"name": entry.name}
+        if tool.description:
+            function["description"] = tool.description
+        function["parameters"] = entry.schema
+        if tool.metadata:
+            function.update(as_dict(tool.metadata.get(wire)))
+        if strict:
+            function["strict"] = True
+        definitions.append({"type": "function", "function": function})
+    return definitions
+
+
+def write_tools(
+    request: Request, offered: Offer, dialect: Dialect, quirks: Quirks, losses: list[Loss]
+) -> tuple[JsonObject, set[str]]:
+    """The fields of a body that speak of tools, and the options that were used for them."""
+    own = as_list(as_dict(request.options.get(dialect.wire)).get("tools"))
+    definitions = write_definitions(offered, quirks.strict_tools, dialect.wire) + own
+    taken = {"tool_choice", "parallel_tool_calls"}
+    if not definitions:
+        return {}, taken
+    fields: JsonObject = {"tools": definitions}
+    choice = read_choice(request.options)
+    if choice is not None:
+        fields.update(_write_choice(choice, offered, definitions, dialect, quirks, losses))
+    parallel = request.options.get("parallel_tool_calls")
+    if isinstance(parallel, bool) and "tools" in fields:
+        if quirks.parallel_flag:
+            fields["parallel_tool_calls"] = parallel
+        elif not parallel:
+            losses.append(Loss("dropped", "options", "this endpoint has no switch against parallel calls"))
+    return fields, taken
+
+
+def _write_choice(
+    choice: Choice,
+    offered: Offer,
+    definitions: list[JsonObject],
+    dialect: Dialect,
+    quirks: Quirks,
+    losses: list[Loss],
+) -> JsonObject:
+    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
+    if choice.names and not names:
+        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
+        return {"tool_choice": "auto"}
+    kind = choice.kind if not choice.names or choice.kind == "named" else "allowed"
+    if kind == "named" and "named" in quirks.tool_choice:
+        return {"tool_choice": {"type": "function", "function": {"name": names[0]}}}
+    if kind in ("named", "allowed"):
+        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
+        fewer = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
+        return {"tools": fewer, **_write_mode(choice.mode, dialect, quirks, losses)}
+    return _write_mode(choice.mode, dialect, quirks, losses)
+
+
+def _write_mode(mode: str, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    if mode in quirks.tool_choice:
+        return {"tool_choice": dialect.required if mode == "required" else mode}
+    if mode == "auto":
+        return {}
+    losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
+    return {}
+
+
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def write_options(
+    request: Request, dialect: Dialect, quirks: Quirks, taken: set[str], losses: list[Loss]
+) -> JsonObject:
+    """Everything in a body that is neither conversation nor tools."""
+    options = request.options
+    fields: JsonObject = {}
+    taken |= {"max_tokens", "stop", "stream", "cache", "response_format", "metadata"}
+    if isinstance(options.get("max_tokens"), int):
+        fields[quirks.max_tokens_field or dialect.max_tokens] = options["max_tokens"]
+    if quirks.sends_sampling:
+        names = {name: name for name in SAMPLING if name != "top_k" or dialect.takes_top_k} | {"seed": dialect.seed}
+        fields.update({name: options[ours] for ours, name in names.items() if options.get(ours) is not None})
+        taken |= set(names)
+    if options.get("stop"):
+        fields["stop"] = options["stop"]
+    if dialect.takes_user:
+        taken.add("user")
+        fields.update({"user": options["user"]} if options.get("user") else {})
+    fields.update({"metadata": options["metadata"]} if options.get("metadata") else {})
+    fields.update(_write_format(as_dict(options.get("response_format"))))
+    fields.update(_write_effort(as_dict(options.get("reasoning")), taken, losses))
+    if options.get("stream"):
+        fields["stream"] = True
+        if quirks.stream_usage and dialect.stream_options:
+            fields["stream_options"] = {"include_usage": True}
+    losses += find_unsaid(options, taken, dialect.wire)
+    if request.tools and quirks.effort_with_tools:
+        fields["reasoning_effort"] = _settle_effort(fields.get("reasoning_effort"), quirks.effort_with_tools, losses)
+    own = as_dict(options.get(dialect.wire))
+    return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
+
+
+def _write_effort(reasoning: JsonObject, taken: set[str], losses: list[Loss]) -> JsonObject:
+    taken.add("reasoning")
+    if reasoning.get("enabled") is False:
+        return {"reasoning_effort": "none"}
+    if isinstance(reasoning.get("effort"), str):
+        return {"reasoning_effort": reasoning["effort"]}
+    if reasoning:
+        losses.append(Loss("dropped", "options", "reasoning: this wire knows only an effort"))
+    return {}
+
+
+def _settle_effort(asked: Any, needed: str, losses: list[Loss]) -> str:
+    """The effort without which this model takes no tools on this wire."""
+    if asked not in (None, needed):
+        words = f"reasoning effort {asked!r} became {needed!r}: this model takes no tools with it on this wire"
+        losses.append(Loss("approximated", "options", words))
+    return needed
+
+
+def _write_format(wanted: JsonObject) -> JsonObject:
+    if wanted.get("type") == "json":
+        return {"response_format": {"type": "json_object"}}
+    if wanted.get("type") == "json_schema":
+        named = {"name": wanted.get("name") or "answer", "schema": as_dict(wanted.get("schema"))}
+        strict = {"strict": wanted["strict"]} if isinstance(wanted.get("strict"), bool) else {}
+        return {"response_format": {"type": "json_schema", "json_schema": {**named, **strict}}}
+    return {}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Chat completions read: chunks and whole bodies to events.
+
+_WORDS = {"content"}
+_CALL_FIELDS = frozenset({"tool_calls", "function_call"})
+
+
+class ChatReader(Reader):
+    """Reads one chat completion. Only the first choice counts: a conversation goes on from one."""
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        self._builder = ReplyBuilder(wire, sent, masks_length=quirks.masks_length)
+        self._quirks = quirks
+        self._field = ""  # where the open part of reasoning comes from
+        self._details = Details()
+        self._refusing = False
+        self._reasoning: list[str] = []
+        self._answered = False
+        self._whole = False
+
+    def read(self, frame: Any) -> list[Event]:
+        builder = self._builder
+        if type(frame) is SseBroken:
+            builder.fail(read_failure(None, {"message": "a frame of the stream was too large"}))
+            self._end()
+        elif frame.data.startswith("[DONE]"):
+            builder.terminate()
+            self._end()
+        else:
+            chunk = parse(frame.data)
+            if chunk is not BROKEN:
+                self._read_chunk(as_dict(chunk), frame.event)
+            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
+                builder.fail(read_failure(None, {"message": f"a frame is not JSON: {frame.data[:200]}"}))
+                self._end()
+        return builder.take()
+
+    def read_whole(self, body: JsonObject) -> list[Event]:
+        self._whole = True
+        self._read_chunk(body, None)
+        self._builder.terminate()
+        self._end()
+        return self._builder.take()
+
+    def close(self) -> list[Event]:
+        self._end()
+        return self._builder.take()
+
+    def _read_chunk(self, chunk: JsonObject, event: str | None) -> None:
+        builder = self._builder
+        if event == "error" or chunk.get("error") or chunk.get("object") == "error":
+            builder.fail(read_failure(None, chunk))
+            self._end()
+            return
+        if not builder.started:
+            builder.start(chunk.get("model"), chunk.get("id"))
+        for choice in as_list(chunk.get("choices")):
+            if isinstance(choice, dict) and choice.get("index") in (0, None):
+                self._read_choice(choice)
+        usage = read_usage(chunk["usage"]) if "usage" in chunk else None
+        if usage is not None:
+            builder.usage(usage)
+
+    def _read_choice(self, choice: JsonObject) -> None:
+        delta = choice.get("delta")
+        message = delta if isinstance(delta, dict) and delta else as_dict(choice.get("message"))
+        if message.keys() == _WORDS:
+            # By far the most: the next words of the answer.
+            self._read_content(message["content"])
+        else:
+            self._read_message(message)
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
+            self._builder.stop(STOPS.get(reason, "unknown"), {"reason": reason})
+            if not self._quirks.final_frame:
+                self._builder.terminate()
+
+    def _read_message(self, message: JsonObject) -> None:
+        self._read_reasoning(message)
+        content = message.get("content")
+        if content:
+            self._read_content(content)
+        refusal = message.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            self._end_reasoning()
+            self._refusing = True
+            self._builder.text(refusal)
+        if not _CALL_FIELDS.isdisjoint(message):
+            self._read_calls(message)
+
+    def _read_content(self, content: Any) -> None:
+        if isinstance(content, str):
+            if content:
+                self._end_reasoning()
+                self._answered = True
+                self._builder.text(content)
+            return
+        for block in as_list(content):
+            self._read_block(block)
+
+    def _read_block(self, block: Any) -> None:
+        """One block of a content that is a list: text, or thinking as Mistral gives it."""
+        if isinstance(block, str):
+            self._read_content(block)
+        elif isinstance(block, dict) and block.get("type") == "thinking":
+            text, own = read_thinking_block(block)
+            self._field = "thinking"
+            self._builder.thinking(text)
+            if "signature" in own:
+                self._end_reasoning(own)
+        elif isinstance(block, dict):
+            self._read_content(as_text(block.get("text")))
+
+    def _read_reasoning(self, message: JsonObject) -> None:
+        field, text = find_reasoning(message)
+        if field:
+            self._field = self._field or field
+            self._details.add(message.get("reasoning_details"))
+            self._builder.thinking(text)
+            if self._quirks.reasoning_as_content:
+                self._reasoning.append(text)
+
+    def _end_reasoning(self, own: JsonObject | None = None) -> None:
+        if self._field:
+            details = self._details.take()
+            named = {"field": self._field, **({"details": details} if details else {})}
+            self._builder.end_part("thinking", {**named, **(own or {})})
+            self._field = ""
+
+    def _read_calls(self, message: JsonObject) -> None:
+        for entry in as_list(message.get("tool_calls")):
+            if not isinstance(entry, dict):
+                continue
+            self._end_reasoning()
+            name, arguments, own = name_and_arguments(entry)
+            identity = entry.get("id") or entry.get("call_id")
+            if self._whole:
+                # Each is a call of its own, also where the server gave two of them the same id or index.
+                self._builder.whole_call(identity, name, arguments, own)
+            else:
+                self._builder.call_delta(entry.get("index"), identity, name, arguments, own)
+        old = message.get("function_call")
+        if isinstance(old, dict):
+            self._builder.call_delta("function_call", None, old.get("name"), old.get("arguments"))
+
+    def _end(self) -> None:
+        if self._builder.ended:
+            return
+        self._end_reasoning()
+        if self._refusing:
+            self._builder.end_part("text", {"refusal": True})
+        if self._reasoning and not self._answered:
+            self._builder.text("".join(self._reasoning))
+        self._builder.end()

@@ -1,0 +1,376 @@
+"""Server side of chat completions: requests read, replies written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.events import (
+    CallEnded,
+    Event,
+    PartEnded,
+    ReplyEnded,
+    ReplyFailed,
+    ReplyStarted,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.toolset import as_tool
+from dragoman.types import (
+    Failure,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Reply,
+    StopReason,
+    Text,
+    Thinking,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from dragoman.wire import framing
+from dragoman.wire.aliases import Identifier, IdRule
+from dragoman.wire.codec import Choice, keep_unknown, write_choice
+from dragoman.wire.event_order import InOrder, describe_invalid
+from dragoman.wire.openai_chat.parts import (
+    FINISHES,
+    find_reasoning,
+    read_call,
+    read_content,
+    read_thinking_block,
+    write_call,
+    write_failure,
+    write_usage,
+)
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking, write
+
+# --------------------------------------------------------------------------------------------------------------------
+# The body of a chat completion, as a client sent it, read into a request.
+
+_KNOWN = frozenset(
+    {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens"}
+    | {
+        "temperature",
+        "top_p",
+        "top_k",
+        "seed",
+        "random_seed",
+        "presence_penalty",
+        "frequency_penalty",
+        "stop",
+        "stream",
+    }
+    | {"stream_options", "reasoning_effort", "response_format", "user", "metadata", "functions", "function_call"}
+)
+_TOOL_FIELDS = frozenset({"name", "description", "parameters", "metadata"})
+_OWN_MESSAGE_FIELDS = ("name", "audio", "annotations", "prefix")
+
+
+class MessageReader:
+    """Reads the messages of one body: ids made where there are none, results in one message, in order."""
+
+    def __init__(self, wire: str) -> None:
+        self._wire = wire
+        self._messages: list[Message] = []
+        self._names: dict[str, str] = {}
+        self._made = 0
+        self._last = ""  # the id of the last call, for results that name none
+
+    def read(self, entries: Any) -> list[Message]:
+        for entry in dicts(entries):
+            role = entry.get("role")
+            if role in ("tool", "function"):
+                self._add_result(entry)
+            elif role == "assistant":
+                self._messages.append(Message("assistant", self._read_assistant(entry), self._own(entry)))
+            else:
+                parts = read_content(entry.get("content"), self._wire)
+                known = "system" if role in ("system", "developer") else "user"
+                self._messages.append(Message("system" if known == "system" else "user", parts, self._own(entry)))
+        return self._messages
+
+    def _own(self, entry: JsonObject) -> dict[str, Any]:
+        own = {name: entry[name] for name in _OWN_MESSAGE_FIELDS if entry.get(name) not in (None, [], {})}
+        return {self._wire: own} if own else {}
+
+    def _read_assistant(self, entry: JsonObject) -> list[Part]:
+        parts: list[Part] = []
+        field, text = find_reasoning(entry)
+        if field:
+            details = as_list(entry.get("reasoning_details"))
+            own = {"field": field, **({"details": details} if details else {})}
+            parts.append(Thinking(text, {self._wire: own}))
+        parts += self._read_answer(entry.get("content"))
+        refusal = entry.get("refusal")
+        if isinstance(refusal, str) and refusal:
+            parts.append(Text(refusal, {self._wire: {"refusal": True}}))
+        calls = list(dicts(entry.get("tool_calls")))
+        if isinstance(entry.get("function_call"), dict):
+            calls.append({"function": entry["function_call"]})
+        for call in calls:
+            parts.append(self._read_call(call))
+        return parts
+
+    def _read_answer(self, content: Any) -> list[Part]:
+        if isinstance(content, str):
+            return [Text(content)] if content else []
+        return [part for block in dicts(content) for part in self._read_answer_block(block)]
+
+    def _read_answer_block(self, block: JsonObject) -> list[Part]:
+        if block.get("type") == "thinking":
+            text, own = read_thinking_block(block)
+            return [Thinking(text, {self._wire: own})]
+        if block.get("type") == "refusal":
+            return [Text(as_text(block.get("refusal")), {self._wire: {"refusal": True}})]
+        return read_content([block], self._wire)
+
+    def _read_call(self, entry: JsonObject) -> ToolCall | InvalidCall:
+        self._made += 1
+        call = read_call(entry, self._wire, f"call_{self._made}")
+        self._names[call.id] = call.name
+        self._last = call.id
+        return call
+
+    def _add_result(self, entry: JsonObject) -> None:
+        identity = as_text(entry.get("tool_call_id")) or self._last
+        content = entry.get("content")
+        parts = read_content(content, self._wire)
+        plain = len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].extra
+        name = as_text(entry.get("name")) or self._names.get(identity, "")
+        words: Any = parts[0].text if plain and isinstance(parts[0], Text) else parts or ""
+        result = ToolResult(identity, name, words)
+        if self._messages and self._messages[-1].role == "tool":
+            self._messages[-1].parts.append(result)
+        else:
+            self._messages.append(Message("tool", [result]))
+
+
+def read_tools(body: JsonObject, wire: str = "openai_chat") -> tuple[list[Tool], list[JsonObject]]:
+    """The function tools, and the tools of other kinds as they are."""
+    tools: list[Tool] = []
+    others: list[JsonObject] = []
+    old = [{"type": "function", "function": function} for function in dicts(body.get("functions"))]
+    for entry in [*dicts(body.get("tools")), *old]:
+        function = entry.get("function")
+        if isinstance(function, dict) and isinstance(function.get("name"), str) and function["name"]:
+            own = keep_unknown(function, _TOOL_FIELDS)
+            tool = as_tool(entry)
+            tools.append(replace(tool, metadata={**tool.metadata, wire: own}) if own else tool)
+        else:
+            others.append(entry)
+    return tools, others
+
+
+def read_options(body: JsonObject, wire: str, others: list[JsonObject]) -> dict[str, Any]:
+    """The neutral options of a body; what has no neutral name stands under the name of the wire."""
+    options: dict[str, Any] = {}
+    for name in ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "user", "metadata"):
+        if body.get(name) is not None:
+            options[name] = body[name]
+    if body.get("random_seed") is not None:
+        options["seed"] = body["random_seed"]
+    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    if isinstance(limit, int):
+        options["max_tokens"] = limit
+    stop = body.get("stop")
+    if stop:
+        options["stop"] = [stop] if isinstance(stop, str) else stop
+    if body.get("stream") is True:
+        options["stream"] = True
+    if isinstance(body.get("parallel_tool_calls"), bool):
+        options["parallel_tool_calls"] = body["parallel_tool_calls"]
+    options.update(_read_choice(body))
+    effort = body.get("reasoning_effort")
+    if isinstance(effort, str):
+        options["reasoning"] = {"enabled": False} if effort == "none" else {"effort": effort}
+    own = keep_unknown(body, _KNOWN)
+    options.update(_read_format(body.get("response_format"), own))
+    if others:
+        own["tools"] = others
+    if body.get("stream_options") not in (None, {"include_usage": True}):
+        own["stream_options"] = body["stream_options"]
+    if own:
+        options[wire] = own
+    return options
+
+
+def _read_choice(body: JsonObject) -> dict[str, Any]:
+    given = body.get("tool_choice", body.get("function_call"))
+    if isinstance(given, str):
+        mode = {"any": "required"}.get(given, given)
+        return {"tool_choice": mode} if mode in ("auto", "none", "required") else {}
+    choice = as_dict(given)
+    name = as_dict(choice.get("function")).get("name") or choice.get("name")
+    if isinstance(name, str):
+        return {"tool_choice": {"name": name}}
+    allowed = as_dict(choice.get("allowed_tools"))
+    names = [as_text(as_dict(tool.get("function")).get("name")) for tool in dicts(allowed.get("tools"))]
+    if names:
+        mode = "required" if allowed.get("mode") == "required" else "auto"
+        return {"tool_choice": write_choice(Choice(mode, tuple(filter(None, names))))}
+    return {}
+
+
+def _read_format(given: Any, own: JsonObject) -> dict[str, Any]:
+    wanted = as_dict(given)
+    kind = wanted.get("type")
+    if kind == "json_object":
+        return {"response_format": {"type": "json"}}
+    if kind == "json_schema":
+        schema = as_dict(wanted.get("json_schema"))
+        named = {name: schema[name] for name in ("name", "schema", "strict") if schema.get(name) is not None}
+        return {"response_format": {"type": "json_schema", **named}}
+    if wanted and kind != "text":
+        own["response_format"] = given
+    return {}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Replies written as chat completions: whole, and as a stream of chunks.
+
+_NO_END = Failure("stream_cut", "the reply ended before it was complete")
+
+
+def renamed(call: ToolCall, identifier: Identifier) -> ToolCall:
+    """The call under an id that this wire takes."""
+    identity = identifier.identify(call.id)
+    if identity == call.id:
+        return call
+    return ToolCall(identity, call.name, call.arguments, extra=call.extra)
+
+
+def finish_of(stop: StopReason, extra: dict[str, Any], wire: str) -> str:
+    """The finish reason: the word that this wire itself gave, or ours for it."""
+    own = as_text(as_dict(extra.get(wire)).get("reason"))
+    return own or FINISHES[stop]
+
+
+def write_message(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
+    """The message of a whole completion."""
+    identifier = Identifier(ids)
+    calls = [write_call(renamed(part, identifier), wire) for part in parts if isinstance(part, ToolCall)]
+    texts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in parts]
+    refusals = [part for part in texts if isinstance(part, Text) and "refusal" in as_dict(part.extra.get(wire))]
+    content = join_texts(part for part in texts if part not in refusals)
+    message: JsonObject = {"role": "assistant", "content": content or (None if calls or refusals else "")}
+    message["refusal"] = join_texts(refusals) or None
+    message.update(write_thinking(parts, wire))
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def write_thinking(parts: list[Part], wire: str) -> JsonObject:
+    thinking = [part for part in parts if isinstance(part, Thinking)]
+    text = join_thinking(thinking)
+    own = [as_dict(part.extra.get(wire)) for part in thinking]
+    details = [entry for extra in own for entry in as_list(extra.get("details"))]
+    field = next((as_text(extra.get("field")) for extra in own if extra.get("field")), "reasoning_content")
+    fields: JsonObject = {} if field == "reasoning_details" or not text else {field: text}
+    return {**fields, "reasoning_details": details} if details else fields
+
+
+def write_completion(reply: Reply, wire: str, ids: IdRule, created: int) -> JsonObject:
+    """A whole reply as a chat completion."""
+    choice = {
+        "index": 0,
+        "message": write_message(reply.message.parts, wire, ids),
+        "logprobs": None,
+        "finish_reason": finish_of(reply.stop, reply.extra, wire),
+    }
+    return {
+        "id": reply.id or "chatcmpl-0",
+        "object": "chat.completion",
+        "created": created,
+        "model": reply.model,
+        "choices": [choice],
+        "usage": write_usage(reply.usage),
+    }
+
+
+class ChunkWriter:
+    """A Stage from events to the bytes of a stream of chunks."""
+
+    def __init__(self, wire: str, ids: IdRule, model: str, id: str, created: int, *, include_usage: bool) -> None:
+        self._wire = wire
+        self._identifier = Identifier(ids)
+        self._order = InOrder()
+        self._head: JsonObject = {"id": id or "chatcmpl-0", "object": "chat.completion.chunk", "created": created}
+        self._model = model
+        self._include_usage = include_usage
+        self._usage = Usage()
+        self._started = False
+        self._calls = 0
+        self._closed = False
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        return [piece for ready in self._order.feed(event) for piece in self._write(ready)]
+
+    def close(self) -> list[bytes]:
+        pieces = [piece for ready in self._order.close() for piece in self._write(ready)]
+        return pieces if self._closed else pieces + self._fail(_NO_END)
+
+    def _write(self, event: Event) -> list[bytes]:
+        if self._closed:
+            return []
+        if isinstance(event, ReplyStarted):
+            self._head["id"] = event.id or self._head["id"]
+            self._model = event.model or self._model
+            return self._begin()
+        if isinstance(event, UsageReported):
+            self._usage = event.usage
+            return []
+        if isinstance(event, ReplyFailed):
+            return self._begin() + self._fail(event.failure)
+        return self._begin() + self._write_delta(event)
+
+    def _write_delta(self, event: Event) -> list[bytes]:
+        if isinstance(event, TextDelta):
+            return [self._chunk({"content": event.text})] if event.text else []
+        if isinstance(event, ThinkingDelta):
+            return [self._chunk(self._write_thinking(event.text))] if event.text else []
+        if isinstance(event, PartEnded):
+            return self._end_part(event)
+        if isinstance(event, CallEnded):
+            entry = write_call(renamed(event.call, self._identifier), self._wire)
+            self._calls += 1
+            return [self._chunk({"tool_calls": [{"index": self._calls - 1, **entry}]})]
+        if isinstance(event, ReplyEnded):
+            return self._finish(finish_of(event.stop, event.extra, self._wire))
+        return []
+
+    def _write_thinking(self, text: str) -> JsonObject:
+        return {"reasoning_content": text}
+
+    def _end_part(self, event: PartEnded) -> list[bytes]:
+        details = as_list(as_dict(event.extra.get(self._wire)).get("details"))
+        return [self._chunk({"reasoning_details": details})] if details else []
+
+    def _begin(self) -> list[bytes]:
+        if self._started:
+            return []
+        self._started = True
+        self._head["model"] = self._model
+        return [self._chunk({"role": "assistant", "content": ""})]
+
+    def _chunk(self, delta: JsonObject, finish: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return framing.encode_sse(None, write({**self._head, "choices": [choice]}))
+
+    def _finish(self, reason: str) -> list[bytes]:
+        self._closed = True
+        pieces = [self._chunk({}, reason)]
+        if self._include_usage:
+            pieces.append(
+                framing.encode_sse(None, write({**self._head, "choices": [], "usage": write_usage(self._usage)}))
+            )
+        return [*pieces, framing.encode_sse(None, "[DONE]")]
+
+    def _fail(self, failure: Failure) -> list[bytes]:
+        self._closed = True
+        return [framing.encode_sse(None, write(write_failure(failure)[1]))]

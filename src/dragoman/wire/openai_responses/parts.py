@@ -1,0 +1,792 @@
+"""Items, content, tools, options, errors and tables of Responses, in both directions."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.args.loader import load
+from dragoman.types import (
+    Failure,
+    FailureKind,
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Part,
+    Provenance,
+    StopReason,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from dragoman.wire.aliases import IdRule
+from dragoman.wire.codec import Choice, Offer, Offered, as_object, keep_unknown
+from dragoman.wire.failures import Loss, fail, status_of
+from dragoman.wire.quirks import Quirks
+from dragoman.wire.values import as_count, as_dict, as_list, as_text, dicts, mark_error, parse, split_data_url, write
+
+# --------------------------------------------------------------------------------------------------------------------
+# The words of the Responses API: kinds of items, why a response ended, and what it cost.
+
+WIRE = "openai_responses"
+IDS = IdRule(r"(?s).+", 64)
+
+FUNCTION = "function_call"
+CUSTOM = "custom_tool_call"
+OUTPUTS = {FUNCTION: "function_call_output", CUSTOM: "custom_tool_call_output"}
+"""The item that answers each kind of call."""
+
+
+def read_stop(response: JsonObject, status: str, *, refused: bool) -> tuple[StopReason, str]:
+    """Why a response ended, in our word and in the wire's."""
+    if status == "incomplete":
+        reason = as_text(as_dict(response.get("incomplete_details")).get("reason"))
+        # Whatever interrupted it, the last item may be half of what was meant: only `length` says that safely.
+        return ("refusal" if reason == "content_filter" else "length"), reason or status
+    if status in ("queued", "in_progress"):
+        return "pause", status
+    return ("refusal" if refused else "end"), status
+
+
+def write_stop(stop: StopReason, own: JsonObject) -> tuple[str, JsonObject | None]:
+    """The status of a response and, where it is incomplete, the details."""
+    if stop == "length":
+        reason = as_text(own.get("reason"))
+        known = reason in ("max_messages", "steered", "max_output_tokens")
+        return "incomplete", {"reason": reason if known else "max_output_tokens"}
+    if stop == "refusal":
+        return "incomplete", {"reason": "content_filter"}
+    return ("failed" if stop == "error" else "completed"), None
+
+
+def read_usage(given: Any) -> Usage | None:
+    if not isinstance(given, dict):
+        return None
+    received = as_dict(given.get("input_tokens_details"))
+    made = as_dict(given.get("output_tokens_details"))
+    return Usage(
+        as_count(given.get("input_tokens")),
+        as_count(given.get("output_tokens")),
+        as_count(received.get("cached_tokens")),
+        as_count(made.get("reasoning_tokens")),
+        as_count(received.get("cache_write_tokens")),
+    )
+
+
+def write_usage(usage: Usage) -> JsonObject:
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens,
+            "cache_write_tokens": usage.cache_write_tokens,
+        },
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Errors of the Responses API: bodies, frames and failed responses, read and written.
+
+_CODES: dict[FailureKind, str] = {
+    "rate_limited": "rate_limit_exceeded",
+    "overloaded": "server_is_overloaded",
+    "unauthorized": "invalid_api_key",
+    "bad_request": "invalid_prompt",
+    "context_too_long": "context_length_exceeded",
+    "refused": "content_filter",
+    "not_found": "model_not_found",
+    "timed_out": "timeout",
+}
+# Words that clients of this wire act upon: they stay as they are.
+_KNOWN_CODES = frozenset(
+    {
+        *_CODES.values(),
+        "insufficient_quota",
+        "server_error",
+        "usage_not_included",
+        "invalid_encrypted_content",
+        "previous_response_not_found",
+        "content_policy_violation",
+    }
+)
+# A response that failed may only name a few of them; the others stand beside it, as its type.
+_RESPONSE_CODES = frozenset({"rate_limit_exceeded", "server_error", "invalid_prompt", "context_length_exceeded"})
+_FAULTS_OF_REQUEST = frozenset({"unauthorized", "bad_request", "refused", "not_found"})
+_TYPES: dict[FailureKind, str] = {
+    "rate_limited": "rate_limit_error",
+    "unauthorized": "authentication_error",
+    "bad_request": "invalid_request_error",
+    "context_too_long": "invalid_request_error",
+    "refused": "invalid_request_error",
+    "not_found": "invalid_request_error",
+}
+
+
+def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+    """What an error says: `{"error": {...}}`, `{"error": "text"}`, a frame `{"type": "error", ...}`, or mere text."""
+    given = as_object(body) or body if isinstance(body, bytes | str) else body
+    whole = given[0] if isinstance(given, list) and given else given
+    fields = as_dict(whole)
+    error = fields.get("error") or whole
+    inner = as_dict(error)
+    kind = inner.get("type")
+    code = inner.get("code") or (kind if kind != "error" else None)
+    if isinstance(code, str) and code in _RESPONSE_CODES and isinstance(kind, str) and kind in _KNOWN_CODES:
+        code = kind
+    if status is None and isinstance(inner.get("code"), int) and 400 <= inner["code"] < 600:
+        status = inner["code"]
+    plain = error.decode("utf-8", "replace") if isinstance(error, bytes) else error
+    message = inner.get("message") or inner.get("detail") or fields.get("message") or fields.get("detail")
+    if message is None and isinstance(plain, str):
+        message = plain
+    failure = fail(message, status=status, code=code, body=body, headers=headers)
+    if failure.kind == "bad_request" and failure.code.startswith(("content_filter", "content_policy")):
+        # It has the status of a bad request, but asking in another way may help where mending the request does not.
+        return replace(failure, kind="refused")
+    return failure
+
+
+def write_error(failure: Failure) -> JsonObject:
+    """The error object of a failed response."""
+    message = failure.message or failure.kind.replace("_", " ")
+    code = _code_of(failure)
+    if code in _RESPONSE_CODES:
+        return {"code": code, "message": message}
+    named = "invalid_prompt" if failure.kind in _FAULTS_OF_REQUEST else "server_error"
+    return {"code": named, "message": message, "type": code}
+
+
+def write_failure(failure: Failure) -> tuple[int, JsonObject]:
+    """The status and the body of an error answer."""
+    error = {
+        "message": failure.message or failure.kind.replace("_", " "),
+        "type": _TYPES.get(failure.kind, "server_error"),
+        "param": None,
+        "code": _code_of(failure),
+    }
+    return status_of(failure), {"error": error}
+
+
+def _code_of(failure: Failure) -> str:
+    return failure.code if failure.code in _KNOWN_CODES else _CODES.get(failure.kind, "server_error")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Texts, images and files as this wire writes them in messages and results, and back.
+
+_TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
+_OWN = ("file_id", "prompt_cache_breakpoint")
+# How base64 of the common kinds begins.
+_MAGIC = (
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi0", "application/pdf"),
+)
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def write_content(parts: Iterable[Part], losses: list[Loss]) -> str | list[JsonObject]:
+    """The content of a message: a text where it is nothing but one, else a list."""
+    given = list(parts)
+    if not given:
+        return ""
+    if len(given) == 1 and isinstance(given[0], Text) and WIRE not in given[0].extra:
+        return given[0].text
+    return write_parts(given, losses)
+
+
+def write_parts(parts: Iterable[Part], losses: list[Loss]) -> list[JsonObject]:
+    return [_write_part(part, losses) for part in parts if isinstance(part, Text | Image | File)]
+
+
+def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
+    own = as_dict(part.extra.get(WIRE))
+    whole = own.get("part")
+    if isinstance(whole, dict):
+        return whole
+    kept = {name: own[name] for name in _OWN if name in own}
+    if isinstance(part, Text):
+        kept.pop("file_id", None)
+        return {"type": "input_text", "text": part.text, **kept}
+    if isinstance(part, Image):
+        return _write_image(part, {"detail": as_text(own.get("detail"), "auto"), **kept}, losses)
+    if own.get("detail") is not None:
+        kept["detail"] = own["detail"]
+    return _write_file(part, kept, losses)
+
+
+def _write_image(image: Image, kept: JsonObject, losses: list[Loss]) -> JsonObject:
+    if image.data is not None:
+        kept.pop("file_id", None)
+        media = image.media_type or _find_media(image.data)
+        if media is None:
+            media = "image/png"
+            losses.append(Loss("guessed", "image", "an image without a media type is sent as image/png"))
+        return {"type": "input_image", "image_url": f"data:{media};base64,{image.data}", **kept}
+    if image.url:
+        kept.pop("file_id", None)
+        return {"type": "input_image", "image_url": image.url, **kept}
+    if "file_id" in kept:
+        return {"type": "input_image", **kept}
+    return _write_missing("image", "", losses)
+
+
+def _write_file(file: File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
+    named = {"filename": file.name} if file.name else {}
+    if file.data is not None:
+        kept.pop("file_id", None)
+        media = file.media_type or _find_media(file.data) or "application/octet-stream"
+        return {"type": "input_file", **named, "file_data": f"data:{media};base64,{file.data}", **kept}
+    if file.url:
+        kept.pop("file_id", None)
+        # An address has its name in itself: the API refuses a second one.
+        return {"type": "input_file", "file_url": file.url, **kept}
+    if "file_id" in kept:
+        return {"type": "input_file", **kept}
+    return _write_missing("file", file.name, losses)
+
+
+def _write_missing(kind: str, name: str, losses: list[Loss]) -> JsonObject:
+    losses.append(Loss("dropped", kind, f"the {kind} {name} has neither data nor an address that this wire can use"))
+    return {"type": "input_text", "text": f"[{kind} {name}: not available]".replace(" :", ":")}
+
+
+def _find_media(data: str) -> str | None:
+    return next((media for magic, media in _MAGIC if data.startswith(magic)), None)
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_content(content: Any) -> list[Text | Image | File]:
+    """The parts of a content, which is a text or a list of parts."""
+    if isinstance(content, str):
+        return [Text(content)]
+    entries = content if isinstance(content, list) else [content] if isinstance(content, dict) else []
+    return [part for entry in entries if (part := _read_part(entry)) is not None]
+
+
+def _read_part(entry: Any) -> Text | Image | File | None:
+    if isinstance(entry, str):
+        return Text(entry)
+    if not isinstance(entry, dict):
+        return None
+    kind = entry.get("type")
+    own = {name: entry[name] for name in _OWN if entry.get(name) is not None}
+    if kind == "input_image":
+        return _read_image(entry, own)
+    if kind == "input_file":
+        return _read_file(entry, own)
+    if isinstance(kind, str) and kind in _TEXTS and isinstance(entry.get("text"), str):
+        own.pop("file_id", None)
+        return Text(entry["text"], {WIRE: own} if own else {})
+    if kind == "input_audio":
+        sound = as_dict(entry.get("input_audio"))
+        format = as_text(sound.get("format"), "wav")
+        data = sound.get("data")
+        return File(f"audio.{format}", as_text(data) or None, None, f"audio/{format}", {WIRE: {"part": entry}})
+    # A kind that is not known here: its own wire gets it back as it was, others see what it said.
+    return Text(write(entry), {WIRE: {"part": entry}})
+
+
+def _read_image(entry: JsonObject, own: JsonObject) -> Image:
+    if entry.get("detail") not in (None, "auto"):
+        own["detail"] = entry["detail"]
+    extra = {WIRE: own} if own else {}
+    address = entry.get("image_url")
+    url = as_text(address.get("url") if isinstance(address, dict) else address)
+    inside = split_data_url(url)
+    if inside is not None:
+        return Image(None, inside[1], inside[0] or None, extra)
+    return Image(url or None, extra=extra)
+
+
+def _read_file(entry: JsonObject, own: JsonObject) -> File:
+    if entry.get("detail") is not None:
+        own["detail"] = entry["detail"]
+    extra = {WIRE: own} if own else {}
+    name = as_text(entry.get("filename"))
+    data = entry.get("file_data")
+    if isinstance(data, str):
+        media, plain = split_data_url(data) or ("", data)
+        return File(name, plain, None, media or None, extra)
+    return File(name, None, as_text(entry.get("file_url")) or None, None, extra)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Calls, results and reasoning: the items that are the same in requests and in replies.
+
+_CALL_FIELDS = ("id", "status", "namespace", "caller", "async")
+_RESULT_FIELDS = ("id", "status", "caller", "name", "namespace")
+_REASONING_FIELDS = ("id", "summary", "content", "encrypted_content", "status")
+_SHOWN = ("id", "summary", "content")
+_SEAL = "dragoman"
+
+
+def own_of(part: Any) -> JsonObject:
+    """What this wire once said of a part."""
+    return as_dict(part.extra.get(WIRE))
+
+
+# ---- calls ---------------------------------------------------------------------------------------------------------
+
+
+def keep_call(item: JsonObject) -> JsonObject:
+    """What only this wire understands of a call."""
+    own = {name: item[name] for name in _CALL_FIELDS if item.get(name) is not None}
+    return {"type": CUSTOM, **own} if item.get("type") == CUSTOM else own
+
+
+def arguments_of(item: JsonObject) -> Any:
+    """The arguments of a call item; the free text of a custom call is an argument called `input`."""
+    if item.get("type") == CUSTOM:
+        return {"input": as_text(item.get("input"))}
+    return item.get("arguments")
+
+
+def read_call(item: JsonObject, id: str) -> ToolCall | InvalidCall:
+    """A call of a history. Arguments that are no object make it an invalid one."""
+    raw = arguments_of(item)
+    given = as_text(item.get("call_id")) or None
+    name = as_text(item.get("name"))
+    own = keep_call(item)
+    extra = {WIRE: own} if own else {}
+    provenance = Provenance("native", WIRE)
+    loaded = load(raw if isinstance(raw, str | dict) or raw is None else write(raw))
+    if loaded.value is None:
+        text = raw if isinstance(raw, str) else write(raw)
+        return InvalidCall(id, name, text, loaded.errors, provenance, extra, given)
+    return ToolCall(id, name, loaded.value, repairs=loaded.repairs, provenance=provenance, extra=extra, wire_id=given)
+
+
+def write_call(call: ToolCall | InvalidCall, own: JsonObject) -> JsonObject:
+    """A call item. An invalid call is written without arguments: its result says what it was."""
+    kept = {name: own[name] for name in _CALL_FIELDS if name in own} if own else {}
+    identity = {"id": kept.pop("id")} if "id" in kept else {}
+    arguments = call.arguments if isinstance(call, ToolCall) else {}
+    if own.get("type") != CUSTOM:
+        written = {"call_id": call.id, "name": call.name, "arguments": write(arguments)}
+        return {"type": FUNCTION, **identity, **written, **kept}
+    kept.pop("status", None)
+    text = arguments.get("input", "") if set(arguments) <= {"input"} else None
+    words = text if isinstance(text, str) else write(arguments)
+    return {"type": CUSTOM, **identity, "call_id": call.id, "name": call.name, "input": words, **kept}
+
+
+# ---- results -------------------------------------------------------------------------------------------------------
+
+
+def read_result(item: JsonObject, id: str, name: str) -> ToolResult:
+    output = item.get("output")
+    content: Any = output
+    if isinstance(output, list):
+        content = read_content(output)
+    elif not isinstance(output, str):
+        content = "" if output is None else write(output)
+    own = {field: item[field] for field in _RESULT_FIELDS if item.get(field) is not None}
+    if item.get("type") == OUTPUTS[CUSTOM]:
+        own["type"] = OUTPUTS[CUSTOM]
+    return ToolResult(id, name, content, extra={WIRE: own} if own else {})
+
+
+def write_result(result: ToolResult, call: JsonObject, losses: list[Loss]) -> JsonObject:
+    """A result item; `call` is what this wire said of the call, whose kind and caller the result repeats."""
+    own = own_of(result)
+    custom = call.get("type") == CUSTOM or own.get("type") == OUTPUTS[CUSTOM]
+    kept = {name: own[name] for name in _RESULT_FIELDS if name in own} if own else {}
+    if "caller" in call:
+        kept["caller"] = call["caller"]
+    output: Any = result.content
+    if isinstance(output, str):
+        output = mark_error(result, output)
+    else:
+        output = write_parts(_mark_first(result, output), losses) or ""
+    kind = OUTPUTS[CUSTOM if custom else FUNCTION]
+    return {"type": kind, "call_id": result.call_id, "output": output, **kept}
+
+
+def _mark_first(result: ToolResult, parts: Iterable[Any]) -> list[Text | Image | File]:
+    """The parts of a result; the first text says that it is an error, for the wire has no flag for that."""
+    given = [Text(part) if isinstance(part, str) else part for part in parts]
+    if not result.is_error:
+        return given
+    first = given[0] if given else None
+    if isinstance(first, Text):
+        return [Text(mark_error(result, first.text), first.extra), *given[1:]]
+    return [Text("Error:"), *given]
+
+
+# ---- reasoning -----------------------------------------------------------------------------------------------------
+
+
+def reasoning_texts(item: Mapping[str, Any]) -> list[tuple[tuple[str, int], str]]:
+    """The readable texts of a reasoning item, each with its place."""
+    return [
+        ((kind, index), text)
+        for kind in ("summary", "content")
+        for index, part in enumerate(dicts(item.get(kind)))
+        if (text := as_text(part.get("text")))
+    ]
+
+
+def keep_reasoning(item: JsonObject) -> JsonObject:
+    """What has to be sent back unchanged."""
+    own = {name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None}
+    return _unseal(own) or {"summary": []}
+
+
+def write_reasoning(own: JsonObject) -> JsonObject:
+    kept = {name: own[name] for name in _REASONING_FIELDS if name in own}
+    identity = {"id": kept.pop("id")} if "id" in kept else {}
+    return {"type": "reasoning", **identity, "summary": kept.pop("summary", []), **kept}
+
+
+def seal(own: JsonObject, shown: JsonObject) -> JsonObject:
+    """Reasoning as a stream has shown it (`shown`: id and summary), with what it really is (`own`) hidden inside.
+
+    A stream has to name an item, and to show its text, before its true id and form are known; and encrypted reasoning
+    is only accepted together with its true id. So the truth travels with the encrypted content, which clients hand
+    back as it is.
+    """
+    hidden = {name: own.get(name) for name in _SHOWN if own.get(name) != shown.get(name)}
+    if not hidden:
+        return own
+    truth = urlsafe_b64encode(write(hidden).encode()).decode()
+    rest = {name: value for name, value in own.items() if name not in _SHOWN}
+    return {**shown, **rest, "encrypted_content": f"{_SEAL}:{truth}:{as_text(own.get('encrypted_content'))}"}
+
+
+def _unseal(own: JsonObject) -> JsonObject:
+    mark, _, rest = as_text(own.get("encrypted_content")).partition(":")
+    truth, colon, content = rest.partition(":")
+    if mark != _SEAL or not colon:
+        return own
+    try:
+        hidden = as_dict(parse(urlsafe_b64decode(truth)))
+    except ValueError:
+        return own
+    opened = {**own, **{name: hidden[name] for name in _SHOWN if name in hidden}, "encrypted_content": content}
+    return {name: value for name, value in opened.items() if value not in (None, "")}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tools and the choice among them: ours as the wire wants them, and a client's as ours.
+#
+# Only functions are tools for everyone. The rest of what a client offers (custom tools, web search, ...) is kept as
+# it is for its own wire. Functions inside a `namespace`, or added by an `additional_tools` item, are ordinary tools
+# too; on their own wire they stay where they were.
+
+_OWN_FIELDS = ("strict", "defer_loading", "allowed_callers", "output_schema")
+_MODES = frozenset({"auto", "none", "required"})
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
+    """One function; both `parameters` and `strict` are always said, for silence about `strict` means "try it"."""
+    tool = offered.tool
+    written: JsonObject = {"type": "function", "name": offered.name}
+    if tool.description:
+        written["description"] = tool.description
+    written["parameters"] = offered.schema
+    written["strict"] = strict
+    own = as_dict(tool.metadata.get(WIRE)) if tool.metadata else {}
+    if own:
+        written.update({name: own[name] for name in _OWN_FIELDS if name in own})
+        written["strict"] = strict or own.get("strict") is True
+    return written
+
+
+def write_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *, strict: bool) -> list[Any]:
+    """All tools: the functions, but for those that `others` or the items of the input already hold, then `others`."""
+    there = set(_find_nested(others)) | {
+        name for item in items if item.get("type") == "additional_tools" for name in _find_added(item)
+    }
+    functions = [
+        write_definition(offered, strict=strict)
+        for offered in offer.tools
+        if (_namespace_of(offered.tool), offered.name) not in there
+    ]
+    return [*functions, *others]
+
+
+def _namespace_of(tool: Tool) -> str | None:
+    """The place of a function: a namespace, `""` for an item of the input, None for the list of tools itself."""
+    if not tool.metadata:
+        return None
+    if as_dict(tool.metadata.get(WIRE)).get("added") is True:
+        return ""
+    return as_text(tool.metadata.get("namespace")) or None
+
+
+def _find_nested(tools: Iterable[Any]) -> Iterator[tuple[str | None, str]]:
+    for tool in tools:
+        if isinstance(tool, dict) and tool.get("type") == "namespace":
+            for inner in dicts(tool.get("tools")):
+                yield as_text(tool.get("name")), as_text(inner.get("name"))
+
+
+def _find_added(item: JsonObject) -> Iterator[tuple[str | None, str]]:
+    for tool in dicts(item.get("tools")):
+        if tool.get("type") == "namespace":
+            yield from (("", name) for _, name in _find_nested([tool]))
+        else:
+            yield "", as_text(tool.get("name"))
+
+
+def custom_tools(tools: Iterable[Any]) -> list[Tool]:
+    """A client's custom tools as tools that take one text: a call of one is no call of an unknown tool."""
+    found: list[Tool] = []
+    for tool in tools:
+        if isinstance(tool, dict) and tool.get("type") == "namespace":
+            found += custom_tools(as_list(tool.get("tools")))
+        elif isinstance(tool, dict) and tool.get("type") == "custom" and as_text(tool.get("name")):
+            found.append(Tool(tool["name"], as_text(tool.get("description"))))
+    return found
+
+
+# ---- the choice ----------------------------------------------------------------------------------------------------
+
+
+def write_choice(choice: Choice, offer: Offer, quirks: Quirks, losses: list[Loss]) -> tuple[Any, list[str] | None]:
+    """The field `tool_choice` (None: leave it out), and the only tools to send (None: all of them)."""
+
+    def approximate(words: str) -> None:
+        losses.append(Loss("approximated", "options", words))
+
+    names: list[str] = []
+    for ours in choice.names:
+        name = offer.name_of(ours)
+        if name is None:
+            approximate(f"tool_choice names {ours}, which is not offered")
+        else:
+            names.append(name)
+    if choice.names and not names:
+        return "auto", None
+    kind = Choice(choice.mode, tuple(names)).kind
+    if names:
+        if "named" not in quirks.tool_choice:
+            approximate("tool_choice cannot name tools here: only those that it names are sent")
+            required = choice.mode == "required" and "required" in quirks.tool_choice
+            return ("required" if required else None), names
+        if kind == "named":
+            return {"type": "function", "name": names[0]}, None
+        allowed = [{"type": "function", "name": name} for name in names]
+        return {"type": "allowed_tools", "mode": choice.mode, "tools": allowed}, None
+    if kind in quirks.tool_choice:
+        return kind, None
+    if kind == "none":
+        approximate("tool_choice none is not honoured here: no tools are sent")
+        return None, []
+    if kind == "required":
+        approximate("tool_choice required is not honoured here: the model is free to answer without a call")
+    return None, None
+
+
+def read_choice(given: Any) -> Any:
+    """The neutral tool choice; None for what only this wire knows (a custom or hosted tool)."""
+    if isinstance(given, str):
+        return given if given in _MODES else None
+    choice = as_dict(given)
+    if choice.get("type") == "function" and as_text(choice.get("name")):
+        return {"name": choice["name"]}
+    if choice.get("type") != "allowed_tools":
+        return None
+    tools = as_list(choice.get("tools"))
+    names = [as_text(as_dict(tool).get("name")) for tool in tools if as_dict(tool).get("type") == "function"]
+    if not names or len(names) != len(tools) or not all(names):
+        return None
+    return {"mode": "required" if choice.get("mode") == "required" else "auto", "names": names}
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_tools(given: Any, added: Iterable[JsonObject] = ()) -> tuple[list[Tool], list[JsonObject]]:
+    """The functions that a client offers, wherever they stand, and its tools of other kinds as they are."""
+    tools: list[Tool] = []
+    others: list[JsonObject] = []
+    for entry in dicts(given):
+        if entry.get("type", "function") == "function" and as_text(entry.get("name")):
+            tools.append(_read_function(entry))
+        else:
+            others.append(entry)
+            tools += _read_namespace(entry, {})
+    for item in added:
+        for entry in dicts(item.get("tools")):
+            if entry.get("type") == "function" and as_text(entry.get("name")):
+                tools.append(_read_function(entry, added=True))
+            else:
+                tools += _read_namespace(entry, {"added": True})
+    return tools, others
+
+
+def _read_namespace(entry: JsonObject, marks: JsonObject) -> Iterator[Tool]:
+    if entry.get("type") == "namespace":
+        for inner in dicts(entry.get("tools")):
+            if inner.get("type", "function") == "function" and as_text(inner.get("name")):
+                yield _read_function(inner, namespace=as_text(entry.get("name")), **marks)
+
+
+def _read_function(entry: JsonObject, *, namespace: str = "", added: bool = False) -> Tool:
+    own = {name: entry[name] for name in _OWN_FIELDS if entry.get(name) not in (None, False)}
+    if added:
+        own["added"] = True
+    metadata: dict[str, Any] = {"namespace": namespace} if namespace else {}
+    if own:
+        metadata[WIRE] = own
+    parameters = as_dict(entry.get("parameters"))
+    return Tool(entry["name"], as_text(entry.get("description")), parameters, metadata=metadata)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The options of a request: from the neutral names to the fields of the body, and back.
+
+# Up to how many tokens of thought an effort stands for.
+_EFFORTS = ((0, "none"), (2048, "low"), (8192, "medium"))
+_KNOWN = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "stream"}
+    | {"max_output_tokens", "temperature", "top_p", "user", "metadata"}
+)
+_SAME = ("temperature", "top_p", "user", "metadata")
+_FORMAT_FIELDS = ("name", "schema", "strict", "description")
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) -> tuple[JsonObject, set[str]]:
+    """The fields of the body for these options, and the names of those that found their place."""
+    fields: JsonObject = {}
+    taken = {"stream", "cache", "reasoning", "response_format", "max_tokens", "user", "metadata"}
+    if options.get("max_tokens") is not None:
+        fields[quirks.max_tokens_field or "max_output_tokens"] = options["max_tokens"]
+    if quirks.sends_sampling:
+        taken |= {"temperature", "top_p"}
+    fields |= {name: options[name] for name in _SAME if name in taken and options.get(name) is not None}
+    reasoning = _write_reasoning(as_dict(options.get("reasoning")), losses)
+    if reasoning:
+        fields["reasoning"] = reasoning
+    format = _write_format(as_dict(options.get("response_format")), losses)
+    if format:
+        fields["text"] = {"format": format}
+    if isinstance(options.get("cache"), str):
+        losses.append(Loss("approximated", "options", "the prompt cache of this wire has its own time to live"))
+    if options.get("stream"):
+        fields["stream"] = True
+    return fields, taken
+
+
+def _write_reasoning(wanted: JsonObject, losses: list[Loss]) -> JsonObject:
+    fields: JsonObject = {}
+    budget = wanted.get("budget")
+    if isinstance(wanted.get("effort"), str):
+        fields["effort"] = wanted["effort"]
+    elif wanted.get("enabled") is False:
+        fields["effort"] = "none"
+    elif isinstance(budget, int) and not isinstance(budget, bool):
+        fields["effort"] = next((effort for most, effort in _EFFORTS if budget <= most), "high")
+        losses.append(
+            Loss("approximated", "options", f"a reasoning budget of {budget} tokens is effort {fields['effort']}")
+        )
+    if isinstance(wanted.get("summary"), str):
+        fields["summary"] = wanted["summary"]
+    return fields
+
+
+def _write_format(wanted: JsonObject, losses: list[Loss]) -> JsonObject | None:
+    if wanted.get("type") == "json":
+        return {"type": "json_object"}
+    if wanted.get("type") == "json_schema":
+        kept = {name: wanted[name] for name in _FORMAT_FIELDS if wanted.get(name) is not None}
+        return {"type": "json_schema", "name": "answer", "schema": {}, **kept}
+    if wanted:
+        losses.append(Loss("dropped", "options", f"response_format {wanted.get('type')!r} is not known"))
+    return None
+
+
+def merge_own(body: JsonObject, own: JsonObject) -> JsonObject:
+    """The body with the fields that only this wire has; they overrule, and None takes a field out."""
+    merged = dict(body)
+    for name, value in own.items():
+        if name == "tools":
+            continue
+        if value is None:
+            merged.pop(name, None)
+        elif name in ("reasoning", "text") and isinstance(value, dict):
+            merged[name] = {**as_dict(merged.get(name)), **value}
+        else:
+            merged[name] = value
+    return merged
+
+
+# ---- reading -------------------------------------------------------------------------------------------------------
+
+
+def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+    """The options of a body; what has no neutral name stands under the name of the wire."""
+    options: dict[str, Any] = {name: body[name] for name in _SAME if body.get(name) is not None}
+    own = keep_unknown(body, _KNOWN)
+    limit = body.get("max_output_tokens")
+    if isinstance(limit, int) and not isinstance(limit, bool):
+        options["max_tokens"] = limit
+    for name in ("parallel_tool_calls", "stream"):
+        if isinstance(body.get(name), bool):
+            options[name] = body[name]
+    _read_choice(body.get("tool_choice"), options, own)
+    _read_reasoning(as_dict(body.get("reasoning")), options, own)
+    _read_text(as_dict(body.get("text")), options, own)
+    if others:
+        own["tools"] = others
+    if own:
+        options[WIRE] = own
+    return options
+
+
+def _read_choice(given: Any, options: dict[str, Any], own: JsonObject) -> None:
+    choice = read_choice(given)
+    if choice is not None:
+        options["tool_choice"] = choice
+    elif isinstance(given, str | dict) and given:
+        own["tool_choice"] = given
+
+
+def _read_reasoning(given: JsonObject, options: dict[str, Any], own: JsonObject) -> None:
+    wanted: JsonObject = {}
+    effort = given.get("effort")
+    if isinstance(effort, str):
+        wanted = {"enabled": False} if effort == "none" else {"effort": effort}
+    if as_text(given.get("summary")):
+        wanted["summary"] = given["summary"]
+    if wanted:
+        options["reasoning"] = wanted
+    rest = {name: value for name, value in given.items() if name not in ("effort", "summary") and value is not None}
+    if rest:
+        own["reasoning"] = rest
+
+
+def _read_text(given: JsonObject, options: dict[str, Any], own: JsonObject) -> None:
+    rest = {name: value for name, value in given.items() if value is not None}
+    format = as_dict(given.get("format"))
+    if format.get("type") == "json_object":
+        options["response_format"] = {"type": "json"}
+        del rest["format"]
+    elif format.get("type") == "json_schema":
+        kept = {name: format[name] for name in _FORMAT_FIELDS if format.get(name) is not None}
+        options["response_format"] = {"type": "json_schema", **kept}
+        del rest["format"]
+    if rest:
+        own["text"] = rest
