@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from dragoman.errors import DragomanError
     from dragoman.extraction import Extraction, extract, extractor
     from dragoman.formats import augment_system_prompt
+    from dragoman.providers.definitions import decode_tool_calls, encode_definitions, encode_result
     from dragoman.replies import fold, unfold
     from dragoman.scrubbing import Scrubber, scrub
     from dragoman.tools import Context, Error, Halt, Ok, ToolContext, tool
     from dragoman.toolset import Toolset
     from dragoman.types import File, Image, Message, Reply, Request, Text, Thinking, Tool, ToolCall, ToolResult
-    from dragoman.verbs import decode_tool_calls, encode_definitions, encode_result
 
 __version__ = "0.1.0"
 
@@ -115,9 +115,9 @@ _HOMES = {
     "ask": "dragoman.client.asking",
     "astream": "dragoman.client.asking",
     "augment_system_prompt": "dragoman.formats",
-    "decode_tool_calls": "dragoman.verbs",
-    "encode_definitions": "dragoman.verbs",
-    "encode_result": "dragoman.verbs",
+    "decode_tool_calls": "dragoman.providers.definitions",
+    "encode_definitions": "dragoman.providers.definitions",
+    "encode_result": "dragoman.providers.definitions",
     "extract": "dragoman.extraction",
     "extractor": "dragoman.extraction",
     "fold": "dragoman.replies",

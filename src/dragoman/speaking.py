@@ -16,7 +16,7 @@ from dragoman import formats
 from dragoman.errors import ConfigError
 from dragoman.extraction import Background, Extractor, extractor
 from dragoman.providers import Endpoint, PromptGuided
-from dragoman.providers.capabilities import overrule
+from dragoman.providers.provider import overrule
 from dragoman.textmode import STOP_SEQUENCES, explain_results, render_history
 from dragoman.textmode.examples import write_examples
 from dragoman.textmode.holding import hold, merge

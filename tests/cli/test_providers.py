@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.providers.meanings import quirk_meanings
-from dragoman.providers.registry import shipped
+from dragoman.providers.registry import quirk_meanings, shipped
 
 ROWS = list(shipped())
 SECRET = "sk-very-secret"

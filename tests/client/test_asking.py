@@ -21,9 +21,9 @@ from dragoman.client.fallbacks import FallbackClient
 from dragoman.client.retrying import Retries
 from dragoman.errors import BadRequest, ConfigError, ConnectFailed, MissingKey, StreamCut, TimedOut, Unauthorized
 from dragoman.events import ReplyEnded, TextDelta
+from dragoman.providers.definitions import codec_for
 from dragoman.replies import fold
 from dragoman.types import Message, Text
-from dragoman.verbs import codec_for
 
 SSE = answer(STREAM, kind="text/event-stream")
 PING = [{"name": "ping", "description": "Ping a host", "parameters": {"type": "object", "properties": {}}}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dragoman import providers
-from dragoman.providers.meanings import changed_quirks, quirk_defaults, quirk_meanings
+from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
 

@@ -10,7 +10,7 @@ import pytest
 from dragoman import formats, providers
 from dragoman.errors import ConfigError
 from dragoman.providers import PromptGuided, ToolsPayload
-from dragoman.providers.payload import BY_WIRE
+from dragoman.providers.endpoint import BY_WIRE
 from dragoman.toolset import Toolset
 from dragoman.wire.quirks import Quirks
 
@@ -105,9 +105,9 @@ def test_the_quirks_of_the_endpoint_reach_the_codec() -> None:
 def test_the_caller_may_ask_for_the_other_way_or_the_other_wire() -> None:
     row = providers.get("openai")
     assert isinstance(row.convert_tools([SHELL], "gpt-4o", {"native_tool_calls": False}), PromptGuided)
-    assert isinstance(row.convert_tools([SHELL], "gpt-4o", wire="openai_chat"), providers.payload.OpenAI)
+    assert isinstance(row.convert_tools([SHELL], "gpt-4o", wire="openai_chat"), providers.endpoint.OpenAI)
     custom = providers.get("custom").convert_tools([SHELL], "m", {"native_tool_calls": True})
-    assert isinstance(custom, providers.payload.OpenAI)
+    assert isinstance(custom, providers.endpoint.OpenAI)
 
 
 def test_instructions_are_those_of_the_rows_format() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
 from dragoman.providers import normalise_base_url
-from dragoman.providers.urls import fill_holes, holes_of
+from dragoman.providers.provider import fill_holes, holes_of
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from dragoman.providers.endpoint import Endpoint
-from dragoman.providers.profile import UNKNOWN, Profile, plain_name
+from dragoman.providers.provider import UNKNOWN, Profile, plain_name
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 
 CHARACTERS_PER_TOKEN = 3.6

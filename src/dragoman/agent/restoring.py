@@ -16,7 +16,7 @@ from dragoman.agent.recording import Ended, Header, decode, decode_input
 from dragoman.agent.replaying import Past
 from dragoman.agent.setup import Setup
 from dragoman.journal.journal import Record
-from dragoman.providers.capabilities import overrule
+from dragoman.providers.provider import overrule
 from dragoman.types import Message
 
 _INPUTS = frozenset({"reply", "approved", "denied", "finished", "input"})

@@ -10,7 +10,7 @@ import typer
 
 from dragoman.cli.screen import Screen, write_json
 from dragoman.cli.source import read_json
-from dragoman.verbs import codec_for
+from dragoman.providers.definitions import codec_for
 from dragoman.wire.conversion import convert as convert_body
 
 HELP = """Turn a request, or a conversation, of one provider into what another one takes.

@@ -12,7 +12,7 @@ from dragoman.cli.screen import Screen, write_json
 from dragoman.cli.source import read_text
 from dragoman.errors import ConfigError, UnknownProvider
 from dragoman.providers import Endpoint, Provider, Registry
-from dragoman.providers.meanings import changed_quirks, quirk_defaults, quirk_meanings
+from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings
 
 HELP = """List the endpoints that are known by name, or explain one of them.
 

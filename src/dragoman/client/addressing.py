@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
-from dragoman.providers.urls import fill_holes, holes_of
+from dragoman.providers.provider import fill_holes, holes_of
 from dragoman.wire.codec import Codec
 
 

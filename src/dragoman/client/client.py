@@ -31,9 +31,9 @@ from dragoman.client.transport import HttpRequest, Timeouts, Transport
 from dragoman.client.transports import fits, open_transport
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.providers import Endpoint
+from dragoman.providers.definitions import codec_for
 from dragoman.replies import Folding
 from dragoman.types import Failure, Reply, Request
-from dragoman.verbs import codec_for
 from dragoman.wire.values import write
 
 USER_AGENT = f"dragoman/{__version__}"

@@ -21,8 +21,8 @@ from dragoman.config.files import parse, read_text, user_file
 from dragoman.config.writing import to_toml
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers import Fact
-from dragoman.providers.capabilities import from_mapping
 from dragoman.providers.endpoint import read_quirks
+from dragoman.providers.provider import from_mapping
 
 FILE = "learned.toml"
 MOST_ROWS = 500

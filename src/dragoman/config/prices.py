@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dragoman.providers.prices import Prices
-from dragoman.providers.profile import plain_name
+from dragoman.providers.provider import plain_name
 from dragoman.types import Usage
 
 

@@ -11,15 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.errors import UnknownProvider
-from dragoman.providers import payload
-from dragoman.providers.capabilities import Capabilities
-from dragoman.providers.endpoint import Endpoint
+from dragoman.providers.endpoint import Endpoint, PromptGuided, ToolsPayload
 from dragoman.providers.facts import Fact, Facts, MemoryFacts, learn_from_error, learn_from_show
-from dragoman.providers.payload import PromptGuided, ToolsPayload
-from dragoman.providers.profile import Profile, plain_name
-from dragoman.providers.provider import WIRES, Provider
+from dragoman.providers.provider import WIRES, Capabilities, Profile, Provider, normalise_base_url, plain_name
 from dragoman.providers.registry import Registry, installed, shipped
-from dragoman.providers.urls import normalise_base_url
 
 __all__ = [
     "WIRES",
@@ -40,7 +35,6 @@ __all__ = [
     "learn_from_show",
     "names",
     "normalise_base_url",
-    "payload",
     "plain_name",
     "profile",
     "resolve",

@@ -16,9 +16,8 @@ from msgspec import Meta, Struct, structs
 
 from dragoman.errors import ConfigError
 from dragoman.providers.endpoint import Endpoint
-from dragoman.providers.profile import plain_name
-from dragoman.providers.provider import Provider
-from dragoman.providers.rows import read_toml
+from dragoman.providers.provider import Provider, plain_name
+from dragoman.providers.registry import read_toml
 from dragoman.types import Usage
 
 Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]

@@ -1,20 +1,258 @@
-"""A Provider is a row: where an endpoint is, how it is spoken to, and what it does differently."""
+"""Providers and model families as rows, and base URLs as users paste them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
 from msgspec import Struct, field
 
-from dragoman.errors import ConfigError
-from dragoman.providers.capabilities import Capabilities
-from dragoman.providers.urls import move
+from dragoman.errors import ConfigError, nearest
 from dragoman.toolset import Toolset
 
 if TYPE_CHECKING:
+    from dragoman.providers.endpoint import ToolsPayload
     from dragoman.providers.facts import Facts
-    from dragoman.providers.payload import ToolsPayload
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What an endpoint can do with a model, as far as a caller has to know.
+
+_IMAGE_WIRES = frozenset({"openai_responses", "anthropic", "bedrock", "ollama"})
+_WIRES_WITHOUT_SWITCH = frozenset({"gemini", "ollama", "bedrock", "cohere"})
+# Whole calls arrive in one piece on these wires.
+_WIRES_WITH_WHOLE_CALLS = frozenset({"gemini", "ollama"})
+
+
+class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
+    """The abilities of one endpoint with one model. A caller may overrule any of them, per call."""
+
+    native_tool_calls: bool = False
+    """Tools are sent as definitions and calls come back in a field; otherwise both travel as text."""
+    parallel_calls: bool = True
+    """One reply may hold several calls."""
+    parallel_switch: bool = True
+    """The caller may forbid parallel calls."""
+    tool_choice: tuple[str, ...] = ("auto", "none", "required", "named")
+    """The kinds of tool choice that are honoured."""
+    streaming: bool = True
+    """Replies can be streamed."""
+    streams_arguments: bool = True
+    """Arguments of calls arrive in pieces, not only whole."""
+    images_in_results: bool = False
+    """Results of tools may hold images."""
+    strict: bool = False
+    """There is a mode in which the arguments are held to the schema."""
+    reasoning_replay: Literal["never", "calls", "always"] = "never"
+    """Which assistant messages need their reasoning back."""
+    sampling: bool = True
+    """Temperature and its kin are taken."""
+
+
+def of_wire(wire: str) -> dict[str, Any]:
+    """What follows from the protocol alone."""
+    return {
+        "parallel_switch": wire not in _WIRES_WITHOUT_SWITCH,
+        "streams_arguments": wire not in _WIRES_WITH_WHOLE_CALLS,
+        "images_in_results": wire in _IMAGE_WIRES,
+    }
+
+
+def overrule(capabilities: Capabilities, changes: Mapping[str, Any] | Capabilities | None) -> Capabilities:
+    """The capabilities with some of them changed; whole Capabilities replace them all."""
+    if isinstance(changes, Capabilities):
+        return changes
+    if not changes:
+        return capabilities
+    return from_mapping({**msgspec.structs.asdict(capabilities), **changes})
+
+
+def from_mapping(values: Mapping[str, Any]) -> Capabilities:
+    """Capabilities by name. A name that does not exist, or a value of the wrong type, is a mistake of the caller."""
+    known = Capabilities.__struct_fields__
+    for name in values:
+        if name not in known:
+            guess = nearest(str(name), known)
+            meant = f"; did you mean {guess!r}?" if guess else ""
+            raise ConfigError(f"there is no capability {name!r}{meant}", hint=f"they are {', '.join(known)}")
+    try:
+        return msgspec.convert(dict(values), Capabilities)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"capabilities: {error}") from None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Addresses as people paste them, made into base URLs that a path can be appended to.
+
+# People copy the whole address of a request; the path of the protocol is ours to append.
+_request_path = re.compile(
+    r"(?:/chat/completions|/completions|/messages|/responses|/api/chat|/api/generate"
+    r"|/models/[^/]+:\w+|/model/[^/]+/converse(?:-stream)?)/*\Z"
+).search
+_scheme = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
+_hole = re.compile(r"\{(\w+)\}")
+_near = re.compile(
+    r"(?:localhost|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0\.0\.0\.0|\[|[^./]+(?::\d+)?(?:/|$))"
+).match
+
+_OLLAMA_PORT = 11434
+
+
+def normalise_base_url(url: str, *, default: str = "", wire: str = "") -> str:
+    """A base URL from what a user gave: with a scheme, without the path of a request and the last slash.
+
+    An address without any path gets the path of `default`, the provider's own address: `http://box:8000` becomes
+    `http://box:8000/v1` for vLLM. Where nothing is known, only Ollama's port gives it away.
+    """
+    given = url.strip()
+    if not given:
+        return default
+    if not _scheme(given):
+        given = ("http://" if _near(given) else "https://") + given.lstrip("/")
+    try:
+        parts = urlsplit(given)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} is no address: {error}", hint="write it as https://host/v1") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise ConfigError(f"{url!r} is no address of a server", hint="write it as https://host/v1")
+    path = parts.path.rstrip("/")
+    found = _request_path(path)
+    if found:
+        path = path[: found.start()]
+    if wire == "ollama":
+        # Its own protocol lives beside /v1, where the address of its other wires ends.
+        path = path.removesuffix("/v1").removesuffix("/api")
+    elif not path:
+        path = _path_of(default, port, wire)
+    return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), parts.query, ""))
+
+
+def _path_of(default: str, port: int | None, wire: str) -> str:
+    if default:
+        return urlsplit(default).path.rstrip("/")
+    return "/v1" if port == _OLLAMA_PORT and wire not in ("", "ollama") else ""
+
+
+def move(own: str, base: str, other: str) -> str | None:
+    """The address of a wire after its endpoint moved from `base` to `other`; None when nobody can tell.
+
+    A move to another host keeps the paths of all wires. A move to another path is only for the wires at `base`.
+    """
+    if own == base:
+        return other
+    if urlsplit(base).path.rstrip("/") != urlsplit(other).path.rstrip("/"):
+        return None
+    return urlunsplit((*urlsplit(other)[:2], *urlsplit(own)[2:]))
+
+
+def holes_of(url: str) -> tuple[str, ...]:
+    """The names of the {holes} that have to be filled, in order and once each."""
+    return tuple(dict.fromkeys(_hole.findall(url)))
+
+
+def fill_holes(url: str, values: Mapping[str, str]) -> str:
+    """The address with its holes filled; those without a value stay."""
+
+    def fill(match: re.Match[str]) -> str:
+        value = values.get(match[1], "").strip()
+        # `DATABRICKS_HOST` and its like are often written with a scheme.
+        return (_scheme(value) and value.split("://", 1)[1].rstrip("/")) or value or match[0]
+
+    return _hole.sub(fill, url)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A Profile is a row: what a family of models brings with it, whoever serves it.
+
+Replay = Literal["never", "calls", "always"]
+
+# What stands before the family's name, in ids of Bedrock, of fine-tunes, and of hosts that put the vendor first.
+_region_and_vendor = re.compile(
+    r"(?:(?:us|eu|apac|au|jp|ca|sa|global|us-gov)\.)?"
+    r"(?:anthropic|amazon|meta|mistral|cohere|deepseek|qwen|openai|ai21|google|minimax|moonshot|moonshotai|nvidia|zai)\."
+).match
+_vendor = re.compile(
+    r"(?:meta|databricks|nvidia|ibm|google|microsoft|snowflake|mistralai|amazon|openai|anthropic|deepseek-ai|nousresearch)-"
+    r"(?=meta-|llama|claude|gemma|gemini|gpt|qwen|nemotron|granite|phi|mistral|mixtral|nova|deepseek|hermes)"
+).match
+_separators = re.compile(r"[-._:@+ ]+").sub
+_point = re.compile(r"(?<=\d)p(?=\d)").sub
+
+
+class Profile(Struct, frozen=True, forbid_unknown_fields=True):
+    """One family of models. `match` are regular expressions for the beginning of a plain model name."""
+
+    name: str
+    match: tuple[str, ...] = ()
+    native: Literal["yes", "no", "unknown"] = "unknown"
+    """Whether the family is trained for native calls."""
+    format: str = ""
+    """How the family writes calls as text; empty means that nothing is known."""
+    formats: tuple[str, ...] = ()
+    """Other text formats that its models slip into."""
+    prompt_format: str = ""
+    """The format that instructions teach; empty means the provider's."""
+    thinking: tuple[str, ...] = ()
+    """The opening and the closing tag of its reasoning, where that stands in the text."""
+    thinking_field: str = ""
+    """The field in which servers give its reasoning."""
+    weak: bool = False
+    """Too small to keep to a format by itself: it is given short instructions, and a grammar where one is taken."""
+    opens_thinking: bool = False
+    """The prompt template writes the opening tag: a reply begins inside the reasoning."""
+    replay: Replay = "never"
+    """Which assistant messages need their reasoning back. A provider that asks for more gets more."""
+    schema: Literal["", "strict", "json_schema", "subset", "inlined"] = ""
+    """The kind of schema that the family understands; empty means whatever the wire takes."""
+    wire: str = ""
+    """The wire on which it works best."""
+    quirks: dict[str, Any] = field(default_factory=dict)
+    wire_quirks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    declared: dict[str, Any] = field(default_factory=dict, name="capabilities")
+    """Capabilities that cannot be told from wire and quirks."""
+    notes: str = ""
+
+    def fits(self, model: str) -> bool:
+        """Whether a plain model name belongs to the family."""
+        return _pattern(self.match)(model) is not None
+
+
+@cache
+def _pattern(alternatives: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    return re.compile("|".join(f"(?:{alternative})" for alternative in alternatives or (r"(?!)",))).match
+
+
+UNKNOWN = Profile("unknown", match=("",))
+
+
+@lru_cache(maxsize=1024)
+def plain_name(model: str) -> str:
+    """A model id without vendor, path and decoration: `us.anthropic.claude-opus-4-8-v1:0` is `claude-opus-4-8-v1-0`."""
+    name = model.strip().lower().rstrip("/").rpartition("/")[2].removeprefix("ft:")
+    found = _region_and_vendor(name)
+    if found:
+        name = name[found.end() :]
+    name = _separators("-", _point("-", name)).strip("-")
+    while found := _vendor(name):
+        name = name[found.end() :]
+    return name
+
+
+def find(profiles: Iterable[Profile], model: str | None) -> Profile:
+    """The first profile that fits, or the unknown one."""
+    if not model:
+        return UNKNOWN
+    name = plain_name(model)
+    return next((profile for profile in profiles if profile.fits(name)), UNKNOWN)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A Provider is a row: where an endpoint is, how it is spoken to, and what it does differently.
 
 Group = Literal["first_party", "host", "router", "local", "custom"]
 Native = Literal["yes", "no", "per_model", "learned"]
