@@ -26,8 +26,8 @@ from msgspec import Struct
 
 import dragoman
 from dragoman import formats
+from dragoman.extraction.echo import EchoIndex
 from dragoman.toolset import Toolset
-from dragoman.trust.echo_index import EchoIndex
 from dragoman.types import ToolCall
 
 POLICIES = ("strict", "default", "compat", "no guard")

@@ -11,9 +11,9 @@ from msgspec import Struct, structs
 
 from dragoman import formats, providers
 from dragoman.client import Client
+from dragoman.extraction.tool_mode import Composed, compose, open_reader, settle_manner
 from dragoman.providers import Endpoint
 from dragoman.replies import unfold
-from dragoman.speaking import Composed, compose, open_reader, settle_manner
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Reply, Text, ToolCall
 

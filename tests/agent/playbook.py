@@ -49,9 +49,9 @@ from dragoman.agent.recording import Header, encode, kind_of
 from dragoman.agent.restoring import restore
 from dragoman.agent.setup import Setup
 from dragoman.agent.tasks import read_task
+from dragoman.extraction.tool_mode import open_reader
 from dragoman.journal.journal import Record
 from dragoman.replies import unfold
-from dragoman.speaking import open_reader
 from dragoman.testing import scripted_endpoint
 from dragoman.testing.answers import as_reply, number_calls, write_as_text
 from dragoman.tools import gather

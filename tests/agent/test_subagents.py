@@ -11,9 +11,9 @@ from tests.agent.runs import agent, wait
 
 import dragoman
 from dragoman.agent import Agent, Deny, Limits, deny
+from dragoman.extraction.trust import PROFILES, stricter
 from dragoman.testing import ScriptedModel, call
 from dragoman.tools import ToolContext
-from dragoman.trust.profiles import PROFILES, stricter
 from dragoman.types import Tool, ToolCall, Usage
 
 QUICK = 0.05

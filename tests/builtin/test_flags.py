@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman import builtin
-from dragoman.trust.profiles import is_exec
+from dragoman.extraction.trust import is_exec
 from dragoman.types import Tool
 
 PARALLEL_SAFE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.extraction.regions import Regions
+from dragoman.extraction.judge import Regions
 
 CALL = "<<call>>"
 

@@ -10,7 +10,7 @@ import pytest
 import dragoman
 from dragoman import providers, testing
 from dragoman.errors import ChoiceIgnored, ConfigError
-from dragoman.speaking import Composed, compose, find_breach, settle_manner
+from dragoman.extraction.tool_mode import Composed, compose, find_breach, settle_manner
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Text, ToolCall, ToolResult
 

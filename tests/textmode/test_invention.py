@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.textmode import open_results, read_history, render_history, strip_invented_results
+from dragoman.extraction.text_history import read_history, render_history
+from dragoman.extraction.text_results import open_results, strip_invented_results
 from dragoman.types import Message, Text, ToolCall, ToolResult
 
 B = "7f3kQ2mPzx"

@@ -8,10 +8,17 @@ from hypothesis import strategies as st
 from tests.formats.strategies import NAMES
 
 from dragoman import formats
-from dragoman.textmode import break_tokens, control_strings, mend_tokens
-from dragoman.textmode.breaking import MARK, MARK_END, break_everything
-from dragoman.textmode.tokens import CHAT_TOKENS, token_search
-from dragoman.textmode.views import look_at
+from dragoman.extraction.text_results import (
+    CHAT_TOKENS,
+    MARK,
+    MARK_END,
+    break_everything,
+    break_tokens,
+    control_strings,
+    mend_tokens,
+    token_search,
+)
+from dragoman.extraction.text_views import look_at
 
 ALL = sorted(control_strings())
 

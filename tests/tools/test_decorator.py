@@ -10,8 +10,8 @@ import pytest
 
 import dragoman
 from dragoman.errors import InvalidTool
+from dragoman.extraction.trust import is_exec
 from dragoman.tools import Context, ToolContext, bind, run_sync, tool, tools_in
-from dragoman.trust.profiles import is_exec
 from dragoman.types import Tool
 
 if TYPE_CHECKING:

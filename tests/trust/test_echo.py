@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import formats
+from dragoman.extraction.echo import Echo, EchoIndex
 from dragoman.toolset import Toolset
-from dragoman.trust.echo_index import Echo, EchoIndex
 from dragoman.types import Change, Provenance, ToolCall
 
 FORMATS = list(dict.fromkeys(formats.get(name).name for name in formats.names()))

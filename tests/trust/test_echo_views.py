@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.trust.echo_views import bones, compact, piece, unescape, view
+from dragoman.extraction.text_views import bones, compact, piece, unescape, view
 
 SENTENCE = 'Send "42" to <bob@example.com>, (please)'
 PLAIN = "send 42 to{bob example com{please"

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
-from dragoman.trust import Situation, decide, get_profile
-from dragoman.trust.profiles import PROFILES
+from dragoman.extraction.trust import PROFILES, Situation, decide, get_profile
 from dragoman.types import Tool
 
 PLAIN = Tool("search")

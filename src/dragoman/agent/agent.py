@@ -36,14 +36,14 @@ from dragoman.client import portal
 from dragoman.client.retrying import Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, InvalidTool
+from dragoman.extraction.tool_mode import Manner, ToolMode, settle_manner
+from dragoman.extraction.trust import Profile, get_profile, stricter
 from dragoman.journal.errors import RunBusy
 from dragoman.journal.journal import Journal
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts, Registry
 from dragoman.providers.prices import Prices
-from dragoman.speaking import Manner, ToolMode, settle_manner
 from dragoman.tools import gather
 from dragoman.toolset import Toolset
-from dragoman.trust.profiles import Profile, get_profile, stricter
 from dragoman.types import Message, Tool, Usage
 
 Model = str | Endpoint

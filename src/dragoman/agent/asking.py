@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from dragoman.agent.judging import judge_failure, learn_from, rejects_tools
 from dragoman.agent.setup import Lots, Setup
+from dragoman.extraction.tool_mode import Composed, Manner, Mode, ToolMode, compose, is_written_as_text, settle_manner
 from dragoman.providers import Endpoint, Fact
-from dragoman.speaking import Composed, Manner, Mode, ToolMode, compose, is_written_as_text, settle_manner
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Text, ToolCall
 from dragoman.wire.codec import read_choice

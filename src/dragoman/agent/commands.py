@@ -7,8 +7,8 @@ from msgspec import Struct
 from dragoman.agent.compaction import Room
 from dragoman.agent.events import LoopEvent
 from dragoman.agent.outcomes import RunResult
+from dragoman.extraction.tool_mode import Composed
 from dragoman.providers import Endpoint, Fact
-from dragoman.speaking import Composed
 from dragoman.types import Message, Operand, Tool, ToolCall
 
 

@@ -40,7 +40,7 @@ from dragoman.agent.surroundings import Surroundings
 from dragoman.agent.veiling import Veil
 from dragoman.client.events import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.extraction import Extractor
-from dragoman.speaking import Composed, open_reader
+from dragoman.extraction.tool_mode import Composed, open_reader
 from dragoman.types import Failure, Message, Reply
 from dragoman.wire.failures import Loss
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.extraction.result import Extraction
+from dragoman.extraction.judge import Extraction
 from dragoman.types import JsonObject, Message, Operand, Reply, ToolResult, Usage
 
 

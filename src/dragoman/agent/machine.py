@@ -29,7 +29,7 @@ from dragoman.agent.strangers import read_strangers
 from dragoman.agent.turns import CallNews, CallTurn
 from dragoman.agent.watching import Watch, is_starved
 from dragoman.extraction import Background
-from dragoman.speaking import Composed, Mode, answer_parts, find_breach
+from dragoman.extraction.tool_mode import Composed, Mode, answer_parts, find_breach
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."

@@ -13,10 +13,10 @@ from dragoman.agent.limits import Limits
 from dragoman.agent.policy import Policy, Rules
 from dragoman.agent.rooms import ContextSettings
 from dragoman.agent.watchers.settings import WatchSettings
+from dragoman.extraction.tool_mode import Manner, ToolMode
+from dragoman.extraction.trust import Profile
 from dragoman.providers import Endpoint, Fact
-from dragoman.speaking import Manner, ToolMode
 from dragoman.toolset import Toolset
-from dragoman.trust.profiles import Profile
 from dragoman.types import Tool, Usage
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.errors import ConfigError
-from dragoman.extraction.conversations import read_messages
+from dragoman.extraction.responses import read_messages
 from dragoman.types import File, Image, Message, Text
 
 _HINT = "give text, a Message, a list of messages or dicts, or a list of texts and images"

@@ -23,10 +23,18 @@ from dragoman.client.transports import shared_transport
 from dragoman.errors import ChoiceIgnored
 from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, UsageReported
 from dragoman.extraction import Extractor
-from dragoman.extraction.conversations import read_messages
+from dragoman.extraction.responses import read_messages
+from dragoman.extraction.tool_mode import (
+    Composed,
+    ToolMode,
+    answer_parts,
+    compose,
+    find_breach,
+    open_reader,
+    settle_manner,
+)
 from dragoman.providers import Endpoint
 from dragoman.replies import Folding
-from dragoman.speaking import Composed, ToolMode, answer_parts, compose, find_breach, open_reader, settle_manner
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, Message, Reply, Text, ToolCall
 from dragoman.wire.failures import as_error

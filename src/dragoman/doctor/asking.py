@@ -21,9 +21,9 @@ from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Trans
 from dragoman.client.transports import open_transport
 from dragoman.doctor.questions import Question, Sight
 from dragoman.events import Event
+from dragoman.extraction.tool_mode import Composed, compose, open_reader, settle_manner
 from dragoman.providers import Endpoint
 from dragoman.replies import Folding
-from dragoman.speaking import Composed, compose, open_reader, settle_manner
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Usage
 from dragoman.wire.codec import Codec

@@ -9,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dragoman.extraction.conversations import Background
-from dragoman.extraction.judging import Settings, settle
+from dragoman.extraction.echo import EchoIndex
+from dragoman.extraction.judge import Extraction, Extractor, NameBook, Settings, settle
 from dragoman.extraction.mistakes import RepairBudget, as_result, explain_invalid
-from dragoman.extraction.naming import NameBook
-from dragoman.extraction.responses import receive
-from dragoman.extraction.result import Extraction
-from dragoman.extraction.streaming import Extractor
-from dragoman.trust.echo_index import EchoIndex
-from dragoman.trust.profiles import Profile, get_profile
+from dragoman.extraction.responses import Background, receive
+from dragoman.extraction.trust import Profile, get_profile
 from dragoman.types import Message
 
 __all__ = [

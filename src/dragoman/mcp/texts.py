@@ -45,7 +45,7 @@ def strip_hidden(text: str) -> str:
 def clean_text(text: object, limit: int) -> str:
     """Words for a model: nothing hidden, no control strings of any model family, and not too many."""
     # Late: it prepares the markers of every family.
-    from dragoman.textmode import break_tokens
+    from dragoman.extraction.text_results import break_tokens
 
     if not isinstance(text, str):
         return ""

@@ -16,9 +16,9 @@ from tests.builtin.commands.witnesses import PATIENCE, Witness, ask, output_of, 
 from dragoman.builtin.commands import bash as bash_module
 from dragoman.builtin.commands.bash import Bash, make_bash
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.extraction.trust import is_exec
 from dragoman.sandbox import BoxLimits
 from dragoman.tools import Answer, ToolContext
-from dragoman.trust.profiles import is_exec
 from dragoman.types import Operand
 
 PROVIDER_KEY = "sk-not-to-be-seen-0123456789"

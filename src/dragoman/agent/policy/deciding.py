@@ -13,7 +13,7 @@ from dragoman.agent.policy.decisions import Decision, DecisionContext, Mode, Rul
 from dragoman.agent.policy.matching import find_against, find_allowing, find_beneath
 from dragoman.agent.policy.modes import default_decision, known_mode
 from dragoman.agent.policy.rules import ignored, write_rule
-from dragoman.trust.profiles import is_exec
+from dragoman.extraction.trust import is_exec
 from dragoman.types import Tool, ToolCall
 
 _WRAPPED = ("T5", "T4", "T3")

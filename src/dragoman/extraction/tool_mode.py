@@ -1,30 +1,90 @@
-"""Speaking to an endpoint in its own manner, and reading what it says.
-
-Tools travel as definitions where the endpoint has native calls, and as instructions in the prompt where it has not;
-never both. `settle_manner` decides which, `compose` writes the request, `open_reader` reads the reply to it.
-"""
+"""Tool mode: native or text tool calls, the request for either, and the reader of the reply."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import formats
 from dragoman.errors import ConfigError
 from dragoman.extraction import Background, Extractor, extractor
+from dragoman.extraction.text_history import render_history, write_examples
+from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
+from dragoman.extraction.trust import Profile
+from dragoman.formats import Format
 from dragoman.providers import Endpoint, PromptGuided
 from dragoman.providers.provider import overrule
-from dragoman.textmode import STOP_SEQUENCES, explain_results, render_history
-from dragoman.textmode.examples import write_examples
-from dragoman.textmode.holding import hold, merge
 from dragoman.toolset import Toolset
-from dragoman.trust.profiles import Profile
-from dragoman.types import InvalidCall, Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolResult
 from dragoman.wire.codec import Choice, read_choice
 from dragoman.wire.failures import Loss
+from dragoman.wire.quirks import Quirks
+
+# --------------------------------------------------------------------------------------------------------------------
+# Holding a model to its format: a grammar in the request, where the endpoint takes one.
+#
+# A capable model is left free: it is held only where the caller demands a call, for in text mode nobody else enforces
+# that. A weak one is held always, and is kept from going on and on.
+
+_WEAK: dict[str, Any] = {"most_calls": 1, "most_items": 8, "longest_text": 200}
+"""Narrower limits: a model that small repeats itself wherever it may."""
+
+
+class Held(Struct, frozen=True):
+    """The fields that hold the reply, and why there are none where there ought to be."""
+
+    fields: JsonObject = {}
+    loss: Loss | None = None
+
+
+def hold(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> Held:
+    """The fields of a request that hold the reply to the format and to the choice of a tool; none where none is due."""
+    if not (weak or choice.mode in ("required", "none") or choice.names) or not len(tools):
+        return Held()
+    if not quirks.grammar_field or (quirks.grammar_syntax == "json_schema" and choice.mode != "required"):
+        # A reply in words is no JSON, so a schema can only hold a call.
+        return Held()
+    try:
+        written = formats.grammar(
+            tools, format, quirks.grammar_syntax, tool_choice=_write(choice), **(_WEAK if weak else {})
+        )
+    except ConfigError as error:
+        return Held(loss=Loss("dropped", "options", f"the reply is not held by a grammar: {error}"))
+    value = msgspec.json.decode(written) if quirks.grammar_syntax == "json_schema" else written
+    return Held(nest(quirks.grammar_field, value))
+
+
+def nest(path: str, value: Any) -> JsonObject:
+    """`a.b` with a value, as an object in an object."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return dict(value)
+
+
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
+    """Fields over others; objects are merged."""
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _write(choice: Choice) -> str | dict[str, Any]:
+    if choice.names:
+        return {"mode": choice.mode, "names": list(choice.names)}
+    return choice.mode
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Speaking to an endpoint in its own manner, and reading what it says.
+#
+# Tools travel as definitions where the endpoint has native calls, and as instructions in the prompt where it has not;
+# never both. `settle_manner` decides which, `compose` writes the request, `open_reader` reads the reply to it.
 
 Mode = Literal["", "native", "text"]
 ToolMode = Literal["auto", "native", "text"]

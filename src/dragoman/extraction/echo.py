@@ -1,0 +1,386 @@
+"""The echo guard: a call that also appears in untrusted content is treated as copied."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman import formats
+from dragoman.extraction.echo_match import Kind, Match, Quarry, Search, fingerprint
+from dragoman.extraction.text_views import OPEN, bones, compact, unescape, view, without_tags
+from dragoman.toolset import Toolset
+from dragoman.types import File, Message, Text, ToolCall, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# The untrusted content of a conversation, kept so that a call can be looked for in it.
+
+_LARGEST = 1 << 20
+"""Longer texts are kept in parts of this many characters, so that they can be forgotten one by one."""
+_OVERLAP = 1 << 15
+_AROUND = 200
+_BEHIND = 4000
+_generic_mention = re.compile(r"(?:name|invoke|function|tool|call|action)[ {][^ {}@]+")
+
+
+class Echo(Struct, frozen=True):
+    """Whether a call was copied from content that others wrote."""
+
+    kind: Kind = "none"
+    source: str = ""
+    """Where the content came from, as in `result of read_file (call_3)`."""
+    score: float = 0.0
+
+
+_NONE = Echo()
+
+
+class Segment:
+    """A text as it came, and the views of it that were needed so far."""
+
+    __slots__ = ("_compact", "_length", "_text", "_view", "bones", "number", "source")
+
+    def __init__(self, text: str, source: str, number: int) -> None:
+        self._text = unescape(text)
+        self._length = len(self._text)
+        self.bones = bones(self._text)
+        self.source = source
+        self.number = number
+        self._view: str | None = None
+        self._compact: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The memory it may take, in characters: most are one byte. Three views of it are kept at most."""
+        return 3 * self._length
+
+    @property
+    def view(self) -> str:
+        if self._view is None:
+            self._view = view(self._text)
+            self._text = ""  # whatever else is needed comes from the view
+        return self._view
+
+    @property
+    def compact(self) -> str:
+        if self._compact is None:
+            self._compact = compact(self.view)
+        return self._compact
+
+    def condense(self, mentions: re.Pattern[str]) -> None:
+        """Keep only what stands around the names of tools."""
+        kept: list[str] = []
+        viewed, end = self.view, 0
+        for found in mentions.finditer(viewed):
+            start, last = max(end, found.start() - _AROUND), found.end() + _BEHIND
+            # Between stretches that were apart stands a mark, so that they cannot be read as one.
+            kept.append(viewed[start:last] if start == end else OPEN + viewed[start:last])
+            end = max(end, last)
+        self._view = "".join(kept)
+        self._length = len(self._view)
+        self._compact = None
+        self.bones = bones(self._view)
+
+
+class EchoIndex:
+    """Content that others wrote, against which calls are judged.
+
+    Texts are added as they arrive; adding only strips them of their escapes. The costly view of a text is made when a
+    call is judged whose name occurs in it, and only once. Beyond `limit` bytes of memory the oldest texts are reduced
+    to what stands around the names of the offered tools; only when that is too much as well is anything forgotten.
+    """
+
+    def __init__(self, *, tools: Toolset | None = None, limit: int = 8 * 1024 * 1024) -> None:
+        self._limit = limit
+        self._mentions = _compile_mentions(tools)
+        self._segments: list[Segment] = []
+        self._size = 0
+        self._condensed = 0
+        self._number = 0
+        self._own: dict[object, int] = {}
+        self._own_calls: list[tuple[int, ToolCall]] = []
+        self.work = 0
+        """How many characters judging has looked at so far."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self._number == 0
+
+    @property
+    def size(self) -> int:
+        """The memory that the texts take, in bytes, about."""
+        return self._size
+
+    def add(self, text: str, source: str = "") -> None:
+        """Take in a text that others wrote."""
+        if not text or text.isspace():
+            return
+        for seen in (text, without_tags(text)):
+            for part in _parts(seen or ""):
+                segment = Segment(part, source, self._number)
+                self._segments.append(segment)
+                self._size += segment.size
+        self._number += 1
+        self._shrink()
+
+    def add_own(self, call: ToolCall) -> None:
+        """Take note of a call that the model made by itself: content that comes later may repeat it."""
+        self._own.setdefault(fingerprint(call), self._number)
+        self._own_calls.append((self._number, call))
+
+    def judge(self, call: ToolCall) -> Echo:
+        """Whether this call stands in the content, wholly or nearly."""
+        if self.is_empty:
+            return _NONE
+        until = self._own.get(fingerprint(call), self._number)
+        quarry = Quarry(call)
+        searches = (Search(quarry), Search(quarry.compacted, is_compact=True))
+        best = _NONE
+        for segment in reversed(self._segments):
+            if segment.number >= until or not _may_hold(segment, quarry):
+                continue
+            match = self._search(segment, searches)
+            if match.kind == "similar" and self._repeats_own(segment, call):
+                continue
+            if match.score > best.score:
+                best = Echo(match.kind, segment.source, match.score)
+            if match.kind == "exact":
+                break
+        self.work += sum(search.work for search in searches)
+        return best
+
+    def _search(self, segment: Segment, searches: tuple[Search, Search]) -> Match:
+        match = searches[0].find(segment.view)
+        if match.kind == "exact":
+            return match
+        broken = searches[1].find(segment.compact)
+        return broken if broken.score > match.score else match
+
+    def _repeats_own(self, segment: Segment, call: ToolCall) -> bool:
+        """Whether what looks alike is another call that the model itself had made before."""
+        for number, own in reversed(self._own_calls[-50:]):
+            if own.name == call.name and number <= segment.number:
+                quarry = Quarry(own)
+                if Search(quarry).find(segment.view).kind == "exact":
+                    return True
+        return False
+
+    def _shrink(self) -> None:
+        while self._size > self._limit and self._condensed < len(self._segments):
+            segment = self._segments[self._condensed]
+            self._size -= segment.size
+            segment.condense(self._mentions)
+            self._size += segment.size
+            self._condensed += 1
+        while self._size > self._limit and self._segments:
+            self._size -= self._segments.pop(0).size
+            self._condensed = max(0, self._condensed - 1)
+
+
+def _may_hold(segment: Segment, quarry: Quarry) -> bool:
+    """Whether a search can find anything: the name, or the very words of the model, which may name it by an alias."""
+    if any(name in segment.bones for name in quarry.compacted.names):
+        return True
+    return bool(quarry.raw) and bones(quarry.raw) in segment.bones
+
+
+def _parts(text: str) -> Iterator[str]:
+    if len(text) <= _LARGEST:
+        if text:
+            yield text
+        return
+    for start in range(0, len(text), _LARGEST - _OVERLAP):
+        yield text[start : start + _LARGEST]
+
+
+def _compile_mentions(tools: Toolset | None) -> re.Pattern[str]:
+    names = {form for tool in tools or () for form in Quarry(ToolCall("", tool.name, {})).names}
+    if not names:
+        return _generic_mention
+    return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# From a conversation to an index: which of its words others wrote, and which calls were the model's own.
+
+_DEEPEST = 20
+# Results that go back to a text model stand in a message of the user.
+_holds_results = re.compile(
+    r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
+)
+_may_hold_calls = re.compile(r"[{(<\[]")
+# Tuples: whatever stands in a message may be compared with them.
+_RESULT_TYPES = ("tool_result", "function_call_output", "tool-result", "mcp_call", "custom_tool_call_output")
+
+
+def index_conversation(
+    conversation: Iterable[Message | Mapping[str, Any]] | None,
+    *,
+    tools: Toolset | Iterable[object] | None = None,
+    include_user: bool = False,
+) -> EchoIndex:
+    """An index of what others wrote in a conversation: results of tools, and descriptions of untrusted tools.
+
+    The words of the user count with `include_user`. The calls of the assistant are noted, so that a result which
+    repeats the request that it answers is not held against the model.
+    """
+    reader = EchoReader(Toolset.of(tools), include_user=include_user)
+    for message in conversation or ():
+        reader.read(message)
+    return reader.index
+
+
+class EchoReader:
+    """Goes through the messages of a growing conversation in order, and remembers what each result answers."""
+
+    def __init__(self, tools: Toolset | None, *, include_user: bool = False) -> None:
+        self.index = self._index = EchoIndex(tools=tools)
+        self._tools = tools
+        self._include_user = include_user
+        self._names: dict[str, str] = {}
+        for tool in tools or ():
+            if tool.metadata.get("untrusted") is True:
+                words = "\n".join((tool.description, *_strings(tool.parameters)))
+                self._index.add(words, f"description of {tool.name}")
+
+    def read(self, message: Message | Mapping[str, Any]) -> None:
+        """Take in the next message, in whatever form it comes."""
+        if isinstance(message, Message):
+            self.read_message(message)
+            return
+        plain = _as_mapping(message)
+        if plain is not None:
+            self.read_mapping(plain)
+
+    # ---- messages ----------------------------------------------------------------------------------------------------
+
+    def read_message(self, message: Message) -> None:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                self._note(part)
+            elif isinstance(part, ToolResult):
+                inner = part.content
+                texts = [inner] if isinstance(inner, str) else [each.text for each in inner if isinstance(each, Text)]
+                self._add_result("\n".join(texts), part.name, part.call_id)
+            elif isinstance(part, Text):
+                self._read_text(part.text, message.role)
+            elif isinstance(part, File) and self._include_user:
+                self._index.add(part.name, "file of the user")
+
+    def _read_text(self, text: str, role: str) -> None:
+        if role == "tool":
+            self._add_result(text, "", "")
+        elif role == "assistant":
+            self._read_own(text)
+        elif role == "user" and (self._include_user or _holds_results.search(text)):
+            self._index.add(text, "message of the user" if self._include_user else "results in a message")
+
+    def _read_own(self, text: str) -> None:
+        if _may_hold_calls.search(text):
+            for call in formats.parse(text, tools=self._tools, loose=self._tools is not None).calls:
+                self._note(call)
+
+    def _note(self, call: ToolCall) -> None:
+        self._names[call.wire_id or call.id] = self._names[call.id] = call.name
+        self._index.add_own(call)
+
+    def _add_result(self, text: str, name: str, identity: str) -> None:
+        name = name or self._names.get(identity, "")
+        source = f"result of {name}" if name else "result of a tool"
+        self._index.add(text, f"{source} ({identity})" if identity else source)
+
+    # ---- dicts -------------------------------------------------------------------------------------------------------
+
+    def read_mapping(self, message: Mapping[str, Any]) -> None:
+        """A message as some API writes it: OpenAI's chat and responses, Anthropic's blocks, Ollama's."""
+        role = message.get("role")
+        if message.get("type") in _RESULT_TYPES or role in ("tool", "function", "toolResult"):
+            self._read_result(message)
+            return
+        if message.get("type") == "function_call" or "tool_calls" in message or "function_call" in message:
+            self._read_calls(message)
+        content = message.get("content")
+        blocks = content if isinstance(content, list) else [content]
+        for block in blocks:
+            if isinstance(block, str):
+                self._read_text(block, str(role))
+            elif isinstance(block, Mapping):
+                self._read_block(block, str(role))
+
+    def _read_block(self, block: Mapping[str, Any], role: str) -> None:
+        kind = block.get("type")
+        if kind in _RESULT_TYPES or (isinstance(kind, str) and kind.endswith("_tool_result")):
+            self._read_result(block)
+        elif kind in ("tool_use", "server_tool_use"):
+            self._note_written(block.get("id"), block.get("name"), block.get("input"))
+        elif isinstance(block.get("text"), str):
+            self._read_text(block["text"], role)
+
+    def _read_result(self, message: Mapping[str, Any]) -> None:
+        identity = message.get("tool_call_id") or message.get("tool_use_id") or message.get("call_id") or ""
+        name = message.get("name") or message.get("tool_name") or ""
+        content = message.get("content", message.get("output"))
+        self._add_result("\n".join(_strings(content)), str(name), str(identity))
+
+    def _read_calls(self, message: Mapping[str, Any]) -> None:
+        given = message.get("tool_calls")
+        calls = list(given) if isinstance(given, list) else []
+        calls.append(message.get("function_call") if isinstance(message.get("function_call"), Mapping) else message)
+        for call in calls:
+            plain = _as_mapping(call)
+            if plain is None:
+                continue
+            function = plain.get("function")
+            body = function if isinstance(function, Mapping) else plain
+            arguments = body.get("arguments", body.get("input", body.get("args")))
+            self._note_written(plain.get("call_id") or plain.get("id"), body.get("name"), arguments)
+
+    def _note_written(self, identity: object, name: object, arguments: object) -> None:
+        if isinstance(arguments, str):
+            try:
+                arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
+            except (msgspec.DecodeError, RecursionError, UnicodeError):
+                return
+        if isinstance(name, str) and name and isinstance(arguments, dict | None):
+            self._note(ToolCall(str(identity or ""), name, arguments or {}))
+
+
+def _as_mapping(value: object) -> Mapping[str, Any] | None:
+    """A dict, or the object of an official client, which knows how to become one."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        made = dump()
+        return made if isinstance(made, Mapping) else None
+    return None
+
+
+def _strings(value: object, depth: int = 0) -> Iterator[str]:
+    """Every text in a value, wherever it stands."""
+    if isinstance(value, str):
+        yield value
+    elif depth > _DEEPEST:
+        return
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            # The data of pictures holds no words.
+            if key not in ("data", "image_url", "url") or not isinstance(each, str) or len(each) < 2000:
+                yield from _strings(each, depth + 1)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _strings(each, depth + 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The echo guard: a call that stands in content which others wrote is not the model's own.
+#
+# A model that quotes a web page may quote a call that somebody planted there. So the untrusted content of a
+# conversation is indexed as it arrives, and every call that was read out of text is looked for in it. The same call,
+# however it was quoted, escaped, folded or written in another format, is `exact`; one with the same name and nearly
+# the same arguments is `similar`. A value alone never counts: commands, paths and addresses may be taken from a file.
+
+__all__ = ["Echo", "EchoIndex", "EchoReader", "index_conversation"]

@@ -1,0 +1,697 @@
+"""Search for a call in the normalized view of a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from dragoman.extraction.text_views import BLANK, CLOSE, EMPTY, MARKS, OPEN, bones, compact, piece, unescape, view
+from dragoman.types import ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# A bound on the work of one search, so that no text can make the guard slow.
+
+
+class Exhausted(Exception):
+    """A text holds so many places that nearly are the call that looking at all of them would take too long."""
+
+
+class Budget:
+    """What may be spent on one text, in units of about a microsecond. It grows with the text, so that all is linear."""
+
+    __slots__ = ("_left", "spent")
+
+    def __init__(self) -> None:
+        self._left = 0
+        self.spent = 0
+
+    def grant(self, length: int) -> None:
+        self._left = 20_000 + length // 4
+
+    def spend(self, units: int) -> None:
+        self.spent += units
+        self._left -= units
+        if self._left < 0:
+            raise Exhausted
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The words that wrap calls: what may stand between a name and its arguments without meaning anything.
+
+
+def _words(lines: str) -> frozenset[str]:
+    return frozenset(lines.split())
+
+
+NAME_WORDS = _words("""
+    action api begin call calls code func function functioncall functionname functions functools invoke message method
+    model name plugin recipient request start tag to tool toolcall toolname tools use uses
+""")
+"""Words behind which the name of a tool stands."""
+
+ARGUMENT_WORDS = _words("""
+    arg args argument arguments input inputs json kwargs param parameter parameters params payload
+""")
+"""Words behind which the arguments stand."""
+
+MARKUP_WORDS = (
+    NAME_WORDS
+    | ARGUMENT_WORDS
+    | _words("""
+        array assistant atem bool boolean cdata channel close commentary constrain constraint content data default dict
+        dots double dsml end eom eot escape false final float for gcml header id ifm im index int integer iquest is item
+        items key list longcat marker minimax msg none null number object open output parallel plamo prefix python
+        required role section seed sep separator steptml str string suffix system text true type value values
+    """)
+)
+"""Every word of every wrapper in the catalogue, and of the objects that APIs write around a call."""
+
+COUNTED_WORDS = _words("call calls functions id index")
+"""Words behind which an identifier may stand that says nothing about the call."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A call, taken apart into what must stand together in a text for the text to hold that call.
+
+_MOST_LEAVES = 200
+_hump = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Leaf:
+    """A value of a call: the ways in which it may be written, and the key it belongs to."""
+
+    __slots__ = ("forms", "key", "weight")
+
+    def __init__(self, key: str, forms: tuple[str, ...]) -> None:
+        self.key = key
+        self.forms = forms
+        self.weight = len(forms[0])
+
+
+class Quarry:
+    """What is looked for: a name, keys and values, each as it reads in the plain view of a text."""
+
+    __slots__ = ("_compacted", "is_vague", "keys", "leaves", "names", "optional", "raw", "weight")
+
+    def __init__(self, call: ToolCall) -> None:
+        self.names = _spellings(call.name)
+        self.keys: dict[str, None] = {}
+        self.optional: set[str] = set()
+        """Keys without a value, which some formats leave out."""
+        self.leaves: list[Leaf] = []
+        self.is_vague = False
+        """Some value consists of punctuation alone, and the view cannot tell it from another."""
+        self._collect(call)
+        self.weight = sum(leaf.weight for leaf in self.leaves) + sum(map(len, self.keys))
+        self.raw = _read_raw(call)
+        self._compacted: Quarry | None = None
+
+    @property
+    def has_arguments(self) -> bool:
+        return bool(self.keys or self.leaves or self.is_vague)
+
+    @property
+    def compacted(self) -> Quarry:
+        """The same for texts whose words may be broken anywhere."""
+        if self._compacted is None:
+            other = object.__new__(Quarry)
+            other.names = tuple({compact(name): None for name in self.names})
+            other.keys = dict.fromkeys(map(compact, self.keys))
+            other.optional = set(map(compact, self.optional))
+            other.leaves = [Leaf(compact(leaf.key), tuple(map(compact, leaf.forms))) for leaf in self.leaves]
+            other.is_vague = self.is_vague
+            other.weight = sum(leaf.weight for leaf in other.leaves) + sum(map(len, other.keys))
+            other.raw = compact(self.raw)
+            other._compacted = other
+            self._compacted = other
+        return self._compacted
+
+    def _collect(self, call: ToolCall) -> None:
+        written = {piece(_spell(change.after)): _spell(change.before) for change in call.changes}
+        for key, value in _walk(call.arguments):
+            plain = piece(key)
+            if value is None:
+                self.optional.add(plain)
+                continue
+            if plain:
+                self.keys[plain] = None
+            text = _spell(value)
+            forms = [form for form in map(piece, _forms(value, text)) if form]
+            if forms and forms[0] in written:
+                # As the model wrote it, before it was made to fit the schema.
+                forms.append(piece(written[forms[0]]) or forms[0])
+            if forms:
+                self.leaves.append(Leaf(plain, tuple(dict.fromkeys(forms))))
+            elif text.strip():
+                self.is_vague = True
+            if len(self.leaves) >= _MOST_LEAVES:
+                return
+
+
+def fingerprint(call: ToolCall) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The same for two calls that say the same, however they were spelt."""
+    leaves = sorted((piece(key), _spell(value).strip().casefold()) for key, value in _walk(call.arguments))
+    return bones(unescape(call.name)), tuple(leaves)
+
+
+def _walk(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Every value that is no container, with the nearest key above it. A container that is empty is an empty text."""
+    pending: list[tuple[str, Any]] = [(str(key), value) for key, value in reversed(arguments.items())]
+    while pending:
+        key, value = pending.pop()
+        if isinstance(value, dict) and value:
+            yield key, ""
+            pending += [(str(inner), each) for inner, each in reversed(value.items())]
+        elif isinstance(value, list | tuple) and value:
+            pending += [(key, each) for each in reversed(value)]
+        else:
+            yield key, "" if isinstance(value, dict | list | tuple) else value
+
+
+def _spell(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    try:
+        return str(value)
+    except Exception:
+        # More digits than Python is willing to write.
+        return ""
+
+
+def _forms(value: object, text: str) -> tuple[str, ...]:
+    if isinstance(value, float):
+        return text, repr(value)
+    return (text,)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """A name as its words, and as one word: dashes, underscores, dots and humps are written in many ways."""
+    words = piece(name)
+    humps = piece(_hump.sub(" ", name))
+    return tuple(form for form in dict.fromkeys((words, humps, bones(unescape(name)))) if form)
+
+
+def _read_raw(call: ToolCall) -> str:
+    """The call as it was written. A native call has only its arguments there, and those alone are no call."""
+    if call.provenance is None or call.provenance.channel == "native" or not call.raw:
+        return ""
+    # An empty pair at the end is part of what it says.
+    return view(unescape(call.raw)).strip(MARKS[:3])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Reading on from a name: the keys and values of a call are ticked off in whatever order they come.
+
+_marks = re.compile(r"[ {}@]*").match
+_word = re.compile(r"[^ {}@]+").match
+_number = re.compile(r"\d{1,3}(?=[{}@]|\Z)").match
+_LENGTHS = tuple(sorted({len(word) for word in MARKUP_WORDS}))
+_split = re.compile(r"[ {}@]+").split
+_MOST_WRAPPER = 4000
+_MOST_FOREIGN = 300
+
+
+class Reading(Struct):
+    """What was found from one place on, until all was found or too much else stood in between."""
+
+    end: int = 0
+    """Behind the last thing that was found; what follows is about that much."""
+    matched: int = 0
+    foreign: int = 0
+    """Characters of words that belong neither to the call nor to a wrapper."""
+    has_brackets: bool = False
+    opens: bool = False
+    """A bracket stood before the first thing that was found."""
+    is_complete: bool = False
+
+
+class Reader:
+    """Reads one call. In a compact text there are no words, and every place may begin a key or a value."""
+
+    def __init__(self, quarry: Quarry, budget: Budget, *, is_compact: bool) -> None:
+        self.quarry = quarry
+        self._budget = budget
+        self.is_compact = is_compact
+        self.markup = MARKUP_WORDS | quarry.optional | _words_of_wrapper(quarry)
+        self._allowed = min(_MOST_FOREIGN, max(24, quarry.weight * 3 // 10))
+        self._forms = sorted({form for leaf in quarry.leaves for form in leaf.forms}, key=len, reverse=True)
+        self._keys = sorted(quarry.keys, key=len, reverse=True)
+        self._by_first: dict[str, list[str]] = {}
+        for form in self._forms:
+            self._by_first.setdefault(first_word(form), []).append(form)
+        self.first_words = {*map(first_word, self._keys), *self._by_first}
+
+    def read(self, text: str, position: int) -> Reading:
+        slots, keys = list(self.quarry.leaves), dict(self.quarry.keys)
+        reading = Reading(end=position)
+        has_brackets = is_direct = text[position : position + 1] == OPEN
+        foreign, previous, is_identifier = 0, "", False
+        while slots or keys:
+            gap = _marks(text, position)
+            if gap is not None:
+                has_brackets |= bool(gap.group().strip(BLANK))
+                position = gap.end()
+            word = self._next(text, position)
+            if not word:
+                break
+            taken = self._take(text, position, word, slots, keys)
+            self._budget.spend(2 + taken // 64 + (len(self._forms) // 4 if self.is_compact else 0))
+            position += taken or len(word)
+            if taken:
+                reading.opens |= has_brackets and not reading.matched
+                reading.matched += taken
+                reading.end, reading.foreign, reading.has_brackets = position, foreign, has_brackets
+            elif word not in self.markup:
+                is_identifier = _is_identifier(word, previous, was_one=is_identifier)
+                foreign += 0 if is_identifier else len(word)
+                if foreign > self._allowed:
+                    break
+            previous = word
+        # name(value, value): where the arguments have no keys, none of them may have one.
+        reading.is_complete = not slots and (not keys or (is_direct and len(keys) == len(self.quarry.keys)))
+        return reading
+
+    def is_end(self, text: str, place: int) -> bool:
+        """Whether nothing that could be one more argument follows."""
+        if self.is_compact:
+            return self._is_known(text, place)
+        if text[place : place + 1] != BLANK:
+            return True
+        word = _word(text, place + 1)
+        return word is None or word.group() in self.markup or _is_identifier(word.group(), "", was_one=False)
+
+    def foreign_words(self, text: str) -> list[str]:
+        return [word for word in _split(text) if word and word not in self.markup]
+
+    def _next(self, text: str, position: int) -> str:
+        if self.is_compact:
+            return self._next_compact(text, position)
+        word = _word(text, position)
+        return word.group() if word else ""
+
+    def _next_compact(self, text: str, position: int) -> str:
+        """A word of a wrapper, or a character. Of several words the one that something known follows is meant."""
+        longest = ""
+        for length in _LENGTHS:
+            word = text[position : position + length]
+            if word in MARKUP_WORDS:
+                longest = word
+                if self._is_known(text, position + length):
+                    break
+        number = None if longest else _number(text, position)
+        return number.group() if number else longest or text[position : position + 1]
+
+    def _is_known(self, text: str, position: int) -> bool:
+        if text[position : position + 1] in MARKS:
+            return True
+        if any(text.startswith(form, position) for form in (*self._keys, *self._forms)):
+            return True
+        return any(text[position : position + length] in MARKUP_WORDS for length in _LENGTHS)
+
+    def _take(self, text: str, position: int, word: str, slots: list[Leaf], keys: dict[str, None]) -> int:
+        """The length of what is ticked off here: the longest value that fits, or else the longest key."""
+        for form in self._forms if self.is_compact else self._by_first.get(word, ()):
+            if self._stands(form, text, position):
+                for place, leaf in enumerate(slots):
+                    if form in leaf.forms:
+                        del slots[place]
+                        return len(form)
+        for key in self._keys:
+            if self._stands(key, text, position):
+                keys.pop(key, None)
+                return len(key)
+        return 0
+
+    def _stands(self, form: str, text: str, position: int) -> bool:
+        if not text.startswith(form, position):
+            return False
+        end = position + len(form)
+        return self.is_compact or text[end : end + 1] in MARKS
+
+
+def first_word(form: str) -> str:
+    word = _word(form)
+    return word.group() if word else ""
+
+
+def _is_identifier(word: str, previous: str, *, was_one: bool) -> bool:
+    """A number or an identifier of the call, also one of several parts, which says nothing about what it does."""
+    if (len(word) <= 3 and word.isdigit()) or previous in COUNTED_WORDS:
+        return True
+    return was_one and len(word) <= 40 and any(map(str.isdigit, word))
+
+
+def _words_of_wrapper(quarry: Quarry) -> frozenset[str]:
+    """The words of the wrapper that the model used, which the catalogue need not know."""
+    return frozenset(word for word in _split(quarry.raw[:_MOST_WRAPPER]) if word)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Calls without arguments. Their name alone is everywhere; only what wraps it shows that it is called.
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+
+
+_BARE_NAMED, _BARE_WORDS, _ARGUMENTS = _any_of(NAME_WORDS), _any_of(MARKUP_WORDS), _any_of(ARGUMENT_WORDS)
+
+
+def find_bare(names: Iterable[str], text: str, *, is_compact: bool = False) -> Literal["none", "exact", "similar"]:
+    """Whether a text holds a call of this name without arguments: surely, perhaps, or not."""
+    name = rf"(?:{_any_of(names)})"
+    if re.search(name, text) is None:
+        return "none"
+    if any(re.search(pattern, text) for pattern in _write_patterns(name, is_compact=is_compact)):
+        return "exact"
+    # [x()]: perhaps a link of a manual.
+    return "similar" if re.search(rf"[{{}}]{name}@", text) else "none"
+
+
+def _write_patterns(name: str, *, is_compact: bool) -> tuple[str, ...]:
+    blank, edge, start = ("", "", "") if is_compact else (" ", r"(?![^ {}@])", r"(?<![^ {}@])")
+    gap = rf"(?:[ {{}}]|(?>{_BARE_WORDS}|\d{{1,3}}){edge}){{0,20}}?"
+    return (
+        # {"name": "x", "arguments": {}}, also with an id in between
+        rf"{start}(?:{_BARE_NAMED})(?:{blank}|\{{){name}{edge}{gap}(?:{_ARGUMENTS}|begin|message|sep|msg)@",
+        # {"arguments": {}, "name": "x"}
+        rf"(?:{_ARGUMENTS})@{gap}(?:{_BARE_NAMED}){blank}{name}{edge}",
+        # <invoke name="x"></invoke>, <tool_call>x</tool_call>
+        rf"{start}({_BARE_NAMED})(?:{blank}name)?(?:{blank}|\{{){name}(?: \d{{1,3}})?"
+        rf"\{{(?:(?:{_BARE_WORDS}){blank}){{0,2}}\1{edge}",
+        # <x></x>
+        rf"\{{({name})\{{\1{edge}",
+        # <|tool_call_start|>[x()]
+        rf"{start}(?:{_BARE_NAMED})\{{{name}(?:{blank}call)?@",
+        # <function=x>{}</function>
+        rf"{start}(?:{_BARE_NAMED}){blank}{name}@(?:call|end|eom|function|invoke|tool)",
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How alike a call and a place in a text are, when some of its characters were changed.
+
+_LONG = 400
+"""Longer values are compared piece by piece: what was changed in them is a small part anyway."""
+_PIECE = 16
+_MOST_PLACES = 3
+_ROOM = 60
+"""How much wrapper may stand between a key and its value."""
+_FEW_EDITS, _MOST_CHANGED, _RECOGNISED = 10, 0.35, 20
+"""Up to ten changed characters leave a call similar, unless they are more than a third of values this long."""
+_FRAME = 4
+"""The quotes, colon and comma around a key, which two calls of the same tool share as well."""
+
+
+def score_likeness(quarry: Quarry, window: str, least: float, budget: Budget) -> float:
+    """The part of a call's keys and values that a stretch of text holds, from 0 to 1; 0 if that is too little.
+
+    Enough is `least` of the whole, or all but a few characters of values that are long enough to be recognised.
+    """
+    budget.spend(2 + len(window) * (len(quarry.leaves) + len(quarry.keys)) // 1000)
+    frame = _FRAME * len(quarry.keys)
+    weight = quarry.weight + frame
+    values = sum(leaf.weight for leaf in quarry.leaves)
+    may_lack = max(weight * (1 - least), min(_FEW_EDITS, values * _MOST_CHANGED) if values >= _RECOGNISED else 0)
+    lacking: float = sum(len(key) for key in quarry.keys if key not in window)
+    for leaf in sorted(quarry.leaves, key=_weight, reverse=True):
+        lacking += leaf.weight - _credit(leaf, window, budget)
+        if lacking > may_lack:
+            return 0.0
+    return (weight - lacking) / weight if weight else 0.0
+
+
+def _weight(leaf: Leaf) -> int:
+    return leaf.weight
+
+
+def _credit(leaf: Leaf, window: str, budget: Budget) -> float:
+    """How many characters of a value stand in the window, at best."""
+    if any(form in window for form in leaf.forms):
+        return leaf.weight
+    value = leaf.forms[0]
+    if len(value) > _LONG:
+        return _credit_long(value, window, budget)
+    if not _shares_enough(value, window, budget):
+        return 0.0
+    fewest = len(value)
+    for place in _places(leaf, window):
+        budget.spend(2 * len(place))
+        fewest = min(fewest, count_edits(value, place))
+    return len(value) - fewest
+
+
+def _places(leaf: Leaf, window: str) -> set[str]:
+    """Where the value may stand: behind its key."""
+    room = len(leaf.forms[0]) * 5 // 4 + _ROOM
+    places: set[str] = set()
+    at = window.find(leaf.key) if leaf.key else -1
+    while at >= 0 and len(places) < _MOST_PLACES:
+        start = at + len(leaf.key)
+        places.add(window[start : start + room])
+        at = window.find(leaf.key, start)
+    return places or {window[:room]}
+
+
+def _shares_enough(value: str, window: str, budget: Budget) -> bool:
+    """Whether so many pairs of characters are the same that a comparison is worth while."""
+    pairs = {value[at : at + 2] for at in range(len(value) - 1)}
+    budget.spend(1 + len(pairs) // 8)
+    return sum(pair in window for pair in pairs) * 4 >= len(pairs)
+
+
+def count_edits(value: str, place: str) -> int:
+    """The fewest changed, lost or added characters by which the value becomes a part of the place.
+
+    The columns of the usual table are the bits of two numbers (Myers, 1999), so that a step costs the same for any
+    length of the value.
+    """
+    length = len(value)
+    letters: dict[str, int] = {}
+    for at, letter in enumerate(value):
+        letters[letter] = letters.get(letter, 0) | 1 << at
+    top, full = 1 << (length - 1), (1 << length) - 1
+    more, less = full, 0
+    edits = fewest = length
+    for letter in place:
+        equal = letters.get(letter, 0)
+        vertical = equal | less
+        horizontal = (((equal & more) + more) ^ more) | equal
+        up, down = less | (full & ~(horizontal | more)), more & horizontal
+        if up & top:
+            edits += 1
+        elif down & top:
+            edits -= 1
+            fewest = min(fewest, edits)
+        up, down = up << 1, down << 1
+        more = (down | ~(vertical | up)) & full
+        less = up & vertical & full
+    return fewest
+
+
+def _credit_long(value: str, window: str, budget: Budget) -> float:
+    pieces = [value[at : at + _PIECE] for at in range(0, len(value), _PIECE)]
+    budget.spend(1 + len(pieces) * len(window) // 4000)
+    found = sum(each in window for each in pieces)
+    if found * 2 < len(pieces):
+        return float(found * _PIECE)
+    # Most is there: what is missing was changed in a character or two.
+    return len(value) - 1.5 * (len(pieces) - found)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Looking for a call in the plain view of a text: its name, and behind or before it all its keys and values.
+#
+# Between them only brackets and the words of wrappers may stand, in any order and any format. A value without the
+# name, or a name with other values, is no call: what a model copies from a file into a call of its own is its own
+# call.
+
+Kind = Literal["none", "exact", "similar"]
+
+ALIKE = 0.85
+"""From here on two calls of the same tool are similar."""
+LEAST_VALUES = 4
+"""Calls whose values have fewer characters are either the same or different, never similar."""
+_LEAST_RAW = 24
+_FIRST = 12
+
+
+_START, _EDGE = r"(?<![^ {}@])", r"(?![^ {}@])"
+_NAMED = rf"(?:{_any_of(NAME_WORDS)})"
+_WORDS = _any_of(MARKUP_WORDS)
+# How much of a wrapper may stand between a name and the first key or value; bounded, so that the search stays linear.
+_SPACED_GAP = r"(?:[ {}@]+[^ {}@]+){0,14}?[ {}@]*"
+_COMPACT_GAP = r"[^\n]{0,120}?"
+_NAME_ENDINGS = tuple(NAME_WORDS)
+_opens = re.compile(rf"(?: (?:{_WORDS}|\d{{1,3}}){_EDGE}){{0,12}}[{{@]").match
+_ends_in_name_word = re.compile(rf"{_START}{_NAMED} \Z").search
+_ends_in_bracket = re.compile(rf"[{{}}@](?:(?:{_WORDS}) ){{0,6}}\Z").search
+
+
+class Match(Struct, frozen=True):
+    """How much of a call a text holds."""
+
+    kind: Kind = "none"
+    score: float = 0.0
+
+
+NO_MATCH = Match()
+EXACT = Match("exact", 1.0)
+SUSPECT = Match("similar", ALIKE)
+"""Perhaps the call. So is a text with thousands of places that nearly hold it: it was made to be that way."""
+
+
+class Search:
+    """One call, looked for in many texts."""
+
+    def __init__(self, quarry: Quarry, *, is_compact: bool = False) -> None:
+        self._quarry = quarry
+        self._is_compact = is_compact
+        self._budget = Budget()
+        self._reader = Reader(quarry, self._budget, is_compact=is_compact)
+        self._patterns: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {}
+        self._is_distinct = sum(leaf.weight for leaf in quarry.leaves) >= LEAST_VALUES
+
+    @property
+    def work(self) -> int:
+        """What all searches together have spent."""
+        return self._budget.spent
+
+    def find(self, text: str) -> Match:
+        """The best that a text holds of the call."""
+        self._budget.grant(len(text))
+        if self._holds_raw(text):
+            return EXACT
+        if not self._quarry.has_arguments:
+            kind = find_bare(self._quarry.names, text, is_compact=self._is_compact)
+            return Match(kind, 1.0) if kind != "none" else NO_MATCH
+        if not self._quarry.keys and not self._quarry.leaves:
+            return NO_MATCH  # nothing of its arguments can be seen here
+        best = NO_MATCH
+        try:
+            for match in self._matches(text):
+                if match.kind == "exact":
+                    return match
+                best = max(best, match, key=_score)
+        except Exhausted:
+            return max(best, SUSPECT, key=_score)
+        return best
+
+    def _matches(self, text: str) -> Iterator[Match]:
+        for start, end in self._places(text, "forward"):
+            yield self._judge_forward(text, start, end)
+        for start, _ in self._places(text, "backward"):
+            yield self._judge_backward(text, start)
+        if self._is_distinct:
+            for start, end in self._places(text, "alike"):
+                yield self._compare(text, start, end)
+
+    def _holds_raw(self, text: str) -> bool:
+        """Whether the call stands there letter by letter, as the model wrote it."""
+        raw = self._quarry.raw
+        if len(raw) < _LEAST_RAW:
+            return False
+        place = text.find(raw)
+        while place >= 0:
+            end = place + len(raw)
+            if self._is_compact or (text[max(0, place - 1) : place] in MARKS and text[end : end + 1] in MARKS):
+                return True
+            place = text.find(raw, end)
+        return False
+
+    # ---- where to look -----------------------------------------------------------------------------------------------
+
+    def _places(self, text: str, kind: str) -> Iterator[tuple[int, int]]:
+        """Where the name stands, if what must follow or precede it is there as well."""
+        name, follows = self._compile(kind)
+        for found in name.finditer(text):
+            self._budget.spend(1)
+            if follows is not None:
+                self._budget.spend(5)
+                if follows.match(text, found.end()) is None:
+                    continue
+            yield found.span(1)
+
+    def _compile(self, kind: str) -> tuple[re.Pattern[str], re.Pattern[str] | None]:
+        patterns = self._patterns.get(kind)
+        if patterns is None:
+            name, follows = self._write_patterns(kind)
+            patterns = self._patterns[kind] = re.compile(name), re.compile(follows) if follows else None
+        return patterns
+
+    def _write_patterns(self, kind: str) -> tuple[str, str]:
+        start, edge = ("", "") if self._is_compact else (_START, _EDGE)
+        gap = _COMPACT_GAP if self._is_compact else _SPACED_GAP
+        name = rf"{start}({_any_of(self._quarry.names)}){edge}"
+        if kind == "backward":
+            return rf"{start}{_NAMED}[ {{]?{name}", ""
+        words = self._reader.first_words if kind == "forward" else {first_word(key) for key in self._quarry.keys}
+        firsts = _any_of({word[:_FIRST] for word in words} if self._is_compact else words)
+        directly = r"\{|" if kind == "alike" else ""
+        return name, rf"{directly}{gap}(?:{firsts}){edge}"
+
+    # ---- one place ---------------------------------------------------------------------------------------------------
+
+    def _judge_forward(self, text: str, start: int, end: int) -> Match:
+        reading = self._reader.read(text, end)
+        if not reading.is_complete:
+            return NO_MATCH
+        before = text[max(0, start - 60) : start]
+        if not reading.opens and not self._is_named(before):
+            return NO_MATCH
+        reading.has_brackets |= bool(_ends_in_bracket(before))
+        return self._weigh(reading, ends=self._reader.is_end(text, reading.end))
+
+    def _is_named(self, before: str) -> bool:
+        """Whether a name is meant. In "type": "shell", "command": ... it only happens to occur."""
+        if before[-1:] in (OPEN, CLOSE, EMPTY):
+            return True
+        return before.endswith(_NAME_ENDINGS) if self._is_compact else bool(_ends_in_name_word(before))
+
+    def _judge_backward(self, text: str, name_at: int) -> Match:
+        """Arguments first and the name last, as sorted keys bring it about."""
+        floor = max(0, name_at - self._reach())
+        window = text[floor:name_at]
+        self._budget.spend(1 + len(window) * len(self._quarry.keys) // 1000)
+        places = [window.rfind(key) for key in self._quarry.keys]
+        if min(places, default=-1) < 0:
+            return NO_MATCH
+        reading = self._reader.read(window, min(places))
+        if not reading.is_complete:
+            return NO_MATCH
+        reading.has_brackets |= bool(_ends_in_bracket(window[: min(places)][-60:])) or CLOSE in window[reading.end :]
+        between = self._reader.foreign_words(window[reading.end :])
+        # One word may be the identifier of the call.
+        reading.foreign += 0 if self._is_compact else sum(map(len, between[1:]))
+        return self._weigh(reading, ends=True)
+
+    def _weigh(self, reading: Reading, *, ends: bool) -> Match:
+        """Nothing foreign between, brackets around, and an end behind the last value: that is the call itself."""
+        if reading.foreign == 0 and reading.has_brackets and ends:
+            # Signs that the view does not show may differ; whether they do, a human can see.
+            return SUSPECT if self._quarry.is_vague else EXACT
+        if not self._is_distinct:
+            return NO_MATCH
+        score = 2 * reading.matched / (2 * reading.matched + reading.foreign) - (0.0 if reading.has_brackets else 0.1)
+        return Match("similar", score) if score >= ALIKE else NO_MATCH
+
+    def _compare(self, text: str, start: int, end: int) -> Match:
+        """The call with some of its characters changed."""
+        if not _opens(text, end) and not self._is_named(text[max(0, start - 60) : start]):
+            return NO_MATCH
+        window = text[end : end + self._reach()]
+        score = score_likeness(self._quarry, window, ALIKE, self._budget)
+        return Match("similar", min(score, 0.999)) if score else NO_MATCH
+
+    def _reach(self) -> int:
+        quarry = self._quarry
+        return quarry.weight * 3 // 2 + 80 * (min(len(quarry.leaves), 40) + 2)
+
+
+def _score(match: Match) -> float:
+    return match.score

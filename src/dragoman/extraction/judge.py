@@ -1,0 +1,508 @@
+"""Decide which calls of a reply count, which are refused and which are invalid; whole or streamed."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from dragoman import formats
+from dragoman.args.decoder import Undecodable, raw_decode
+from dragoman.args.loader import load
+from dragoman.errors import nearest
+from dragoman.events import (
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    Event,
+    ReplyEnded,
+    ReplyFailed,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from dragoman.extraction.echo import Echo
+from dragoman.extraction.mistakes import write_notice
+from dragoman.extraction.responses import Background, Received, receive
+from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
+from dragoman.replies import fold
+from dragoman.toolset import Toolset
+from dragoman.types import Change, Fault, InvalidCall, InvalidKind, Provenance, Reply, Tool, ToolCall
+
+if TYPE_CHECKING:
+    from dragoman.formats.loose.stage import LooseParser
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What was extracted from a reply: the calls that count, those that do not, and why.
+
+
+class Extraction(Struct, frozen=True):
+    """`calls` may run (`provenance.verdict` is `allow`) or have to be asked for (`ask`); nothing else may."""
+
+    text: str = ""
+    thinking: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    refused: list[CallRefused] = field(default_factory=list)
+    """Well-formed calls that do not count, with the reason; the place is in `call.provenance`."""
+    invalid: list[InvalidCall] = field(default_factory=list)
+    """Calls that cannot be run as they were written: malformed, cut off, of no tool, or with bad arguments."""
+    notice: str = ""
+    """What to tell the model of refused calls, once; empty when there is nothing to tell, or it was told already."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which tool a model means by a name: the offered spelling, a namespace less, or an alias that the user declared.
+
+
+class NameBook:
+    """The offered tools and the user's aliases. Nothing is mapped that nobody declared: there are no built-in aliases.
+
+    Aliases are offered to the parsers too, so that bare calls under them are recognised; they come back under the
+    name of the tool.
+    """
+
+    def __init__(self, tools: Toolset | Iterable[object] | None, aliases: Mapping[str, str] | None = None) -> None:
+        self.offered = Toolset.of(tools)
+        self._aliases: dict[str, Tool] = {}
+        for alias, name in (aliases or {}).items():
+            tool = self.offered.find(name) if self.offered is not None else None
+            if tool is not None and (self.offered is None or self.offered.find(alias) is None):
+                self._aliases[alias] = tool
+        extra = [replace(tool, name=alias) for alias, tool in self._aliases.items()]
+        self.tools = Toolset([*self.offered, *extra]) if extra and self.offered is not None else self.offered
+
+    def find(self, name: str) -> Tool | None:
+        """The offered tool that a name means."""
+        if name in self._aliases:
+            return self._aliases[name]
+        return self.offered.find(name) if self.offered is not None else None
+
+    def rename(self, call: ToolCall) -> ToolCall:
+        """The call under the offered spelling of its name."""
+        if self.offered is None:
+            return call
+        tool = self.find(call.name)
+        if tool is None:
+            return call if call.known_tool is False else replace(call, known_tool=False)
+        return call if call.name == tool.name and call.known_tool else replace(call, name=tool.name, known_tool=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where in a message a call stands: in the answer, in a quotation, or in a code fence that is none of its format.
+
+# What follows the backticks of an opener holds none itself: that would be code within a line.
+_fence = re.compile(r" {0,3}(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)", re.MULTILINE).match
+_blanks = re.compile(r"\s*").match
+_quote = re.compile(r"[ \t]{0,3}>").match
+
+Span = tuple[int, int]
+
+
+class Regions:
+    """The quotations and fences of a text, found once. What lies inside of a call opens and closes nothing."""
+
+    def __init__(self, text: str, calls: Sequence[Span]) -> None:
+        self._text = text
+        self._calls = sorted(calls)
+        self._starts = [start for start, _ in self._calls]
+        self._fences = self._find_fences()
+        self._fence_starts = [start for start, _ in self._fences]
+        self._is_all = len(self._fences) == 1 and self._is_all_there_is(self._fences[0])
+
+    def find(self, span: Span) -> str:
+        """`answer`, `quote` or `fence`."""
+        # Blanks in front of a call belong to it; where it stands is where its first letter does.
+        start = _blanks(self._text, span[0]).end()  # type: ignore[union-attr]
+        if _quote(self._text, self._text.rfind("\n", 0, start) + 1, start):
+            return "quote"
+        place = bisect_right(self._fence_starts, start) - 1
+        if place < 0 or start >= self._fences[place][1]:
+            return "answer"
+        return "answer" if self._is_all else "fence"
+
+    def _find_fences(self) -> list[Span]:
+        fences: list[Span] = []
+        opened: tuple[int, str] | None = None
+        position = 0
+        for line in self._text.splitlines(keepends=True):
+            found = None if self._is_within_call(position) else _fence(line)
+            if found and opened is None:
+                opened = (position, found[1])
+            elif found and opened is not None and _closes(found, opened[1]):
+                fences.append((opened[0], position + len(line)))
+                opened = None
+            position += len(line)
+        if opened is not None:
+            fences.append((opened[0], len(self._text)))
+        return fences
+
+    def _is_within_call(self, position: int) -> bool:
+        place = bisect_right(self._starts, position) - 1
+        return place >= 0 and position < self._calls[place][1]
+
+    def _is_all_there_is(self, fence: Span) -> bool:
+        """Whether the message is this fence, and the fence holds nothing but calls: a weak model's way to send them."""
+        if self._text[: fence[0]].strip() or self._text[fence[1] :].strip():
+            return False
+        rest, position = "", fence[0]
+        for start, end in self._calls:
+            if fence[0] <= start < fence[1]:
+                rest += self._text[position:start]
+                position = end
+        rest += self._text[position : fence[1]]
+        lines = [line for line in rest.splitlines() if line.strip()]
+        return all(_fence(line) for line in lines)
+
+
+def _closes(found: re.Match[str], opener: str) -> bool:
+    return found[1][0] == opener[0] and len(found[1]) >= len(opener) and not found[2].strip()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Everything in a text that may be a call, with the region it stands in. Each stretch of text is used once.
+
+
+class Candidate(Struct, frozen=True):
+    """A call that was found in text: where, and whether words follow it."""
+
+    call: ToolCall
+    region: str
+    is_followed: bool = False
+    is_taken: bool = True
+    """Taken out of the text by the parser; others were only noticed and still stand in it."""
+
+
+def span_of(call: ToolCall) -> tuple[int, int]:
+    return call.provenance.span if call.provenance is not None else (0, 0)
+
+
+def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
+    """The calls that the parser of the text reported, in order."""
+    regions = Regions(text, [_span(event) for event in events if isinstance(event, CallEnded | CallBroken)])
+    candidates: list[Candidate] = []
+    # From the end, so that it is known for every call whether words follow.
+    followed = False
+    for event in reversed(events):
+        if isinstance(event, TextDelta):
+            followed = followed or bool(event.text.strip())
+        elif isinstance(event, CallEnded):
+            inside = event.call.provenance.region if event.call.provenance is not None else "answer"
+            place = regions.find(span_of(event.call))
+            region = place if place != "answer" else inside
+            candidates.append(Candidate(event.call, region, followed and region != "message"))
+        elif isinstance(event, CallRefused):
+            candidates.append(Candidate(event.call, "thinking"))
+    return candidates[::-1]
+
+
+def find_loose(text: str, tools: Toolset | None, events: list[Event], *, starts_in_thinking: bool) -> list[Candidate]:
+    """What looks like a call to somebody who looks hard, and was not used by any format."""
+    if "{" not in text and "(" not in text:
+        return []
+    parsed = formats.parse(text, tools=tools, loose=True, starts_in_thinking=starts_in_thinking)
+    taken = [_span(event) for event in events if isinstance(event, CallEnded | CallRefused | CallBroken)]
+    return [
+        Candidate(call, "loose", is_taken=False)
+        for call in parsed.calls
+        if not any(start < span_of(call)[1] and span_of(call)[0] < end for start, end in taken)
+    ]
+
+
+def _span(event: CallEnded | CallRefused | CallBroken) -> tuple[int, int]:
+    return event.span if isinstance(event, CallBroken) else span_of(event.call)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Arguments held to the schema of their tool, and calls that cannot be run turned into honest reports.
+
+_ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "params", "argument", "parameter", "kwargs"})
+_NO_ARGUMENTS = "null_arguments"
+
+
+def fit_call(call: ToolCall, book: NameBook, *, bare: bool, is_cut: bool) -> ToolCall | InvalidCall | None:
+    """The call with arguments that fit; an InvalidCall that says every fault; None for bare JSON without arguments."""
+    if is_cut and "closed_wrapper" in call.repairs:
+        return _invalid(call, "truncated", (Fault("$", "the reply ended inside of the call"),))
+    if lacks_arguments(call):
+        if bare:
+            return None
+        call = _with_change(call, Change("$", _NO_ARGUMENTS, None, {}))
+    if book.offered is None:
+        return call
+    tool = book.find(call.name)
+    if tool is None:
+        return _invalid(call, "unknown_tool", (_name_fault(call.name, book),))
+    loaded = load(call.arguments, tool)
+    if loaded.errors or loaded.value is None:
+        return _invalid(call, "bad_arguments", loaded.errors)
+    if not loaded.changes and loaded.value == call.arguments:
+        return call
+    return replace(call, arguments=loaded.value, changes=(*call.changes, *loaded.changes))
+
+
+def lacks_arguments(call: ToolCall) -> bool:
+    """Whether a call in JSON names no arguments at all, or null: an empty object is something else."""
+    if call.arguments:
+        return False
+    start = call.raw.find("{")
+    if start < 0:
+        return not call.raw and "null_arguments" in call.repairs
+    try:
+        value, _ = raw_decode(call.raw, start)
+    except Undecodable:
+        return False
+    inner = value.get("function") if isinstance(value, dict) else None
+    body = inner if isinstance(inner, dict) else value
+    if not isinstance(body, dict) or not isinstance(body.get("name"), str):
+        return False
+    given = [body[key] for key in body if key in _ARGUMENTS]
+    return not given or given[0] is None
+
+
+def _with_change(call: ToolCall, change: Change) -> ToolCall:
+    return replace(call, changes=(*call.changes, change))
+
+
+def _name_fault(name: str, book: NameBook) -> Fault:
+    known = book.offered.names if book.offered is not None else ()
+    guess = nearest(name, known)
+    meant = f"; did you mean {guess!r}?" if guess else ""
+    listed = ", ".join(known) or "none"
+    return Fault("$.name", f"there is no tool named {name!r}{meant} (the tools are: {listed})")
+
+
+def _invalid(call: ToolCall, kind: InvalidKind, faults: tuple[Fault, ...]) -> InvalidCall:
+    return InvalidCall(call.id, call.name, call.raw, faults, call.provenance, call.extra, call.wire_id, kind)
+
+
+def read_broken(event: CallBroken) -> InvalidCall:
+    """What a parser could not read as a call."""
+    cut = "cut" in event.why or "end" in event.why
+    provenance = Provenance("text", event.format, event.span)
+    faults = (Fault("$", event.why),)
+    kind: InvalidKind = "truncated" if cut else "malformed"
+    return InvalidCall("", event.name or "", event.raw, faults, provenance, kind=kind)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The judge of a reply: which of the calls in it count, which are refused, and which cannot be run.
+
+_NATIVE = Judgement("allow", "level")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a reply is read and judged."""
+
+    profile: Profile
+    book: NameBook
+    background: Background
+    native: bool = True
+    self_contained: bool = False
+    nonce: str | None = None
+    family: tuple[str, ...] | None = None
+    format: str = "auto"
+    starts_in_thinking: bool = False
+
+
+class Judge:
+    """Settles what a response amounts to."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._calls: list[ToolCall] = []
+        self._refused: list[CallRefused] = []
+        self._invalid: list[InvalidCall] = []
+        self._ids: set[str] = set(settings.background.ids)
+
+    def judge(self, received: Received, events: list[Event]) -> Extraction:
+        """`events` are those of the text's parser; empty where the text is not looked at."""
+        settings = self._settings
+        for call in received.calls:
+            self._settle(Candidate(call, "native"))
+        for broken in received.invalid:
+            self._add_invalid(broken)
+        kept = {}
+        for candidate in find_candidates(received.text, events):
+            kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
+        if events:
+            for candidate in find_loose(
+                received.text, settings.book.tools, events, starts_in_thinking=settings.starts_in_thinking
+            ):
+                self._settle(candidate, is_cut=received.is_cut)
+        for event in events:
+            if isinstance(event, CallBroken):
+                self._add_invalid(read_broken(event))
+        text = _rebuild(received.text, events, kept)
+        thinking = received.thinking + "".join(_thinking(event) for event in events)
+        notice = write_notice(self._refused, settings.background.told) if self._refused else ""
+        return Extraction(text, thinking, self._calls, self._refused, self._invalid, notice)
+
+    def _settle(self, candidate: Candidate, *, is_cut: bool = False) -> bool:
+        """Put a call where it belongs; whether its text stays out of the answer."""
+        settings = self._settings
+        call = settings.book.rename(candidate.call)
+        level = find_level(call, candidate.region, settings.family)
+        # Where calls never count nobody needs to know whether they would fit.
+        ready = call if level == "T0" else fit_call(call, settings.book, bare=level in ("T2", "T1"), is_cut=is_cut)
+        if isinstance(ready, InvalidCall):
+            if level == "T1":
+                return False
+            self._add_invalid(replace(ready, provenance=_mark(ready.provenance, level, None, candidate)))
+            return True
+        judgement = Judgement("refuse", "bare", "bare JSON needs its arguments") if ready is None else None
+        final = call if ready is None else ready
+        judgement = judgement or self._decide(final, level, candidate)
+        marked = replace(final, provenance=_mark(final.provenance, level, judgement, candidate))
+        if judgement.verdict == "refuse":
+            self._refused.append(CallRefused(marked, judgement.why))
+            return False
+        self._calls.append(self._identify(marked))
+        return candidate.is_taken
+
+    def _find_echo(self, call: ToolCall, written: str) -> Echo:
+        """Whether content holds the call, under the name of its tool or under the one that the model wrote."""
+        echoes = self._settings.background.echoes
+        echo = echoes.judge(call)
+        if written == call.name or echo.kind == "exact":
+            return echo
+        other = echoes.judge(replace(call, name=written))
+        return other if other.kind != "none" else echo
+
+    def _decide(self, call: ToolCall, level: Any, candidate: Candidate) -> Judgement:
+        settings = self._settings
+        if level == "T5":
+            return _NATIVE  # no other rule applies to it, and looking for echoes would cost the most
+        echo = self._find_echo(call, candidate.call.name)
+        return decide(
+            Situation(
+                level,
+                settings.book.find(call.name),
+                echo.kind,
+                echo.source,
+                candidate.is_followed,
+                not settings.background.echoes.is_empty,
+            ),
+            settings.profile,
+        )
+
+    def _identify(self, call: ToolCall) -> ToolCall:
+        identity = self._new_id(call.id)
+        return call if identity == call.id else replace(call, id=identity)
+
+    def _add_invalid(self, call: InvalidCall) -> None:
+        identity = self._new_id(call.id)
+        self._invalid.append(call if identity == call.id else replace(call, id=identity))
+
+    def _new_id(self, wanted: str) -> str:
+        identity, number = wanted, 0
+        while not identity or identity in self._ids:
+            number += 1
+            identity = f"call_{len(self._ids) + number}"
+        self._ids.add(identity)
+        return identity
+
+
+def _mark(given: Provenance | None, level: Any, judgement: Judgement | None, candidate: Candidate) -> Provenance:
+    provenance = given or Provenance("native")
+    verdict = None if judgement is None or judgement.verdict == "refuse" else judgement.verdict
+    region = candidate.region if candidate.region not in ("native", "loose") else provenance.region
+    return replace(provenance, level=level, verdict=verdict, region=region)
+
+
+def _thinking(event: Event) -> str:
+    return event.text if isinstance(event, ThinkingDelta) else ""
+
+
+def _rebuild(text: str, events: list[Event], kept: Mapping[int, bool]) -> str:
+    """The answer: what refused calls consist of is words again, for somebody may have asked to see them."""
+    if not events:
+        return text
+    pieces: list[str] = []
+    for event in events:
+        if isinstance(event, TextDelta):
+            pieces.append(event.text)
+        elif isinstance(event, CallEnded) and not kept.get(id(event.call), True):
+            pieces.append(event.call.raw)
+    return "".join(pieces)
+
+
+def open_parser(settings: Settings) -> formats.Parser | LooseParser:
+    """The parser for the text of a reply, this turn's nonce wrapper included."""
+    extra = [formats.nonce_format(settings.nonce)] if settings.nonce else []
+    return formats.parser(
+        settings.format, settings.book.tools, starts_in_thinking=settings.starts_in_thinking, extra=extra
+    )
+
+
+def settle(received: Received, events: Iterable[Event] | None, settings: Settings) -> Extraction:
+    """The extraction of a response. `events` are those of its text, if it was parsed already."""
+    if settings.self_contained:
+        # Such a program runs its tools itself; its text is text, whatever it looks like.
+        return Extraction(received.text, received.thinking)
+    if (received.calls or received.invalid) and settings.native:
+        return Judge(settings).judge(received, [])
+    if events is None:
+        events = open_parser(settings).close(received.text)
+    return Judge(settings).judge(received, list(events))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The same verdicts for a reply that arrives in pieces.
+
+_LAST = (UsageReported, ReplyFailed, ReplyEnded)
+
+
+class Extractor:
+    """A Stage for a streamed reply: feed it pieces of text, or the events of a wire.
+
+    The result is that of the whole reply. `feed` and `close` give out events to show; `extraction` is there after
+    `close`.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # Made for the first piece of text: most replies with native calls have none.
+        self._parser: formats.Parser | LooseParser | None = None
+        self._wire: list[Event] = []
+        self._texts: list[str] = []
+        self._events: list[Event] = []
+        self._held: list[Event] = []
+        self._reply: Reply | None = None
+        self.extraction = Extraction()
+
+    def feed(self, piece: str | Event, /) -> list[Event]:
+        if isinstance(piece, str):
+            self._texts.append(piece)
+            if self._parser is None:
+                self._parser = open_parser(self._settings)
+            events = self._parser.feed(piece)
+            self._events += events
+            return events
+        self._wire.append(piece)
+        if isinstance(piece, TextDelta):
+            return self.feed(piece.text)
+        if isinstance(piece, _LAST):
+            # The parser may still hold text back; the end comes after it.
+            self._held.append(piece)
+            return []
+        return [piece]
+
+    @property
+    def reply(self) -> Reply:
+        """The reply as far as it has come, as the wire gave it: before anybody looked for calls in its text."""
+        return self._reply if self._reply is not None else fold(self._wire)
+
+    def close(self) -> list[Event]:
+        events = self._parser.close() if self._parser is not None else []
+        self._events += events
+        self._reply = fold(self._wire)
+        received = receive(self._reply, self._settings.book.tools) if self._wire else Received()
+        received = replace(received, text="".join(self._texts))
+        self.extraction = settle(received, self._events, self._settings)
+        return [*events, *self._held]
