@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable
 from time import process_time
 
-from dragoman.scrubbing import Scrubber, Secrets
+from dragoman.secrets import Scrubber, Secrets
 
 LINES = (
     "commit {hex40}",

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         mcp,
         providers,
         sandbox,
-        scrubbing,
+        secrets,
         shell,
         stage,
         telemetry,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from dragoman.formats import augment_system_prompt
     from dragoman.providers.definitions import decode_tool_calls, encode_definitions, encode_result
     from dragoman.replies import fold, unfold
-    from dragoman.scrubbing import Scrubber, scrub
+    from dragoman.secrets import Scrubber, scrub
     from dragoman.tools import Context, Error, Halt, Ok, ToolContext, tool
     from dragoman.toolset import Toolset
     from dragoman.types import File, Image, Message, Reply, Request, Text, Thinking, Tool, ToolCall, ToolResult
@@ -70,7 +70,7 @@ _MODULES = frozenset(
         "mcp",
         "providers",
         "sandbox",
-        "scrubbing",
+        "secrets",
         "shell",
         "stage",
         "telemetry",
@@ -98,7 +98,7 @@ _HOMES = {
     "Reply": "dragoman.types",
     "Request": "dragoman.types",
     "RunResult": "dragoman.agent",
-    "Scrubber": "dragoman.scrubbing",
+    "Scrubber": "dragoman.secrets",
     "Stop": "dragoman.agent",
     "Text": "dragoman.types",
     "Thinking": "dragoman.types",
@@ -117,7 +117,7 @@ _HOMES = {
     "extract": "dragoman.extraction",
     "extractor": "dragoman.extraction",
     "fold": "dragoman.replies",
-    "scrub": "dragoman.scrubbing",
+    "scrub": "dragoman.secrets",
     "stream": "dragoman.client.asking",
     "tool": "dragoman.tools",
     "unfold": "dragoman.replies",
@@ -178,7 +178,7 @@ __all__ = [
     "providers",
     "sandbox",
     "scrub",
-    "scrubbing",
+    "secrets",
     "shell",
     "stage",
     "stream",

@@ -18,7 +18,7 @@ from dragoman.agent.binding import canonical, digest_call
 from dragoman.agent.desk import show_arguments
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, CallDecided, RunEvent, ToolStarted
 from dragoman.agent.policy import Rule, Rules
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 from dragoman.testing import call, calls
 from dragoman.types import Operand, Tool, ToolCall, ToolResult
 

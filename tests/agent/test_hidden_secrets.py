@@ -19,7 +19,7 @@ from dragoman.agent.events import RunEnded, RunEvent, ToolEnded, ToolStarted, Tu
 from dragoman.agent.veiling import Veil
 from dragoman.events import ArgumentsDelta, TextDelta, ThinkingDelta
 from dragoman.journal import MemoryJournal
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 from dragoman.telemetry import JsonLog
 from dragoman.testing import ScriptedModel, call
 from dragoman.types import Message, Request, Text
@@ -279,7 +279,7 @@ def test_what_a_run_leaves_for_the_next_one_is_scrubbed_too() -> None:
 
 def test_results_of_several_parts_are_scrubbed_part_by_part() -> None:
     from dragoman.agent.hiding import hide_secrets
-    from dragoman.scrubbing import ModelSink
+    from dragoman.secrets import ModelSink
     from dragoman.types import Image, ToolResult
 
     image = Image(data="aGk=", media_type="image/png")

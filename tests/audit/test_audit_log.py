@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dragoman.audit import KINDS, AuditFailed, AuditLog, beside, default_audit_path, digest_of, read_records, verify
 from dragoman.audit.wording import escape, put_down
 from dragoman.errors import ConfigError
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 
 WRITERS = str(Path(__file__).with_name("writers.py"))
 TEXT = st.text(st.characters(exclude_categories=()), max_size=30)

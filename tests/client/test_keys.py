@@ -12,8 +12,9 @@ from tests.client.servers import ASKED, HELLO, STREAM, always, answer, chunked, 
 
 from dragoman import providers
 from dragoman.client.debugging import choose_writer
-from dragoman.client.keys import Scrubber, Secret, find_key, missing_key
+from dragoman.client.keys import Secret, find_key, missing_key
 from dragoman.client.transport import Timeouts
+from dragoman.secrets.exchanges import RequestRedactor
 
 KEY = "sk-loopback-0123456789"
 ANTHROPIC = providers.resolve("anthropic:claude")
@@ -80,11 +81,11 @@ def test_what_is_missing_is_named() -> None:
     ],
 )
 def test_addresses_are_shown_without_secrets(url: str, shown: str) -> None:
-    assert Scrubber([KEY]).address(url) == shown
+    assert RequestRedactor([KEY]).address(url) == shown
 
 
 def test_a_scrubber_that_grows_forgets_nothing() -> None:
-    first = Scrubber(["old-token"])
+    first = RequestRedactor(["old-token"])
     second = first.grow(["new-token"])
     assert second.text("old-token new-token") == "*** ***"
     assert second.grow(["new-token"]) is second

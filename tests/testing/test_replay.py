@@ -12,6 +12,7 @@ from msgspec import structs
 
 from dragoman.client import Client, HttpRequest, Retries, Timeouts, TransportFault
 from dragoman.errors import ConfigError
+from dragoman.secrets.exchanges import REDACTED, RecordingRedactor
 from dragoman.testing import (
     Answer,
     CassetteMiss,
@@ -22,7 +23,6 @@ from dragoman.testing import (
     cassette,
     every_split,
 )
-from dragoman.testing.redaction import REDACTED, Redactor
 from dragoman.types import Message, Reply, Request, Text
 
 NEVER_AGAIN = Retries(attempts=1)
@@ -107,7 +107,7 @@ def test_no_secret_reaches_the_disk(tmp_path: Path, headers: dict[str, str], url
 
 
 def test_a_secret_across_two_pieces_is_found() -> None:
-    redactor = Redactor()
+    redactor = RecordingRedactor()
     redactor.learn({"authorization": f"Bearer {SECRET}"})
     body = f"before {SECRET} after".encode()
     for pieces in every_split(body):

@@ -23,7 +23,7 @@ from dragoman.agent.journalling import Ledger
 from dragoman.agent.policy import Rules
 from dragoman.agent.questions import Answer, Question, write_question
 from dragoman.args import load
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 from dragoman.types import JsonObject, Operand, Tool, ToolCall
 
 Inspected = tuple[tuple[Operand, ...], str]

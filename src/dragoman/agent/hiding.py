@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.scrubbing import ModelSink
+from dragoman.secrets import ModelSink
 from dragoman.types import JsonObject, Text, ToolResult
 
 _TAGGED = re.compile(r"#[A-Za-z0-9]+-\d+\]\Z")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -15,13 +14,10 @@ from dragoman.agent.setup import Setup
 from dragoman.client.keys import find_key
 from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
-from dragoman.scrubbing import HumanSink, ModelSink, Secrets, Vault, worth_hiding
+from dragoman.secrets import HumanSink, ModelSink, Secrets, Vault, worth_hiding
+from dragoman.secrets.fields import is_secret_variable
 
 DAY = 86_400.0
-_telling = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE).search
-_NO_SECRETS = re.compile(
-    r"_FILE\Z|_PATH\Z|_DIR\Z|_SOCK\Z|_URL\Z|_HOST\Z|_ID\Z|PUBLIC|KEYBOARD|KEYMAP", re.IGNORECASE
-).search
 
 
 class Safety:
@@ -105,7 +101,7 @@ class Safety:
             if key is not None and worth_hiding(key.reveal()):
                 found.setdefault(key.name or "provider_key", key.reveal())
         for name, value in around.items():
-            if _telling(name) and not _NO_SECRETS(name) and worth_hiding(value) and not value.startswith("/"):
+            if is_secret_variable(name) and worth_hiding(value) and not value.startswith("/"):
                 found.setdefault(name, value)
         return found
 

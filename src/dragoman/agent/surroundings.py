@@ -15,7 +15,7 @@ from dragoman.agent.hooks import Hooks
 from dragoman.agent.journalling import Ledger
 from dragoman.agent.questions import Answer, Question
 from dragoman.providers import Endpoint, Fact
-from dragoman.scrubbing import HumanSink, ModelSink
+from dragoman.secrets import HumanSink, ModelSink
 from dragoman.types import Request
 
 Listener = Callable[[str, RunEvent], object]

@@ -35,7 +35,7 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 from dragoman.types import Failure, Fault, InvalidCall, Message, Text, Thinking, ToolCall, ToolResult
 
 _BEHIND = 512

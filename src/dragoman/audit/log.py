@@ -18,7 +18,7 @@ from dragoman.audit.locks import open_alone
 from dragoman.audit.tails import Tail, agrees, digest_end, read_tail
 from dragoman.audit.wording import escape, put_down
 from dragoman.errors import ConfigError, nearest
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 
 _OWN = frozenset({"n", "at", "kind", "run", "call", "prev", "hash"})
 _SHORTEST_SECRET = 6

@@ -24,7 +24,7 @@ from dragoman.config.toolboxes import matches
 from dragoman.errors import ConfigError, nearest
 from dragoman.journal import Journal, MemoryJournal, open_journal
 from dragoman.providers import WIRES, Facts, MemoryFacts
-from dragoman.scrubbing import worth_hiding
+from dragoman.secrets import worth_hiding
 from dragoman.telemetry import JsonLog
 from dragoman.types import Tool
 from dragoman.wire.codec import NEUTRAL

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dragoman.agent.parking import Parked
     from dragoman.cli.approvals_answering import Answering
     from dragoman.journal import SqliteJournal
-    from dragoman.scrubbing import HumanSink
+    from dragoman.secrets import HumanSink
 
 HELP = """Show the calls that wait for approval, and approve or deny them.
 

@@ -20,7 +20,7 @@ from dragoman.cli.excerpts import one_line
 from dragoman.cli.exits import FATAL, complain
 from dragoman.cli.screen import Screen, write_json
 from dragoman.journal import Journal, RunBusy, RunOver
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 
 Answering = Callable[[Parked], Approval]
 

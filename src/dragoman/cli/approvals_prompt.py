@@ -16,7 +16,7 @@ from dragoman.cli.showing import ScreenView
 from dragoman.cli.streams import forget_typed, type_line
 from dragoman.config.toolboxes import matches
 from dragoman.errors import ConfigError
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 
 ASK = "ask"
 NEVER = "never"

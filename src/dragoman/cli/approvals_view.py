@@ -12,7 +12,7 @@ from dragoman.agent.desk import show_arguments
 from dragoman.agent.parking import Parked
 from dragoman.cli.excerpts import one_line, summarise, write_arguments
 from dragoman.cli.screen import Screen
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 from dragoman.types import Operand
 
 _ABOUT = 60

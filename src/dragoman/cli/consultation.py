@@ -17,7 +17,7 @@ from dragoman.cli.interrupting import Interrupts
 from dragoman.cli.screen import Screen, write_json
 from dragoman.cli.waiting import Waiting
 from dragoman.client.auth import choose_auth
-from dragoman.client.keys import Scrubber, find_key
+from dragoman.client.keys import find_key
 from dragoman.client.transport import HttpRequest, Timeouts, Transport, TransportFault
 from dragoman.client.transports import open_transport
 from dragoman.config import keys_by_variable, load
@@ -39,6 +39,7 @@ from dragoman.doctor import (
 from dragoman.doctor.metadata import lookups_for
 from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
+from dragoman.secrets.exchanges import RequestRedactor
 
 UNANSWERED = 4
 _STYLES = {"works": "green", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
@@ -105,7 +106,7 @@ class Consultation:
         patient = admit(endpoint, quick=self.wish.quick, tokens=self.wish.tokens)
         if not self.wish.as_json:
             name = f"{endpoint.provider.name}:{endpoint.model}"
-            self._screen.line((name, "bold"), f" at {Scrubber().address(endpoint.base_url)} ({endpoint.wire})")
+            self._screen.line((name, "bold"), f" at {RequestRedactor().address(endpoint.base_url)} ({endpoint.wire})")
             most = count_requests(patient)
             self._screen.line(f"at most {most} requests of at most {self.wish.tokens} tokens each")
             self._screen.line()

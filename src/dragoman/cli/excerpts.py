@@ -77,8 +77,8 @@ def summarise(arguments: Mapping[str, Any]) -> str:
 
 
 def _summarise_value(name: str, value: Any) -> str:
-    from dragoman.scrubbing import scrub
-    from dragoman.scrubbing.keys import Weight, weigh_key
+    from dragoman.secrets import scrub
+    from dragoman.secrets.fields import Weight, weigh_key
 
     if weigh_key(name) >= Weight.SECRET:
         return "[redacted]"

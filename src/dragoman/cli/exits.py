@@ -10,7 +10,7 @@ from dragoman.agent.outcomes import Category, RunResult
 from dragoman.cli.screen import show_controls
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
-from dragoman.scrubbing import scrub
+from dragoman.secrets import scrub
 
 FATAL = 1
 MISUSED = 2

@@ -10,7 +10,7 @@ from dragoman.agent.policy import Rules, read_rule
 from dragoman.builtin import NAMES
 from dragoman.config import Config, config_folder, permissions, remember_rule, remembered_rules
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.scrubbing import HumanSink, known_secrets
+from dragoman.secrets import HumanSink, known_secrets
 from dragoman.types import Tool
 
 if TYPE_CHECKING:

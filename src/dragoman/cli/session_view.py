@@ -12,7 +12,7 @@ from dragoman.agent.inputs import Denied, Replied, Reviewed, Steered, ToolAnswer
 from dragoman.agent.recording import Ended, Header, decode, decode_input
 from dragoman.cli.screen import Screen, pretty_json
 from dragoman.journal import Record, RunSummary, calls, turns
-from dragoman.scrubbing import HumanSink, scrub
+from dragoman.secrets import HumanSink, scrub
 from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
 
 MOST_OF_A_RESULT = 600

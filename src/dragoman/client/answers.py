@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import structs
 
 from dragoman.client.delays import read_delay
-from dragoman.client.keys import Scrubber
 from dragoman.client.transport import HttpResponse, TransportFault
 from dragoman.events import Event, ReplyEnded, ReplyFailed
+from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.stage import Stage
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared
@@ -55,7 +55,7 @@ class AnswerReader:
         self,
         codec: Codec,
         prepared: Prepared,
-        scrubber: Scrubber,
+        scrubber: RequestRedactor,
         response: HttpResponse,
         pull: Pull,
         *,

@@ -9,10 +9,10 @@ from msgspec import Struct, structs
 from dragoman.client.answers import AnswerReader, fail_reply, from_fault
 from dragoman.client.auth import Auth
 from dragoman.client.breaker import Breaker, counts
-from dragoman.client.keys import Scrubbers
 from dragoman.client.sending import Exchange
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.events import Event, ReplyFailed
+from dragoman.secrets.exchanges import RequestRedactors
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared
 
@@ -39,7 +39,7 @@ class Attempt:
         exchange: Exchange,
         auth: Auth,
         breaker: Breaker,
-        scrubbers: Scrubbers,
+        scrubbers: RequestRedactors,
         codec: Codec,
         clock: Callable[[], float],
         calendar: Callable[[], float],

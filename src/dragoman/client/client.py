@@ -24,7 +24,7 @@ from dragoman.client.auth import Auth, choose_auth
 from dragoman.client.breaker import Breakers
 from dragoman.client.debugging import Debugger, Writer, choose_writer
 from dragoman.client.events import NOTICES, ClientEvent, RequestPrepared, RequestRetried
-from dragoman.client.keys import Scrubbers, Secret, find_key
+from dragoman.client.keys import Secret, find_key
 from dragoman.client.retrying import Decision, Retries, decide
 from dragoman.client.sending import Exchange
 from dragoman.client.transport import HttpRequest, Timeouts, Transport
@@ -33,6 +33,7 @@ from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageR
 from dragoman.providers import Endpoint
 from dragoman.providers.definitions import codec_for
 from dragoman.replies import Folding
+from dragoman.secrets.exchanges import RequestRedactors
 from dragoman.types import Failure, Reply, Request
 from dragoman.wire.values import write
 
@@ -73,7 +74,7 @@ class Client:
         self._headers = {str(name): str(value) for name, value in (headers or {}).items()}
         self._breakers = breakers or Breakers()
         self._auth = auth
-        self._scrubbers = Scrubbers()
+        self._scrubbers = RequestRedactors()
         writer = choose_writer(debug, self._environment)
         self._debugger = Debugger(writer) if writer is not None else None
         self._clock, self._calendar, self._sleep, self._random = clock, calendar, sleep, random

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dragoman.client.keys import Scrubber
 from dragoman.client.transport import HttpRequest
+from dragoman.secrets.exchanges import RequestRedactor
 
 VARIABLE = "DRAGOMAN_DEBUG"
 SHOWN = 1024 * 1024
@@ -38,7 +38,7 @@ def choose_writer(given: bool | str | Path | Writer | None, environment: Mapping
 class Record:
     """One request and its answer, as they are seen."""
 
-    def __init__(self, request: HttpRequest, scrubber: Scrubber) -> None:
+    def __init__(self, request: HttpRequest, scrubber: RequestRedactor) -> None:
         self._scrubber = scrubber
         self._parts: list[bytes] = []
         self._size = 0
@@ -84,7 +84,7 @@ class Debugger:
         self._writer = writer
         self._count = 0
 
-    def open(self, request: HttpRequest, scrubber: Scrubber) -> Record:
+    def open(self, request: HttpRequest, scrubber: RequestRedactor) -> Record:
         return Record(request, scrubber)
 
     def close(self, record: Record, note: str = "") -> None:

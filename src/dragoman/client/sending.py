@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from dragoman.client.debugging import Debugger, Record
-from dragoman.client.keys import Scrubber
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.secrets.exchanges import RequestRedactor
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Exchange:
         if self._expired:
             raise TransportFault("timed_out", "the deadline of the request passed", code="deadline")
 
-    async def send(self, request: HttpRequest, scrubber: Scrubber) -> HttpResponse:
+    async def send(self, request: HttpRequest, scrubber: RequestRedactor) -> HttpResponse:
         """The answer, as soon as its head is there."""
         if self._debugger is not None:
             self._record = self._debugger.open(request, scrubber)

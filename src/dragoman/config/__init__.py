@@ -10,7 +10,6 @@ from dragoman.config.files import PROJECT_FILE, config_folder, managed_file, pro
 from dragoman.config.keys import keys_by_variable, read_key, read_keys
 from dragoman.config.layers import Origin, Said
 from dragoman.config.loading import load
-from dragoman.config.masking import mask
 from dragoman.config.merging import Overridden
 from dragoman.config.permissions import permissions
 from dragoman.config.prices import price_by
@@ -18,6 +17,7 @@ from dragoman.config.remembered import forget_rule, permissions_file, remember_r
 from dragoman.config.settings import SECTIONS, SETTINGS, Setting
 from dragoman.config.toolboxes import Toolbox, load_installed, load_source, load_tools, restrict
 from dragoman.config.writing import write_template
+from dragoman.secrets.settings import mask
 
 __all__ = [
     "PROJECT_FILE",

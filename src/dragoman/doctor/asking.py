@@ -15,7 +15,7 @@ from dragoman.client.auth import choose_auth
 from dragoman.client.breaker import Breakers
 from dragoman.client.client import Client
 from dragoman.client.events import NOTICES, RequestPrepared
-from dragoman.client.keys import Scrubber, Secret, find_key
+from dragoman.client.keys import Secret, find_key
 from dragoman.client.retrying import Retries
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.client.transports import open_transport
@@ -24,6 +24,7 @@ from dragoman.events import Event
 from dragoman.extraction.tool_mode import Composed, compose, open_reader, settle_manner
 from dragoman.providers import Endpoint
 from dragoman.replies import Folding
+from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Usage
 from dragoman.wire.codec import Codec
@@ -117,9 +118,9 @@ class Asker:
         return base_of(self.endpoint, self._environment)
 
     @property
-    def scrubber(self) -> Scrubber:
+    def scrubber(self) -> RequestRedactor:
         """Takes the key out of what is shown: an endpoint may repeat it in its answer."""
-        return Scrubber(self._auth.secrets)
+        return RequestRedactor(self._auth.secrets)
 
     @property
     def requests(self) -> int:

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dragoman.client.keys import Scrubber
 from dragoman.doctor.asking import Asker
 from dragoman.doctor.catalogue import PROBES, probes_for
 from dragoman.doctor.findings import Finding, Report
@@ -17,6 +16,7 @@ from dragoman.doctor.metadata import lookups_for
 from dragoman.doctor.probe import Probe
 from dragoman.doctor.questions import Patient, Sight
 from dragoman.providers.prices import Prices
+from dragoman.secrets.exchanges import RequestRedactor
 
 
 class ProbeStarted(Struct, frozen=True):
@@ -66,7 +66,7 @@ async def _make(probe: Probe, patient: Patient, asker: Asker) -> Finding:
     return _scrub(probe.judge(patient, tuple(sights)), asker.scrubber)
 
 
-def _scrub(finding: Finding, scrubber: Scrubber) -> Finding:
+def _scrub(finding: Finding, scrubber: RequestRedactor) -> Finding:
     fact = finding.fact
     if fact is not None:
         fact = structs.replace(fact, why=scrubber.text(fact.why))

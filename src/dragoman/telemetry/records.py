@@ -11,7 +11,7 @@ from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, RunEnded, RunEv
 from dragoman.agent.outcomes import RunResult
 from dragoman.client.events import RequestRetried
 from dragoman.events import CallBroken, CallEnded, CallRefused, PartEnded, PartReceived, ReplyEnded, ReplyFailed
-from dragoman.scrubbing import HumanSink
+from dragoman.secrets import HumanSink
 from dragoman.telemetry.values import Bounds, Plainer
 from dragoman.types import Failure, File, Image, InvalidCall, Provenance, Text, ToolCall, ToolResult
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.scrubbing import HumanSink
-from dragoman.scrubbing.registered import SHORTEST
+from dragoman.secrets import HumanSink
+from dragoman.secrets.registered import SHORTEST
 
 
 def hide_known(secrets: Iterable[str]) -> HumanSink:

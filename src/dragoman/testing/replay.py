@@ -17,8 +17,8 @@ from typing import Any, Literal, cast
 
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError
+from dragoman.secrets.exchanges import RecordingRedactor
 from dragoman.testing.answers import Answer
-from dragoman.testing.redaction import Redactor
 from dragoman.testing.script import ScriptedResponse
 from dragoman.testing.tape import (
     Answered,
@@ -59,7 +59,7 @@ class RecordingTransport:
     ) -> None:
         self._inner = inner
         self._path = Path(path)
-        self._redactor = Redactor(redact)
+        self._redactor = RecordingRedactor(redact)
         self._ignore = ignore
         self._number = first_number
         self._open: set[_RecordedResponse] = set()
@@ -94,7 +94,7 @@ class RecordingTransport:
 class _RecordedResponse:
     """A response that is written down when it was read, or when it is closed."""
 
-    def __init__(self, inner: HttpResponse, write: Callable[[Answered], None], redactor: Redactor) -> None:
+    def __init__(self, inner: HttpResponse, write: Callable[[Answered], None], redactor: RecordingRedactor) -> None:
         self._inner = inner
         self._write: Callable[[Answered], None] | None = write
         self._redactor = redactor
@@ -144,7 +144,7 @@ class ReplayTransport:
         if not self._path.is_file():
             raise ConfigError(f"there is no recording {path}", hint='record it: cassette(path, record="once")')
         self.recorded = load(self._path)
-        self._redactor = Redactor(redact)
+        self._redactor = RecordingRedactor(redact)
         self._ignore = ignore
         self._lanes: dict[str, deque[Recorded]] = defaultdict(deque)
         for recorded in self.recorded:
@@ -245,7 +245,7 @@ def _default_transport() -> Transport:
     return HttpTransport()
 
 
-def describe(request: HttpRequest, redactor: Redactor, ignore: Ignore | None = None) -> Asked:
+def describe(request: HttpRequest, redactor: RecordingRedactor, ignore: Ignore | None = None) -> Asked:
     """A request as it is compared and kept: without secrets, and without what is to be ignored."""
     body = write_body(redactor.data(request.body))
     if ignore is not None:
@@ -282,5 +282,5 @@ def _likeness(recorded: Asked, asked: Asked) -> tuple[bool, float]:
     return (recorded.url == asked.url, matcher.quick_ratio())
 
 
-def _describe_fault(fault: TransportFault, redactor: Redactor) -> Broken:
+def _describe_fault(fault: TransportFault, redactor: RecordingRedactor) -> Broken:
     return Broken(fault.kind, redactor.text(fault.message), fault.code)

@@ -1,13 +1,49 @@
-"""The shapes of vendors' tokens, one row each, and of families of tokens that many vendors share.
-
-A row is: the kind to report, the prefixes, what follows them (`<alphabet least>` or `<alphabet least+>`, else a regular
-expression), and what that has to be like: `some` (not a placeholder), `random` (no words), `mixed` (random, letters of
-both cases and digits) or `crc32` (ends in its checksum, or is `some`). To add a vendor, add a row and its tests.
-"""
+"""Token shapes of vendors, one row each, with their checksums."""
 
 from __future__ import annotations
 
+import zlib
 from typing import Final
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sets of words, written as they are read.
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, each once."""
+    return frozenset(text.split())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Checksums that vendors put into their tokens, so that a look-alike can be told from the real thing.
+
+_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SIZE: Final = 6
+
+
+def base62(number: int, width: int = _SIZE) -> str:
+    """A number in base 62, digits before capitals before small letters, filled up with zeros."""
+    digits = []
+    while number:
+        number, rest = divmod(number, 62)
+        digits.append(_DIGITS[rest])
+    return "".join(reversed(digits)).rjust(width, "0")
+
+
+def has_crc32(body: str) -> bool:
+    """Whether the last six characters are the CRC-32 of those before them: GitHub and npm tokens."""
+    if len(body) <= _SIZE or not body.isascii():
+        return False
+    return base62(zlib.crc32(body[:-_SIZE].encode("ascii"))) == body[-_SIZE:]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The shapes of vendors' tokens, one row each, and of families of tokens that many vendors share.
+#
+# A row is: the kind to report, the prefixes, what follows them (`<alphabet least>` or `<alphabet least+>`, else a
+# regular expression), and what that has to be like: `some` (not a placeholder), `random` (no words), `mixed` (random,
+# letters of both cases and digits) or `crc32` (ends in its checksum, or is `some`). To add a vendor, add a row and
+# its tests.
 
 Row = tuple[str, str, str, str]
 

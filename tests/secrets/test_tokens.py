@@ -5,11 +5,10 @@ from __future__ import annotations
 import zlib
 
 import pytest
-from tests.scrubbing.fakes import ALNUM, HEX, TOKEN_FORMS, TOKENS, WORD, draw, longest_left
+from tests.secrets.fakes import ALNUM, HEX, TOKEN_FORMS, TOKENS, WORD, draw, longest_left
 
-from dragoman.scrubbing import scrub
-from dragoman.scrubbing.checksums import base62, has_crc32
-from dragoman.scrubbing.vendors import FAMILIES, VENDORS
+from dragoman.secrets import scrub
+from dragoman.secrets.vendors import FAMILIES, VENDORS, base62, has_crc32
 
 CASES = [(form, name) for form in TOKEN_FORMS for name in TOKENS]
 

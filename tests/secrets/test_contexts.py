@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 
 import pytest
-from tests.scrubbing.fakes import HEX, draw, longest_left
+from tests.secrets.fakes import HEX, draw, longest_left
 
-from dragoman.scrubbing import scrub
-from dragoman.scrubbing.keys import Weight, weigh_key
+from dragoman.secrets import scrub
+from dragoman.secrets.fields import Weight, weigh_key
 
 PASSWORDS = {
     "random": draw(16),

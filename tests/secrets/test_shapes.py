@@ -6,9 +6,9 @@ import base64
 import string
 
 import pytest
-from tests.scrubbing.fakes import ALNUM, BASE32, HEX, UPPER, WORD, draw, longest_left
+from tests.secrets.fakes import ALNUM, BASE32, HEX, UPPER, WORD, draw, longest_left
 
-from dragoman.scrubbing import scrub
+from dragoman.secrets import scrub
 
 PASSWORD = draw(14)
 KEY = draw(40)

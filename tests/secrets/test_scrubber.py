@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.scrubbing.fakes import TOKENS, draw
+from tests.secrets.fakes import TOKENS, draw
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.scrubbing import HumanSink, ModelSink, Scrubber, Secrets, Vault, scrub
+from dragoman.secrets import HumanSink, ModelSink, Scrubber, Secrets, Vault, scrub
 
 PASSWORD = draw(16)
 

@@ -13,11 +13,11 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scrubbing.fakes import WORD, draw, feed_all, longest_left, private_key
+from tests.secrets.fakes import WORD, draw, feed_all, longest_left, private_key
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.scrubbing import Scrubber, Secrets, known_secrets, scrub, worth_hiding
-from dragoman.scrubbing.encodings import needles
+from dragoman.secrets import Scrubber, Secrets, known_secrets, scrub, worth_hiding
+from dragoman.secrets.registered import needles
 
 VALUES = {
     "token": "zz-" + draw(40, WORD),

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scrubbing.fakes import feed_all, longest_left
+from tests.secrets.fakes import feed_all, longest_left
 
-from dragoman.scrubbing import Scrubber, scrub
+from dragoman.secrets import Scrubber, scrub
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Secrets are taken out of a recording before anything of it touches the disk.
+"""Redaction of HTTP exchanges: recordings before they are written to disk, and the debug output of the client.
 
-Three things count as secrets: what stands in a header or a query parameter whose name says so, the same words
-wherever else they turn up, and whatever looks like a key of a known vendor or fits a pattern of yours.
+In a recording, three things count as secrets: the value of a header or a query parameter whose name says so, the same
+words wherever else they occur, and whatever looks like a key of a known vendor or matches a pattern of the user.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ SHAPES = (
 )
 """What keys of well-known vendors look like."""
 _SHORTEST = 6
+_HIDDEN = "***"
+_REMEMBERED = 32
+_tells = re.compile(r"authorization|cookie|api-?key|token|secret|password|signature", re.IGNORECASE).search
+_in_query = re.compile(rb"([?&](?:key|api-key|api_key|token|access_token|sig)=)[^& \r\n]+", re.IGNORECASE)
 # Where a key stands behind a word in its header.
 _SCHEMES = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+")
 
 
-class Redactor:
+class RecordingRedactor:
     """Takes secrets out of headers, addresses and bodies. `patterns` are regular expressions, beside the usual ones."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
@@ -96,3 +100,46 @@ def _clean(whole: bytes, start: int, end: int, matches: list[re.Match[bytes]]) -
             out += REDACTED.encode()
         place = min(match.end(), end)
     return bytes(out + whole[place:end])
+
+
+class RequestRedactor:
+    """Takes the client's own secrets out of what is shown."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        # The longest first: one secret may be the beginning of another.
+        self._texts = sorted({text for text in secrets if len(text) >= 4}, key=len, reverse=True)
+        self._bytes = [text.encode() for text in self._texts]
+
+    def grow(self, secrets: Iterable[str]) -> RequestRedactor:
+        """This one, if it knows all of them; else one that does. Tokens change, and the old ones stay secret."""
+        fresh = {text for text in secrets if len(text) >= 4}.difference(self._texts)
+        return RequestRedactor([*self._texts[-_REMEMBERED:], *fresh]) if fresh else self
+
+    def text(self, text: str) -> str:
+        for secret in self._texts:
+            text = text.replace(secret, _HIDDEN)
+        return text
+
+    def data(self, data: bytes) -> bytes:
+        for secret in self._bytes:
+            data = data.replace(secret, _HIDDEN.encode())
+        return data
+
+    def address(self, url: str) -> str:
+        """An address without the secrets in it, those of its query and its user included."""
+        plain = re.sub(r"//[^/@]*@", f"//{_HIDDEN}@", url)
+        return self.text(_in_query.sub(rb"\1***", plain.encode()).decode())
+
+    def header(self, name: str, value: str) -> str:
+        return _HIDDEN if _tells(name) else self.text(value)
+
+
+class RequestRedactors:
+    """The scrubber of a client, which learns new secrets and forgets none of the last ones."""
+
+    def __init__(self) -> None:
+        self.latest = RequestRedactor()
+
+    def knowing(self, secrets: Iterable[str]) -> RequestRedactor:
+        self.latest = self.latest.grow(secrets)
+        return self.latest

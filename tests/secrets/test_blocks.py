@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.scrubbing.fakes import HEX, draw, feed_all, private_key
+from tests.secrets.fakes import HEX, draw, feed_all, private_key
 
-from dragoman.scrubbing import Scrubber, scrub
+from dragoman.secrets import Scrubber, scrub
 
 KINDS = ["RSA PRIVATE KEY", "EC PRIVATE KEY", "OPENSSH PRIVATE KEY", "PRIVATE KEY", "ENCRYPTED PRIVATE KEY"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.scrubbing.fakes import HEX, TOKENS, draw, feed_all, outline, private_key
+from tests.secrets.fakes import HEX, TOKENS, draw, feed_all, outline, private_key
 
-from dragoman.scrubbing import Scrubber, Vault, scrub
-from dragoman.scrubbing.view import AHEAD
+from dragoman.secrets import Scrubber, Vault, scrub
+from dragoman.secrets.spans import AHEAD
 
 _NAMES = [
     "password",

@@ -8,7 +8,7 @@ import random
 import string
 from typing import Any
 
-from dragoman.scrubbing import Scrubber
+from dragoman.secrets import Scrubber
 
 ALNUM = string.ascii_letters + string.digits
 WORD = ALNUM + "_-"

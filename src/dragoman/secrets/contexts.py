@@ -1,0 +1,648 @@
+"""Secrets recognized by context: fields, headers, command lines, URLs."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from dragoman.secrets.fields import (
+    Weight,
+    has_digit_and_letter,
+    is_credential,
+    is_harmless_before,
+    is_hex,
+    is_placeholder,
+    is_query_secret,
+    is_random,
+    is_secret,
+    is_session_value,
+    is_standalone_secret,
+    kind_of,
+    weigh_key,
+)
+from dragoman.secrets.spans import CONTEXT, TOKEN, VALUE, Span, View
+from dragoman.secrets.vendors import word_set
+
+# --------------------------------------------------------------------------------------------------------------------
+# Finds the value after a separator: quoted in any depth of escaping, or bare up to where the value must end.
+
+
+class Value(NamedTuple):
+    """Where the text of a value begins and ends, without its quotes."""
+
+    start: int
+    end: int
+    quoted: bool
+
+
+_QUOTE = re.compile(r"(?:[fFrRbBuU@$L]{0,2})(\\{0,7})([\"'`])")
+_IN_DOUBLE = re.compile(r"[^\"\\\n]*+(?:\\.[^\"\\\n]*+)*+")
+_IN_SINGLE = re.compile(r"[^'\\\n]*+(?:\\.[^'\\\n]*+)*+")
+_IN_BACKTICK = re.compile(r"[^`\n]*+")
+_PLAIN = {'"': _IN_DOUBLE, "'": _IN_SINGLE, "`": _IN_BACKTICK}
+
+# The end of a string of JSON or of code: a quote, then what separates it from the next thing.
+_CROSSES = re.compile(r"(?<!\\)\"\s*(?:[,:}\])]|\Z)")
+_UNESCAPED = re.compile(r"(?<!\\)\"")
+# Begins like what stands between two strings: the "quoted" text is not a value at all.
+_BETWEEN = re.compile(r"\s*[,:\]})]|\s+[+;.]")
+
+# A bare value ends at a blank, at a quote, at an escape that stands for one, and before the next `, name=`.
+_BARE = re.compile(
+    r"""[^\s\"'`\\<>,;&|]*+
+        (?:(?:\\(?![nrtbfu\"'\\/])|[,;&|](?![\w.\-\[\]%]{0,64}[=:]|[\s\"'\\]|\Z))[^\s\"'`\\<>,;&|]*+)*+""",
+    re.VERBOSE,
+)
+# In an environment file and on a command line nothing but a blank ends it.
+_BARE_LITERAL = re.compile(r"[^\s\"'`\\]*+(?:\\(?![nrtbfu\"'\\/])[^\s\"'`\\]*+)*+")
+_TRAILERS = ",;)}]"
+
+
+def find_value(text: str, start: int, stop: int, *, literal: bool = False) -> Value | None:
+    """The value that begins at `start`, if one does."""
+    quote = _QUOTE.match(text, start, stop)
+    if quote:
+        found = _find_quoted(text, quote, stop)
+        if found is not None:
+            return found
+        start = quote.end()
+    return find_bare(text, start, stop, literal=literal)
+
+
+def find_bare(text: str, start: int, stop: int, *, literal: bool = False) -> Value | None:
+    """A value without quotes, without the commas and brackets that follow it."""
+    bare = (_BARE_LITERAL if literal else _BARE).match(text, start, stop)
+    end = min(bare.end(), start + VALUE) if bare else start
+    while end > start and text[end - 1] in _TRAILERS and not _is_balanced(text[start:end]):
+        end -= 1
+    return Value(start, end, quoted=False) if end > start else None
+
+
+def _is_balanced(value: str) -> bool:
+    """Whether the closing bracket at the end of a bare value was opened inside it."""
+    openers = {")": "(", "]": "[", "}": "{"}
+    opener = openers.get(value[-1])
+    return opener is not None and opener in value
+
+
+def _find_quoted(text: str, quote: re.Match[str], stop: int) -> Value | None:
+    start, depth, mark = quote.end(), quote.group(1), quote.group(2)
+    if _BETWEEN.match(text, start, stop):
+        return None
+    if depth:
+        end = text.find(depth + mark, start, min(stop, start + VALUE))
+        inner = text[start:end] if end >= 0 else ""
+        if end < 0 or "\n" in inner or _UNESCAPED.search(inner):
+            return None
+        return Value(start, end - _trailing_backslashes(inner), quoted=True)
+    found = _PLAIN[mark].match(text, start, stop)
+    if found is None:
+        return None
+    end = min(found.end(), start + VALUE)
+    if end - start < VALUE and not text.startswith(mark, end):
+        return None
+    if mark != '"' and _CROSSES.search(text, start, end):
+        return None
+    return Value(start, end, quoted=True)
+
+
+def _trailing_backslashes(inner: str) -> int:
+    return len(inner) - len(inner.rstrip("\\"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Secrets that only their surroundings give away: the value of a field whose name promises a secret.
+
+# What may close the name: a quote (escaped or not), a bracket; then blanks; then what assigns.
+_ASSIGN = re.compile(
+    r"""(?P<close>\\{0,7}["'`]\]?|\])?
+        (?:[ \t]{0,48}|\\t|(?:%20){0,2})
+        (?P<sign>=>|:=|\?=|\|=|==?|:(?!:|//)|%3[aAdD]|\\u003[dD]|(?<=[ \t])\|(?=[ \t]))
+        (?:[ \t]{0,48}|(?:%20){0,2})""",
+    re.VERBOSE,
+)
+# `name: type = "value"`, `name string = "value"`.
+_TYPED = re.compile(r"(?:[A-Za-z_][\w.\[\]<>|*?, ]{0,48}?)[ \t]+:?=[ \t]*(?=[fFrRbBuU@]{0,2}[\"'`])")
+_TYPED_BEFORE = re.compile(r"[ \t]+\*?[A-Za-z_][\w.\[\]]{0,24}[ \t]*:?=[ \t]*(?=[\"'`])")
+_BLOCK = re.compile(r"[|>][+-]?\d?[ \t]*\n[ \t]+")
+_NUMBER = re.compile(r"-?\d[\d.eE+-]*(?=\s*[,}\]\n]|\s*\Z)")
+_ARGUMENT = re.compile(r"(?:\\{0,7}[\"'`])?[ \t]*,[ \t]*(?=\\{0,7}[\"'`])")
+_CALL = re.compile(r"\([ \t]*(?=[\"'`])")
+_ELEMENT = re.compile(r"(?:[ \t][^<>\n\"]{0,64})?>(?:<!\[CDATA\[)?([^<>\n\"\\]{1,4096}?)(?:\]\]>)?</")
+# A list of properties: `<key>NAME</key>`, and the value in the next element.
+_LISTED = re.compile(r"</key>\s{0,64}<string>([^<>\n\"\\]{1,4096}?)</")
+_FLAG = re.compile(r"(?:[ \t]{1,8}(?!-)(?=\S)|\\{0,7}[\"'],?[ \t]{1,8}(?=\\{0,7}[\"'][^-]))")
+_PAIRED = re.compile(
+    r"""(?:\\{0,7}["'])?\s{0,64}[,;{]?\s{0,64}
+        (?:\\{0,7}["'])?(?:[A-Za-z]{0,16}[Vv]alue|VALUE|content|[Dd]efault)(?:\\{0,7}["'])?[ \t]{0,8}[:=][ \t]{0,8}""",
+    re.VERBOSE,
+)
+_NAMED = re.compile(
+    r"""(?:name|key|id|field|variable|attribute|k)(?:\\{0,7}["'])?\s{0,8}[:=]\s{0,8}(?:\\{0,7}["'])?\Z
+      | variable[ \t]+"\Z""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_STRING_ELEMENT = re.compile(r"\\{0,7}[\"'][^<>\n]{0,64}>(?:<value>)?([^<>\n\"\\]{1,4096}?)</")
+_PROSE = re.compile(r"(?:[ \t]+(?:is|was|are|to|for[ \t]\S{1,32}[ \t]is))?(?:[ \t]*:)?[ \t]+(?=[\w\"'`+/(])")
+_GROUPED = re.compile(r"(?:[A-Z2-7]{4}[ -]){3,15}[A-Z2-7]{2,4}(?![A-Za-z0-9])|(?:[a-z]{4} ){3}[a-z]{4}(?![A-Za-z0-9])")
+_MORE_WORDS = re.compile(r"[ \t]+(?:[A-Za-z(]{2,}(?![\w.-]*[=:])|\[redacted:)")
+_ENV = re.compile(
+    r"(?:export|set|setx|env|ENV|ARG|declare -x|-e|--env|--build-arg|--set|--set-string|--from-literal|[+>$#-])[ \t]+\Z"
+)
+_NETRC = re.compile(r"(?:machine|login|default|account|user)[ \t]+\S+[ \t]+\Z|\A[ \t]*\Z")
+_NETRC_VALUE = re.compile(r"[ \t]+(\S{4,256})[ \t]*(?=\n|\Z|[ \t]macdef|[ \t]machine)")
+
+
+_WORD = re.compile(r"[\w+/.~-]+={0,2}")
+_COMPOUND = re.compile(r"\w[_-]\w|[a-z][A-Z]")
+_SEVERAL = re.compile(r"[,;&|]")
+_OPENS = frozenset("\"'=: ")
+_QUOTES = frozenset("\"'`\\")
+_DIGITS = frozenset("-0123456789")
+_BLOCKS = frozenset("|>")
+_GAPS = frozenset(" -")
+_ESCAPES = frozenset("\\%[;")
+
+
+class Name(NamedTuple):
+    """The name of a field, where it stands, and how much it promises."""
+
+    start: int
+    end: int
+    key: str
+    weight: Weight
+
+
+def key_spans(view: View, start: int, end: int, stop: int) -> tuple[Span, ...]:
+    """The value of the field whose name stands from `start` to `end`."""
+    text = view.text
+    if text[start - 1 : start] in _ESCAPES:
+        start = min(view.skip_escape(start), end)
+    key = text[start:end].rstrip(".-")
+    end = start + len(key)
+    if text.endswith("[redacted:", 0, start):
+        return ()
+    weight = weigh_key(key)
+    if key == "pass" and text.endswith(("-passin ", "-passout ", "-pass ", "-passwd "), 0, start):
+        weight = Weight.PASSWORD
+    if weight <= Weight.WEAK and in_query(text, start):
+        weight = Weight.SECRET if weight or is_query_secret(key) else weight
+    if not weight or (text[start - 1 : start] == " " and _is_harmless(text, start, key)):
+        return ()
+    span = _try_forms(view, Name(start, end, key, weight), stop)
+    return (span,) if span else ()
+
+
+def _is_harmless(text: str, start: int, key: str) -> bool:
+    return key.lower() == "token" and is_harmless_before((text[max(0, start - 24) : start].split() or [""])[-1].lower())
+
+
+def in_query(text: str, start: int) -> bool:
+    """Whether a name is that of a parameter of a link: `?sig=`, `&amp;sig=`."""
+    return start > 0 and (text[start - 1] in "?&" or text.endswith(("&amp;", "u0026", "%26", "%3F"), 0, start))
+
+
+def _try_forms(view: View, name: Name, stop: int) -> Span | None:
+    text, end = view.text, name.end
+    assigned = _ASSIGN.match(text, end, stop)
+    if assigned:
+        return _assigned(view, name, assigned, stop) or _paired(text, name, stop)
+    found = _paired(text, name, stop)
+    if found:
+        return found
+    typed = _TYPED_BEFORE.match(text, end, stop)
+    if typed:
+        return _judge(text, find_value(text, typed.end(), stop), name)
+    before = text[name.start - 1 : name.start]
+    if before == ">":
+        return _element(text, _LISTED.match(text, end, stop), name)
+    if before == "<" or (before == ":" and ">" in text[end : end + 64]):
+        return _element(text, _ELEMENT.match(text, end, stop), name)
+    if name.key.startswith("-"):
+        flag = _FLAG.match(text, end, stop)
+        return _judge(text, find_value(text, flag.end(), stop, literal=True), name, literal=True) if flag else None
+    return _argument(text, name, stop) or _spoken(view, name, stop)
+
+
+def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Span | None:
+    text, at = view.text, assigned.end()
+    sign, closed = assigned["sign"], assigned["close"]
+    first = text[at : at + 1]
+    if sign == ":":
+        if closed and first in _DIGITS:
+            number = _NUMBER.match(text, at, stop)
+            if number:
+                is_long = name.weight is Weight.PASSWORD and number.end() - at >= 4
+                return Span(at, number.end(), kind_of(name.key), CONTEXT, bare=True) if is_long else None
+        typed = _TYPED.match(text, at, stop) if first not in _QUOTES and "=" in text[at : at + 64] else None
+        at = typed.end() if typed else at
+    if first in _BLOCKS:
+        block = _BLOCK.match(text, at, stop)
+        if block:
+            return _judge(text, find_value(text, block.end(), stop, literal=True), name, literal=True)
+    if text[at + 4 : at + 5] in _GAPS and name.weight >= Weight.SECRET:
+        grouped = _GROUPED.match(text, at, stop)
+        if grouped:
+            return Span(at, grouped.end(), kind_of(name.key), CONTEXT)
+    literal = (
+        sign == "=" and not closed and at - name.end == 1 and (name.key[0] == "-" or _is_literal(view, name.start))
+    )
+    return _judge(text, find_value(text, at, stop, literal=literal), name, literal=literal, stop=stop)
+
+
+def _is_literal(view: View, start: int) -> bool:
+    """Whether `NAME=value` stands where a shell or an environment file reads it: nothing but text can follow."""
+    text = view.text
+    before = text[start - 1 : start]
+    if before in {"", "\n", "\r"}:
+        return True
+    if before not in {" ", "\t", "'", '"'}:
+        return False
+    return bool(before in {"'", '"'} or _ENV.search(text, max(0, start - 24), start)) or _is_upper(
+        text[start : start + 80]
+    )
+
+
+def _is_upper(rest: str) -> bool:
+    return rest.partition("=")[0].isupper()
+
+
+def _paired(text: str, name: Name, stop: int) -> Span | None:
+    """`name="PASSWORD" value="..."` and its likes: the name of the secret is a value itself."""
+    start = name.start
+    if text[start - 1 : start] not in _OPENS or not _NAMED.search(text[max(0, start - 32) : start]):
+        return None
+    paired = _PAIRED.match(text, name.end, stop)
+    if paired:
+        return _judge(text, find_value(text, paired.end(), stop), name, literal=True)
+    return _element(text, _STRING_ELEMENT.match(text, name.end, stop), name)
+
+
+def _element(text: str, found: re.Match[str] | None, name: Name) -> Span | None:
+    return _judge(text, Value(found.start(1), found.end(1), quoted=True), name) if found else None
+
+
+def _argument(text: str, name: Name, stop: int) -> Span | None:
+    """`"name", "value"` and `setName("value")`: a value that shows by itself that it is one."""
+    found = _ARGUMENT.match(text, name.end, stop) or _CALL.match(text, name.end, stop)
+    value = find_value(text, found.end(), stop) if found else None
+    if value is None or not value.quoted:
+        return None
+    inner = text[value.start : value.end]
+    password = (
+        name.weight is Weight.PASSWORD and has_digit_and_letter(inner) and is_secret(name.weight, inner, quoted=True)
+    )
+    if is_standalone_secret(inner) or (is_hex(inner) and len(inner) >= 32) or password:
+        return Span(value.start, value.end, kind_of(name.key), CONTEXT)
+    return None
+
+
+def _spoken(view: View, name: Name, stop: int) -> Span | None:
+    """`login me password value` and `the key is value`."""
+    text = view.text
+    if name.weight is Weight.PASSWORD and _NETRC.search(text[view.line_start(name.start) : name.start]):
+        column = _NETRC_VALUE.match(text, name.end, stop)
+        if column:
+            return _judge(text, Value(column.start(1), column.end(1), quoted=False), name, literal=True)
+    # `pass` alone is a verb more often than a password.
+    found = _PROSE.match(text, name.end, stop) if name.key.lower() != "pass" else None
+    value = find_value(text, found.end(), stop) if found else None
+    if value is None:
+        return None
+    inner = text[value.start : value.end].rstrip(".")
+    if not value.quoted:
+        word = _WORD.match(inner)
+        inner = word.group() if word else inner
+    known = value.quoted and name.weight is Weight.PASSWORD and is_secret(name.weight, inner, quoted=True)
+    compound = name.weight is Weight.SECRET and len(inner) >= 24 and is_random(inner) and _COMPOUND.search(name.key)
+    if is_standalone_secret(inner) or known or (compound and not is_placeholder(inner)):
+        return Span(value.start, value.start + len(inner), kind_of(name.key), CONTEXT)
+    return None
+
+
+def _judge(text: str, value: Value | None, name: Name, *, literal: bool = False, stop: int = 0) -> Span | None:
+    if value is None:
+        return None
+    weight = name.weight
+    inner = text[value.start : value.end]
+    if not value.quoted and not literal and stop and _MORE_WORDS.match(text, value.end, stop):
+        # A sentence follows: the first word has to be unlike a word.
+        weight = min(weight, Weight.SECRET)
+    if is_secret(weight, inner, quoted=value.quoted, literal=literal):
+        return Span(value.start, value.end, kind_of(name.key), CONTEXT)
+    several = None if value.quoted else _SEVERAL.search(inner)
+    # `PASSWORD=abc;NEXT=def`: read again as one of several.
+    if several and is_secret(weight, inner[: several.start()], quoted=False, literal=literal):
+        return Span(value.start, value.start + several.start(), kind_of(name.key), CONTEXT)
+    return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Secrets in headers: what authorizes a request, and the cookies that keep somebody logged in.
+
+_SIGN = re.compile(r"(?:\\{0,7}[\"'`])?(?:[ \t]{0,16}(?:=>|[:=,])[ \t]{0,16}|%3[aA](?:%20|\+)?)(?:\\{0,7}[\"'`])?")
+_SCHEME = re.compile(
+    r"(?:Bearer|Basic|Token|Digest|ApiKey|Api-Key|Key|SSWS|GenieKey|Bot|OAuth|JWT|Negotiate|NTLM|Kerberos|SharedKey"
+    r"|SharedAccessSignature|PRIVATE-TOKEN|Splunk|Klaviyo-API-Key|Zoho-oauthtoken|Snowflake|AWS|GoogleLogin|MAC"
+    r"|(?P<other>[A-Z][A-Za-z-]{2,24}))(?:[ \t]+|%20|\+)(?:auth=|token=\\?\"?)?",
+    re.IGNORECASE,
+)
+_CREDENTIAL = re.compile(r"(?:[A-Za-z0-9_.~+/=%:!@#$^*&]|-(?!----)){6,16384}")
+_HIDDEN = re.compile(r"\[redacted:|.{0,4}\*?\[REDACTED\]")
+_SIGNATURES = re.compile(
+    r"(?:Signature|response|oauth_signature|oauth_token|cnonce|Credential)=\\?\"?([A-Za-z0-9+/=%_-]{8,512})"
+)
+_SPOKEN_SCHEME = re.compile(r"(?:[ \t]+|%20|\+)((?:[A-Za-z0-9_.~+/]|-(?!----)){8,16384}={0,2})(?![A-Za-z0-9_])")
+_COOKIE = re.compile(r"([^\s=;,\"'\\]{1,128})=([^\s;,\"'\\]{1,8192})")
+_AFTER_PAIR = re.compile(r"[ \t]*;[ \t]*")
+
+
+def authorization_spans(view: View, end: int, stop: int) -> Iterator[Span]:
+    """The credential of an `Authorization` header, of a header like it, or of a field that holds one."""
+    text = view.text
+    sign = _SIGN.match(text, end, stop)
+    if sign is None:
+        return
+    at = sign.end()
+    listed = "," in sign.group()
+    line = text.find("\n", at, stop)
+    stop = stop if line < 0 else line
+    scheme = _SCHEME.match(text, at, stop)
+    if scheme and scheme["other"] and is_random(scheme["other"]):
+        scheme = None
+    if text[at : at + 4].lower() in {"aws4", "dige", "mac "} or text.startswith(
+        "oauth_", scheme.end() if scheme else at
+    ):
+        for found in _SIGNATURES.finditer(text, at, stop):
+            yield Span(found.start(1), found.end(1), "credential", CONTEXT)
+        return
+    if scheme and _HIDDEN.match(text, scheme.end(), stop):
+        return
+    credential = _CREDENTIAL.match(text, scheme.end() if scheme else at, stop)
+    if credential is None and scheme:
+        credential = _CREDENTIAL.match(text, at, stop)
+    if credential is None or _HIDDEN.match(text, credential.end()) or not is_credential(credential.group()):
+        return
+    # In a list of names of headers the next one is no credential.
+    if not listed or is_random(credential.group()):
+        yield Span(credential.start(), credential.end(), "credential", CONTEXT)
+
+
+def bearer_spans(view: View, end: int, stop: int, *, basic: bool) -> Iterator[Span]:
+    """A credential after `Bearer` or `Basic` without its header."""
+    found = _SPOKEN_SCHEME.match(view.text, end, stop)
+    if found is None:
+        return
+    value = found[1]
+    if _is_basic(value) if basic else is_credential(value) and (is_random(value) or len(value) >= 32):
+        yield Span(found.start(1), found.end(1), "credential", CONTEXT)
+
+
+def _is_basic(value: str) -> bool:
+    """Whether a value is `user:password` in base64."""
+    try:
+        decoded = base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except (ValueError, binascii.Error):
+        return False
+    return b":" in decoded and decoded.isascii() and decoded.decode("ascii").isprintable()
+
+
+def cookie_spans(view: View, end: int, stop: int, *, setting: bool) -> Iterator[Span]:
+    """The values of the cookies of a header that let their holder in."""
+    text = view.text
+    sign = _SIGN.match(text, end, stop)
+    if sign is None:
+        return
+    at = sign.end()
+    while True:
+        pair = _COOKIE.match(text, at, stop)
+        if pair is None:
+            return
+        weight = weigh_key(pair[1])
+        if is_secret(weight, pair[2], quoted=False, literal=True) or is_session_value(pair[2]):
+            yield Span(pair.start(2), pair.end(2), "session", CONTEXT)
+        more = _AFTER_PAIR.match(text, pair.end(), stop)
+        if more is None or setting:
+            return
+        at = more.end()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Secrets on command lines and in files whose columns alone say what they are.
+
+# An option that may be followed by a password or by a user and a password.
+OPTION = re.compile(rb"-(?<=[\s\"']-)(?:[puawxk]|-user[ =]|-proxy-user[ =]|-basic-auth[ =]|-creds[ =])")
+# The programs that take a password in an option of one letter, and the option.
+_PASSWORD_OPTIONS: Final = {
+    "sshpass": "p",
+    "mysql": "p",
+    "mysqldump": "p",
+    "mysqladmin": "p",
+    "mysqlimport": "p",
+    "mariadb": "p",
+    "mariadb-dump": "p",
+    "mongo": "p",
+    "mongosh": "p",
+    "mongodump": "p",
+    "mongorestore": "p",
+    "mongoexport": "p",
+    "redis-cli": "a",
+    "login": "p",
+    "ldapsearch": "w",
+    "ldapmodify": "w",
+    "ldapadd": "w",
+    "ldapdelete": "w",
+    "ldapwhoami": "w",
+    "ldappasswd": "w",
+    "sqlcmd": "P",
+    "bcp": "P",
+    "unzip": "P",
+    "zip": "P",
+    "7z": "p",
+    "ipmitool": "P",
+    "snmpwalk": "AX",
+    "snmpget": "AX",
+    "psexec": "p",
+    "plink": "w",
+    "pscp": "w",
+    "net": "p",
+    "svn": "p",
+    "openssl": "k",
+}
+_NAMES: Final = "|".join(map(re.escape, sorted(_PASSWORD_OPTIONS, key=len, reverse=True)))
+_PROGRAM = re.compile(rf"(?:(?<![\w.-])|(?<=\\n))(?:{_NAMES})(?=[ \t])")
+# Attached to the option in these, `-psecret`; a blank would begin the next argument.
+_ATTACHED: Final = ("mysql", "mariadb", "7z")
+_CLIENT = re.compile(
+    r"(?:(?<![\w.-])|(?<=\\n))(?:curl|wget|https?|xh|smbclient|rpcclient|ab|svn|mosquitto_\w+|nats|aria2c)(?=[ \t])"
+)
+_VALUE = re.compile(r"[ \t=]{0,4}")
+_USER = re.compile(
+    r"(?:-[a-z-]+|-[uUa])[ \t=]{0,4}(?P<quote>\\{0,7}[\"'])?(?P<user>[^\s:%\"'\\/=]{1,128})(?P<between>[:%])"
+    r"(?P<inner>\\{0,7}[\"'])?(?P<password>(?:[^\s\"'\\]|\\[^nrt\"'\\/u]){3,512})"
+)
+
+_SECURE = re.compile(r"[ \t]+(?:-String[ \t]+)?[\"']([^\"'\\\n]{4,256})[\"']")
+_DSN = re.compile(r"(?<![^\s\"'=])[\w.-]{1,48}:([^\s\"'\\@:/]{4,64})\Z")
+_ECHO = re.compile(
+    r"echo[ \t]+(?:-[ne]+[ \t]+)?(?P<quote>[\"']?)(?P<value>[^\s\"'\\|]{5,256})(?P=quote)[ \t]*\|[ \t]*"
+    r"(?:sudo[ \t]+-\w*S|(?:sudo[ \t]+)?(?:chpasswd|passwd|kinit|cryptsetup|openssl|gpg))"
+)
+_IDENTIFIED = re.compile(
+    r"(?:[ \t]+WITH[ \t]+\S+)?[ \t]+(?:BY|AS)[ \t]+(?:PASSWORD[ \t]+|VALUES[ \t]+)?(?=[\"'])", re.IGNORECASE
+)
+_PGPASS = re.compile(
+    r"(?:[\w.-]+\.[\w.-]+|localhost|\*):(?:\d{3,5}|\*):[\w.*$-]{1,64}:[\w.@*$-]{1,64}:(\S{6,256})(?=\s|\Z)"
+)
+_PHRASE = re.compile(
+    r"(?:[ \t]+(?:phrase|words?|mnemonic|backup|key|seed)){0,3}(?:\\{0,7}[\"'])?"
+    r"[ \t]{0,8}(?:is|[:=]|->)?[ \t]{0,8}(?:\\{0,7}[\"'])?"
+    r"((?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})(?![a-z])"
+)
+
+
+def option_spans(view: View, position: int, stop: int) -> Iterator[Span]:
+    """The password in the short option at `position`, if the program before it takes one there."""
+    text = view.text
+    before = text[view.line_start(position) : position]
+    letter = text[position + 1]
+    if letter in "uUa-":
+        found = _USER.match(text, position, stop)
+        if found and _CLIENT.search(before) and _is_user_password(found, before):
+            yield Span(found.start("password"), found.end("password"), "password", CONTEXT)
+            return
+    programs = _PROGRAM.findall(before)
+    if not programs or letter not in _PASSWORD_OPTIONS[programs[-1]]:
+        return
+    at = position + 2
+    if not programs[-1].startswith(_ATTACHED):
+        gap = _VALUE.match(text, at, stop)
+        at = gap.end() if gap else at
+    value = find_value(text, at, stop, literal=True)
+    if value and is_secret(Weight.PASSWORD, text[value.start : value.end], quoted=value.quoted, literal=True):
+        yield Span(value.start, value.end, "password", CONTEXT)
+
+
+def _is_user_password(found: re.Match[str], before: str) -> bool:
+    password = found["password"]
+    if found["between"] == "%" and "smbclient" not in before and "rpcclient" not in before:
+        return False
+    return not is_placeholder(password) and password.lower() not in {"password", "pass", "secret", "token", "pwd"}
+
+
+def echo_spans(view: View, position: int, stop: int) -> Iterator[Span]:
+    """The password that `echo` hands to a program that waits for one."""
+    found = _ECHO.match(view.text, position, stop)
+    if found and is_secret(Weight.PASSWORD, found["value"], quoted=bool(found["quote"]), literal=True):
+        yield Span(found.start("value"), found.end("value"), "password", CONTEXT)
+
+
+def secure_string_spans(view: View, end: int, stop: int) -> Iterator[Span]:
+    """The text that PowerShell turns into a secret: it was none before."""
+    found = _SECURE.match(view.text, end, stop)
+    if found and not is_placeholder(found[1]):
+        yield Span(found.start(1), found.end(1), "password", CONTEXT)
+
+
+def dsn_spans(view: View, position: int) -> Iterator[Span]:
+    """The password of `user:password@tcp(host)/database`, whose at sign is at `position`."""
+    found = _DSN.search(view.text, max(0, position - 128), position)
+    if found and is_secret(Weight.PASSWORD, found[1], quoted=False, literal=True):
+        yield Span(found.start(1), found.end(1), "password", CONTEXT)
+
+
+def identified_spans(view: View, end: int, stop: int) -> Iterator[Span]:
+    """The password of a statement of SQL: `IDENTIFIED BY '...'`."""
+    by = _IDENTIFIED.match(view.text, end, stop)
+    value = find_value(view.text, by.end(), stop) if by else None
+    if (
+        value
+        and value.quoted
+        and is_secret(Weight.PASSWORD, view.text[value.start : value.end], quoted=True, literal=True)
+    ):
+        yield Span(value.start, value.end, "password", CONTEXT)
+
+
+def pgpass_spans(view: View, position: int, stop: int) -> Iterator[Span]:
+    """The fifth column of a `.pgpass` file, whose port is at `position`."""
+    text = view.text
+    start = view.line_start(position)
+    found = _PGPASS.match(text, start, stop)
+    if found and is_secret(Weight.SECRET, found[1], quoted=False, literal=True):
+        yield Span(found.start(1), found.end(1), "password", CONTEXT)
+
+
+def phrase_spans(view: View, end: int, stop: int) -> Iterator[Span]:
+    """The twelve to twenty-four words that open a wallet."""
+    found = _PHRASE.match(view.text, end, stop)
+    if found:
+        yield Span(found.start(1), found.end(1), "seed_phrase", CONTEXT)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Secrets in addresses: the password before the host, and links that let in whoever knows them.
+
+_USERINFO = re.compile(r"([^\s/?#\"'`<>@:\\,\[]{0,256}):([^\s\"'`<>/\\]{1,1024})@(?=[\w\[.$%{-])")
+_USER_ONLY = re.compile(r"([^\s/?#\"'`<>@:\\,\[]{16,512})@(?=[\w\[.-])")
+_DEFAULTS: Final = word_set(
+    """
+    password pass passwd pwd secret pw user username guest postgres root admin mysql test token mypassword changeme
+    redacted hidden xxx hunter example x-oauth-basic x-access-token oauth2 git
+    """
+)
+_PORT = re.compile(r"\d{1,5}[/?#,]")
+# Where the secret of a link begins, and what it looks like.
+_LINKS: Final = (
+    ("webhook", re.compile(r"hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/([\w/+-]{20,256})")),
+    ("webhook", re.compile(r"(?:[\w-]+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/(\d{5,24}/[\w-]{30,128})")),
+    (
+        "webhook",
+        re.compile(
+            r"[\w-]+\.webhook\.office\.com/(webhookb2/[\w@-]{30,128}/IncomingWebhook/[\w-]{20,64}/[\w-]{20,64}(?:/[\w-]+)?)"
+        ),
+    ),
+    (
+        "webhook",
+        re.compile(r"chat\.googleapis\.com/v1/spaces/[\w-]+/messages\?(key=[\w-]{20,64}&token=[\w%-]{20,128})"),
+    ),
+    ("webhook", re.compile(r"hooks\.zapier\.com/hooks/catch/(\d+/[\w-]{5,64})")),
+    ("webhook", re.compile(r"(?:maker\.ifttt\.com/trigger/[\w-]+/(?:json/)?with/key)/([\w-]{15,128})")),
+    ("webhook", re.compile(r"open\.(?:feishu|larksuite)\.cn/open-apis/bot/v2/hook/([\w-]{20,64})")),
+    ("telegram_token", re.compile(r"api\.telegram\.org/(?:file/)?bot(\d{5,16}:[\w-]{10,64})")),
+    ("webhook", re.compile(r"[\w.-]+\.logic\.azure\.com[^\s\"'\\]{0,200}?sig=([\w%-]{20,128})")),
+    (
+        "api_key",
+        re.compile(r"[\w-]+\.(?:infura\.io|alchemy\.com|g\.alchemy\.com|quiknode\.pro)/(?:v\d/)?([\w-]{28,64})"),
+    ),
+    ("sentry_dsn", re.compile(r"([0-9a-f]{32})@[\w.-]*(?:sentry|ingest)")),
+)
+
+
+def address_spans(view: View, position: int, stop: int) -> Iterator[Span]:
+    """The secrets of the address whose `://` is at `position`."""
+    text, start = view.text, position + 3
+    found = _USERINFO.match(text, start, stop)
+    if found and _is_password(found[1], found[2]):
+        yield Span(found.start(2), found.end(2), "password", CONTEXT)
+    elif found is None:
+        user = _USER_ONLY.match(text, start, stop)
+        if user and is_standalone_secret(user[1]):
+            yield Span(user.start(1), user.end(1), "token", CONTEXT)
+    for kind, link in _LINKS:
+        secret = link.match(text, start, stop)
+        if secret and not is_placeholder(secret[1]) and not secret[1].startswith(("T00000000", "000000000")):
+            # Who has such a link needs nothing else: all of it goes.
+            whole = view.run_start(position) if kind == "webhook" else secret.start(1)
+            yield Span(whole, secret.end(1), kind, TOKEN)
+            return
+
+
+def _is_password(user: str, password: str) -> bool:
+    if _PORT.match(password) or (password.isdigit() and len(password) < 4):
+        return False
+    if is_placeholder(password) or password.lower() in _DEFAULTS or password.startswith(("%3C", "%24", "[")):
+        return False
+    return password != user and (len(password) >= 4 or is_random(password))

@@ -1,0 +1,313 @@
+"""Known secrets: every form in which they may be written, and how a tool gets them back."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+import msgspec
+
+from dragoman.errors import ConfigError
+from dragoman.secrets.spans import Outbox, Render, Span
+from dragoman.secrets.vendors import word_set
+
+# --------------------------------------------------------------------------------------------------------------------
+# The ways in which a known secret may be written: every form in which a tool could print it.
+
+# A shorter piece of an encoding occurs by chance.
+_SHORTEST: Final = 8
+_BLANKS = re.compile(r"\s+")
+# What different programs leave as it is when they encode for a link.
+_SAFE: Final = ("", "/", "!~*'()", ";,/?:@&=+$-_.!~*'()#", "!'()*-._~/:")
+
+
+def squeeze(text: str) -> str:
+    """The text without blanks and breaks."""
+    return _BLANKS.sub("", text)
+
+
+def needles(value: str) -> set[str]:
+    """All forms of a secret to look for, without blanks."""
+    forms = {squeeze(form) for form in _forms(value)}
+    return {form for form in forms if len(form) >= _SHORTEST} | {squeeze(value)}
+
+
+def _forms(value: str) -> Iterator[str]:
+    raw = value.encode("utf-8", "surrogatepass")
+    yield value
+    yield value[::-1]
+    yield raw.hex()
+    yield raw.hex().upper()
+    yield "".join(f"\\x{byte:02x}" for byte in raw)
+    yield from _in_base64(raw)
+    yield from _in_base64(value.encode("utf-16-le", "surrogatepass"))
+    yield from _in_links(raw)
+    yield from _escaped(value)
+    if "\n" in value.strip():
+        # A file of several lines, such as a private key: each line is a secret of its own.
+        yield from (line.strip() for line in value.splitlines() if not line.startswith("-----"))
+
+
+def _in_base64(raw: bytes) -> Iterator[str]:
+    """Base64 of the secret alone, and the part that does not depend on what stands around it."""
+    for plain in (base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()):
+        yield plain
+        yield plain.rstrip("=")
+    for before in range(3):
+        bits = 8 * (before + len(raw))
+        first, last = -(-8 * before // 6), bits // 6
+        padded = bytes(before) + raw
+        yield base64.b64encode(padded).decode()[first:last]
+        yield base64.urlsafe_b64encode(padded).decode()[first:last]
+
+
+def _in_links(raw: bytes) -> Iterator[str]:
+    strict = "".join(chr(byte) if chr(byte).isalnum() and byte < 128 else f"%{byte:02X}" for byte in raw)
+    forms = [
+        strict,
+        quote_plus(raw),
+        "".join(f"%{byte:02X}" for byte in raw),
+        *(quote(raw, safe=safe) for safe in _SAFE),
+    ]
+    for form in forms:
+        yield form
+        yield re.sub(r"%[0-9A-F]{2}", lambda found: found.group().lower(), form)
+        yield form.replace("%", "%25")
+
+
+def _escaped(value: str) -> Iterator[str]:
+    for ascii_only in (True, False):
+        inner = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        yield inner
+        yield inner.replace("/", "\\/")
+        yield inner.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        yield json.dumps(inner, ensure_ascii=ascii_only)[1:-1]
+    for form in (html.escape(value, quote=False), html.escape(value)):
+        yield form
+        yield form.replace("&#x27;", "&#39;")
+        yield form.replace("&#x27;", "&apos;").replace("&quot;", "&#34;")
+    yield value.replace("'", "'\\''")
+    yield value.replace("'", "\\'")
+    yield re.sub(r"([^\w@%+=:,./-])", r"\\\1", value, flags=re.ASCII)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Hides secrets that are known beforehand, however they are written and wherever a line breaks them.
+
+SHORTEST: Final = 6
+_STEP: Final = 131_072
+_HEAD: Final = 3
+# A form at least this long is also found when blanks or breaks stand in it.
+_STRETCHES: Final = 12
+_RANK: Final = 9
+# Spans that overlap in a row are cut at this length, so that they can be let go.
+_LONGEST: Final = 65_536
+
+_PIECES = re.compile(r"\S+")
+_NAME = re.compile(r"[^a-z0-9]+")
+# Not a secret although it may stand where one is expected: keys of local servers, and stand-ins.
+_STAND_INS: Final = word_set(
+    """
+    ollama lmstudio lm-studio not-needed no-key-required no-key none null empty dummy default localhost local test
+    placeholder changeme password secret api-key apikey api_key your-api-key your_api_key unused
+    """
+)
+
+
+class Secrets:
+    """Known secrets with all their forms, worked out once and shared by every scrubber that gets them."""
+
+    __slots__ = ("_forms", "_heads", "_short", "longest", "shortest", "values")
+
+    def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
+        named = secrets.items() if isinstance(secrets, Mapping) else (("secret", value) for value in secrets)
+        self._forms: dict[str, str] = {}
+        self.values: set[str] = set()
+        for name, value in named:
+            _check(name, value)
+            self.values.add(value.strip())
+            kind = _NAME.sub("_", name.lower()).strip("_")[:40] or "secret"
+            for form in needles(value):
+                self._forms.setdefault(form, kind)
+        self.longest = max(map(len, self._forms), default=0)
+        self.shortest = min(map(len, self._forms), default=0)
+        self._heads: dict[str, list[str]] = {}
+        self._short: set[str] = set()
+        for form in self._forms:
+            self._heads.setdefault(form[:_HEAD], []).append(form)
+            self._short.update(form[:size] for size in range(1, _HEAD))
+
+    def __bool__(self) -> bool:
+        return bool(self._forms)
+
+    def may_occur(self, text: str) -> bool:
+        """False only where no form stands in the text; most are too short for one, or have no beginning of one."""
+        if len(text) < self.shortest or not self._forms:
+            return False
+        squeezed = squeeze(text)
+        return any(head in squeezed for head in self._heads) and next(self.find(squeezed), None) is not None
+
+    def find(self, squeezed: str) -> Iterator[tuple[int, int, str]]:
+        """Every form in a text without blanks: where it begins and ends, and its kind."""
+        for form, kind in self._forms.items():
+            at = squeezed.find(form)
+            while at >= 0:
+                yield at, at + len(form), kind
+                at = squeezed.find(form, at + 1)
+
+    def begins(self, squeezed: str) -> int:
+        """Where the end of a text without blanks may be the beginning of a form; its length if nowhere."""
+        size = len(squeezed)
+        lowest = max(0, size - self.longest + 1)
+        best = size
+        for head, forms in self._heads.items():
+            at = squeezed.find(head, lowest)
+            while 0 <= at < best:
+                tail = squeezed[at:]
+                if any(len(form) > len(tail) and form.startswith(tail) for form in forms):
+                    best = at
+                at = squeezed.find(head, at + 1)
+        for length in range(1, _HEAD):
+            if squeezed[-length:] in self._short:
+                best = min(best, size - length)
+        return max(best, 0)
+
+
+def _check(name: str, value: str) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"a registered secret must be a string, not {type(value).__name__}")
+    if len(squeeze(value)) < SHORTEST:
+        raise ConfigError(
+            f"the registered secret {name!r} is shorter than {SHORTEST} characters: hiding it would hide ordinary text",
+            hint="register longer secrets only; `worth_hiding(value)` says which are",
+        )
+
+
+def worth_hiding(value: str | None) -> bool:
+    """Whether a value of a configuration is a secret: long enough, and no stand-in for one."""
+    if value is None or len(squeeze(value)) < 8 or value.strip().lower() in _STAND_INS:
+        return False
+    return len(set(value)) > 3
+
+
+class RegisteredStage:
+    """Hides the known secrets of a text that comes in pieces."""
+
+    def __init__(self, secrets: Secrets, render: Render) -> None:
+        self._secrets = secrets
+        self._box = Outbox(render)
+
+    def feed(self, piece: str) -> str:
+        return "".join(self._take(piece[at : at + _STEP]) for at in range(0, len(piece), _STEP))
+
+    def close(self) -> str:
+        return self._release(final=True)
+
+    def _take(self, piece: str) -> str:
+        self._box.text += piece
+        return self._release(final=False)
+
+    def _release(self, *, final: bool) -> str:
+        box = self._box
+        held = box.text[box.done :]
+        squeezed = squeeze(held)
+        place = _placer(held, box.done)
+        box.spans = []
+        for first, last, kind in self._secrets.find(squeezed):
+            start, end = place(first), place(last - 1) + 1
+            exact = end - start == last - first or box.text[start:end] in self._secrets.values
+            if last - first >= _STRETCHES or exact:
+                box.spans.append(Span(start, end, kind, _RANK))
+        if final:
+            return box.release(len(box.text))[0]
+        begins = self._secrets.begins(squeezed)
+        return box.release(place(begins) if begins < len(squeezed) else len(box.text))[0]
+
+
+def _placer(held: str, offset: int) -> Callable[[int], int]:
+    """Says where a character of the text without blanks stands in the text. The table is made when it is needed."""
+    starts: list[int] = []
+    places: list[int] = []
+
+    def place(index: int) -> int:
+        if not starts:
+            total = 0
+            for piece in _PIECES.finditer(held):
+                starts.append(total)
+                places.append(piece.start())
+                total += piece.end() - piece.start()
+        at = bisect_right(starts, index) - 1
+        return offset + places[at] + index - starts[at]
+
+    return place
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Remembers what was hidden, so that a tool that writes can put it back exactly.
+
+_PLACEHOLDER = re.compile(r"(\"?)(\[redacted:[a-z0-9_]{1,64}#(?P<tag>[A-Za-z0-9]{1,64}-)?(?P<number>\d{1,9})\])(\"?)")
+
+
+class Restored(msgspec.Struct, frozen=True):
+    """A text with its secrets put back, and the placeholders that nothing was known about."""
+
+    text: str
+    unknown: tuple[str, ...] = ()
+
+
+class Vault:
+    """The secrets of one run, by placeholder. The same secret of the same kind always has the same placeholder.
+
+    `tag` goes into every placeholder. Give each run another one, so that a text that was scrubbed in one run says
+    nothing in the next.
+    """
+
+    def __init__(self, tag: str = "") -> None:
+        self._tag: Final = re.sub(r"[^A-Za-z0-9]", "", tag)
+        self._values: list[str] = []
+        self._bare: list[bool] = []
+        self._numbers: dict[tuple[str, str, bool], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Vault({len(self._values)} secrets)"
+
+    def hide(self, kind: str, value: str, bare: bool = False) -> str:
+        """Keep a value; returns the placeholder to show instead of it, in quotes if the value had none."""
+        key = (kind, value, bare)
+        number = self._numbers.get(key)
+        if number is None:
+            self._values.append(value)
+            self._bare.append(bare)
+            number = self._numbers[key] = len(self._values)
+        tag = f"{self._tag}-" if self._tag else ""
+        placeholder = f"[redacted:{kind}#{tag}{number}]"
+        return f'"{placeholder}"' if bare else placeholder
+
+    def extend(self, value: str) -> None:
+        """The value that was kept last goes on: it was too long to come in one piece."""
+        if self._values and value:
+            self._values[-1] += value
+
+    def restore(self, text: str) -> Restored:
+        """Put the hidden values back where their placeholders stand."""
+        unknown: list[str] = []
+
+        def put_back(found: re.Match[str]) -> str:
+            opening, placeholder, closing = found[1], found[2], found[5]
+            number = int(found["number"])
+            if (found["tag"] or "").rstrip("-") != self._tag or not 1 <= number <= len(self._values):
+                unknown.append(placeholder)
+                return found.group()
+            value = self._values[number - 1]
+            return value if self._bare[number - 1] and opening and closing else f"{opening}{value}{closing}"
+
+        return Restored(_PLACEHOLDER.sub(put_back, text), tuple(unknown))

@@ -1,0 +1,199 @@
+"""The scrubber, redaction of nested values, and the sinks for models and for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Final, overload
+
+from dragoman.errors import DragomanError
+from dragoman.secrets.fields import Weight, is_secret, kind_of, weigh_key
+from dragoman.secrets.registered import RegisteredStage, Restored, Secrets, Vault, worth_hiding
+from dragoman.secrets.scanner import RuleStage, may_hide
+from dragoman.secrets.spans import Render, get_style
+
+# --------------------------------------------------------------------------------------------------------------------
+# Scrubs values made of lists and mappings: every string in them, and whatever stands under a telling key.
+
+_DEEPEST: Final = 200
+
+ScrubText = Callable[[str], str]
+
+
+def scrub_structure(value: Any, scrub_text: ScrubText, show: Render, *, eager: bool = False) -> Any:
+    """A copy of a value as JSON has them, with its secrets hidden. `eager` hides all that is under a telling key."""
+    return _walk(value, "", scrub_text, show, eager, 0)
+
+
+def _walk(value: Any, key: str, scrub_text: ScrubText, show: Render, eager: bool, depth: int) -> Any:
+    if isinstance(value, str):
+        if _is_hidden(key, value, eager):
+            return show(kind_of(key), value, False)
+        return scrub_text(value)
+    if depth >= _DEEPEST:
+        return "[too deep]" if isinstance(value, dict | list | tuple) else value
+    if isinstance(value, dict):
+        return {
+            scrub_text(name) if isinstance(name, str) else name: _walk(
+                inner, name if isinstance(name, str) else "", scrub_text, show, eager, depth + 1
+            )
+            for name, inner in value.items()
+        }
+    if isinstance(value, list | tuple):
+        walked = [_walk(inner, key, scrub_text, show, eager, depth + 1) for inner in value]
+        return walked if isinstance(value, list) else tuple(walked)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        secret = weigh_key(key) is Weight.PASSWORD and len(str(value)) >= 4
+        return show(kind_of(key), str(value), False) if secret else value
+    return value
+
+
+def _is_hidden(key: str, value: str, eager: bool) -> bool:
+    weight = weigh_key(key) if key else Weight.NONE
+    if eager:
+        return weight >= Weight.SECRET and bool(value) and "[REDACTED]" not in value
+    return is_secret(weight, value, quoted=True, literal=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The scrubber: known secrets first, then the rules, whole or in pieces.
+
+
+class Scrubber:
+    """Hides secrets in text that comes in pieces. Any way of cutting the text gives the same result.
+
+    `secrets` are values known beforehand, by name if a mapping: they are found in all their encodings. With a `vault`
+    every hidden value gets a placeholder of its own, for which the vault can put the value back.
+    """
+
+    def __init__(
+        self,
+        secrets: Iterable[str] | Mapping[str, str] | Secrets = (),
+        style: str = "kind",
+        *,
+        vault: Vault | None = None,
+    ) -> None:
+        known = secrets if isinstance(secrets, Secrets) else Secrets(_as_secrets(secrets))
+        render = get_style(style) if vault is None else vault.hide
+        extend = len if vault is None else vault.extend
+        self._known = RegisteredStage(known, render) if known else None
+        self._rules = RuleStage(render, seed=style == "seed", extend=extend)
+        self._closed = False
+
+    def feed(self, piece: str) -> str:
+        """Take a piece of text; returns what can be shown by now."""
+        if self._closed:
+            raise DragomanError("the scrubber is closed", hint="make a new Scrubber for the next text")
+        if self._known is not None:
+            piece = self._known.feed(piece)
+        return self._rules.feed(piece) if piece else ""
+
+    def close(self) -> str:
+        """The text has ended: returns the rest of it."""
+        if self._closed:
+            return ""
+        self._closed = True
+        rest = self._known.close() if self._known is not None else ""
+        return (self._rules.feed(rest) if rest else "") + self._rules.close()
+
+
+@overload
+def scrub(text: str, *, style: str = "kind", secrets: Iterable[str] | Mapping[str, str] | Secrets = ()) -> str: ...
+@overload
+def scrub(text: Any, *, style: str = "kind", secrets: Iterable[str] | Mapping[str, str] | Secrets = ()) -> Any: ...
+def scrub(text: Any, *, style: str = "kind", secrets: Iterable[str] | Mapping[str, str] | Secrets = ()) -> Any:
+    """Hide the secrets of a text: API keys, tokens, passwords, private keys.
+
+    `style="kind"` shows `[redacted:github_token]`; `style="seed"` keeps the first four characters, `ghp_*[REDACTED]`.
+    A list or a mapping is scrubbed value by value, and the result has the same shape.
+    """
+    if isinstance(text, str):
+        scrubber = Scrubber(secrets, style)
+        return scrubber.feed(text) + scrubber.close()
+    known = secrets if isinstance(secrets, Secrets) else Secrets(_as_secrets(secrets))
+    seed = style == "seed"
+    show = _wholly if seed else get_style(style)
+    return scrub_structure(text, partial(scrub, style=style, secrets=known), show, eager=seed)
+
+
+def _wholly(kind: str, value: str, bare: bool = False) -> str:
+    return "[REDACTED]"
+
+
+def _as_secrets(secrets: Iterable[str] | Mapping[str, str]) -> Iterable[str] | Mapping[str, str]:
+    if isinstance(secrets, str):
+        raise DragomanError("`secrets` is a single string", hint="pass a list of strings: Scrubber(secrets=[value])")
+    return secrets
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The two readers of what tools print: the model, which may have to write it back, and people with their logs.
+
+
+class HumanSink:
+    """For logs, events, approvals and errors. What is hidden here is gone for good."""
+
+    def __init__(self, secrets: Iterable[str] | Mapping[str, str] | Secrets = (), style: str = "kind") -> None:
+        self._secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        self._style = style
+        self._show = get_style(style)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest form of a known secret: so much of one may stand across a cut."""
+        return self._secrets.longest
+
+    def stream(self) -> Scrubber:
+        """A scrubber for a text that comes in pieces."""
+        return Scrubber(self._secrets, self._style)
+
+    def registered(self) -> RegisteredStage | None:
+        """What hides the known secrets alone, with little held back; None where none is known."""
+        return RegisteredStage(self._secrets, self._show) if self._secrets else None
+
+    def text(self, text: str) -> str:
+        """The text with its secrets hidden."""
+        if self._style == "kind" and not may_hide(text, self._secrets):
+            return text
+        scrubber = self.stream()
+        return scrubber.feed(text) + scrubber.close()
+
+    def value(self, value: Any) -> Any:
+        """A copy of a value of lists and mappings with its secrets hidden."""
+        return scrub_structure(value, self.text, self._show)
+
+    def hides(self, text: str) -> bool:
+        """Whether the text would be shown with something hidden: an approval has to say so."""
+        return self.text(text) != text
+
+
+class ModelSink:
+    """For the results that go to the model. A tool that writes puts the hidden values back with `restore`."""
+
+    def __init__(self, secrets: Iterable[str] | Mapping[str, str] | Secrets = (), vault: Vault | None = None) -> None:
+        self._secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+        self.vault = Vault() if vault is None else vault
+
+    def stream(self) -> Scrubber:
+        """A scrubber for a text that comes in pieces."""
+        return Scrubber(self._secrets, vault=self.vault)
+
+    def text(self, text: str) -> str:
+        """The text with a placeholder for each secret."""
+        if not may_hide(text, self._secrets):
+            return text
+        scrubber = self.stream()
+        return scrubber.feed(text) + scrubber.close()
+
+    def value(self, value: Any) -> Any:
+        """A copy of a value of lists and mappings with a placeholder for each secret."""
+        return scrub_structure(value, self.text, self.vault.hide)
+
+    def restore(self, text: str) -> Restored:
+        """The text with the hidden values put back, exactly as they were."""
+        return self.vault.restore(text)
+
+
+def known_secrets(values: Mapping[str, str | None]) -> Secrets:
+    """The values of a configuration or an environment that are secrets, by name; stand-ins are left out."""
+    return Secrets({name: value for name, value in values.items() if value is not None and worth_hiding(value)})
