@@ -36,7 +36,7 @@ from dragoman.tools import (
     tool,
     tool_from_function,
 )
-from dragoman.tools.cutting import MAX_IMAGE, cut_text
+from dragoman.tools.results import MAX_IMAGE, cut_text
 from dragoman.types import Fault, File, Image, Text, Tool, ToolCall, ToolResult
 
 CALL = ToolCall("call_7", "it", {})

@@ -8,7 +8,7 @@ from typing import Annotated
 import pytest
 
 from dragoman.tools import tool_from_function
-from dragoman.tools.docstrings import described, read_docstring
+from dragoman.tools.introspection import described, read_docstring
 
 GOOGLE = """Find flights
 between two cities.

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from dragoman import args
 from dragoman.tools import bind, tool_from_function
-from dragoman.tools.plain import json_text, plain
+from dragoman.tools.json_values import json_text, plain
 
 
 class Colour(enum.Enum):

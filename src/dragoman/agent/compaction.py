@@ -17,7 +17,7 @@ from dragoman.agent.estimating import Estimate
 from dragoman.agent.passages import Note, Passage, add_notes, is_pinned, note_of, read_passages, write_note
 from dragoman.agent.trimming import shorten_results, size_of, trim_results
 from dragoman.errors import ConfigError
-from dragoman.tools.cutting import cut_text
+from dragoman.tools.results import cut_text
 from dragoman.types import InvalidCall, Message, Text, Tool, ToolCall, ToolResult
 
 __all__ = ["Compaction", "Compactor", "Room", "Summarise", "TrimOldResults"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dragoman.tools.cutting import cut_text
+from dragoman.tools.results import cut_text
 from dragoman.types import File, Image, Message, Part, Text, ToolResult
 
 _MARK = "[result trimmed: "

@@ -12,7 +12,7 @@ import msgspec
 from dragoman.mcp.errors import ServerFault
 from dragoman.mcp.limits import Limits
 from dragoman.mcp.texts import clean_line
-from dragoman.tools.plain import whole
+from dragoman.tools.json_values import whole
 from dragoman.types import File, Image, JsonObject, Text, ToolResult
 
 Part = Text | Image | File

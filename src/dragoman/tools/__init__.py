@@ -6,14 +6,10 @@ whatever it gave back. Nothing here decides whether a call may run, waits, or st
 
 from __future__ import annotations
 
-from dragoman.tools.answers import Answer, answer_async, answer_sync, to_answer, to_result
-from dragoman.tools.calling import BoundCall, bind, run_async, run_sync
-from dragoman.tools.context import Context, ToolContext
-from dragoman.tools.cutting import MAX_OUTPUT
-from dragoman.tools.decorator import tool
-from dragoman.tools.functions import Options, tool_from_function
-from dragoman.tools.objects import gather, tool_from, tool_from_mcp, tool_from_object, tool_from_schema, tools_in
-from dragoman.tools.outcomes import Error, Halt, Ok
+from dragoman.tools.calls import BoundCall, bind, run_async, run_sync
+from dragoman.tools.functions import Context, Options, ToolContext, tool_from_function
+from dragoman.tools.objects import gather, tool, tool_from, tool_from_mcp, tool_from_object, tool_from_schema, tools_in
+from dragoman.tools.results import MAX_OUTPUT, Answer, Error, Halt, Ok, answer_async, answer_sync, to_answer, to_result
 
 __all__ = [
     "MAX_OUTPUT",

@@ -1,18 +1,39 @@
-"""A form is what one annotation means: the schema that the model sees, and the way back into Python.
-
-Both are made in one place, so that what the schema accepts is what can be read.
-"""
+"""Forms: the schema of one annotation, and the conversion back into Python values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import binascii
+import collections
+import collections.abc as abc
+import dataclasses
+import enum
+import inspect
+import json
+import typing
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import Struct
 
-from dragoman.args.loader import show
+from dragoman.args.loader import join_words, show
 from dragoman.args.schemas import child_path
+from dragoman.tools.introspection import described, hints_of, signature_of
+from dragoman.tools.json_values import constant_of, exactly, is_path
 from dragoman.types import Fault, JsonObject
+
+if TYPE_CHECKING:
+    from dragoman.tools.annotations import Builder
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A form is what one annotation means: the schema that the model sees, and the way back into Python.
+#
+# Both are made in one place, so that what the schema accepts is what can be read.
 
 MISSING: Any = object()
 """There is no value. (None is one.)"""
@@ -97,3 +118,599 @@ def read_members(
         if member.required and key not in value:
             reading.fault(path, f"missing required {show(key)}")
     return found
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The forms of single values: numbers, text, times, names of things, and choices among constants.
+
+# These classes are known by name: their modules reach for the system, and nothing in this room does.
+_TEXT_CLASSES = {
+    ("uuid", "UUID"): "uuid",
+    ("ipaddress", "IPv4Address"): "ipv4",
+    ("ipaddress", "IPv6Address"): "ipv6",
+}
+_CANNOT_READ = (ValueError, TypeError, OverflowError, InvalidOperation, binascii.Error)
+
+
+def scalar_form(kind: type) -> Form | None:
+    """The form of a class whose values JSON holds as one string, number, boolean or null."""
+    made = _PLAIN.get(kind)
+    if made is not None:
+        return Form({"type": made[0]}, made[1])
+    written = _WRITTEN.get(kind)
+    if written is not None:
+        schema, convert, what = written
+        return Form(dict(schema), _text_reader(convert, what))
+    if issubclass(kind, enum.Enum):
+        return _enum_form(kind)
+    return _named_form(kind) or _derived_form(kind)
+
+
+def literal_form(values: Iterable[Any]) -> Form:
+    """The form of a choice among constants."""
+    choices = [(constant_of(value), value) for value in values]
+    return Form(_choice_schema([constant for constant, _ in choices]), _choice_reader(choices))
+
+
+def _read_string(value: Any, path: str, reading: Reading) -> Any:
+    return value if type(value) is str else reading.expected("string", value, path)
+
+
+def _read_boolean(value: Any, path: str, reading: Reading) -> Any:
+    return value if type(value) is bool else reading.expected("boolean", value, path)
+
+
+def _read_integer(value: Any, path: str, reading: Reading) -> Any:
+    return value if type(value) is int else reading.expected("integer", value, path)
+
+
+def _read_null(value: Any, path: str, reading: Reading) -> Any:
+    return None if value is None else reading.expected("null", value, path)
+
+
+def _read_number(value: Any, path: str, reading: Reading) -> Any:
+    if type(value) is float:
+        return value
+    if type(value) is not int:
+        return reading.expected("number", value, path)
+    try:
+        return float(value)
+    except OverflowError:
+        return reading.fault(path, "a number too large for a float")
+
+
+_PLAIN: dict[type, tuple[str, Reader]] = {
+    str: ("string", _read_string),
+    bool: ("boolean", _read_boolean),
+    int: ("integer", _read_integer),
+    float: ("number", _read_number),
+    type(None): ("null", _read_null),
+}
+
+
+def _text_reader(convert: Callable[[str], Any], what: str) -> Reader:
+    """A reader of text that stands for something else."""
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        if type(value) is not str:
+            return reading.expected(f"string ({what})", value, path)
+        try:
+            return convert(value)
+        except _CANNOT_READ:
+            return reading.fault(path, f"is not {what}: {show(value)}")
+
+    return read
+
+
+def _read_bytes(text: str) -> bytes:
+    return b64decode(text, validate=True)
+
+
+def _read_decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError(text)
+    return number
+
+
+def _read_duration(text: str) -> timedelta:
+    return msgspec.convert(text, timedelta)
+
+
+_BASE64 = {"type": "string", "format": "byte", "contentEncoding": "base64"}
+_WRITTEN: dict[type, tuple[JsonObject, Callable[[str], Any], str]] = {
+    datetime: ({"type": "string", "format": "date-time"}, datetime.fromisoformat, "a date and time (ISO 8601)"),
+    date: ({"type": "string", "format": "date"}, date.fromisoformat, "a date (YYYY-MM-DD)"),
+    time: ({"type": "string", "format": "time"}, time.fromisoformat, "a time of day (ISO 8601)"),
+    timedelta: ({"type": "string", "format": "duration"}, _read_duration, "a duration (ISO 8601, such as PT1H30M)"),
+    Decimal: ({"type": "string", "format": "decimal"}, _read_decimal, "a decimal number"),
+    bytes: (_BASE64, _read_bytes, "base64"),
+    bytearray: (_BASE64, lambda text: bytearray(_read_bytes(text)), "base64"),
+}
+
+
+def _named_form(kind: type) -> Form | None:
+    name = _TEXT_CLASSES.get((kind.__module__, kind.__name__))
+    if name is not None:
+        return Form({"type": "string", "format": name}, _text_reader(kind, f"a {name}"))
+    if is_path(kind):
+        return Form({"type": "string", "format": "path"}, _text_reader(kind, "a path"))
+    return None
+
+
+def _derived_form(kind: type) -> Form | None:
+    """A class of the developer's that is a string or a number underneath."""
+    for base in (str, int, float):
+        if issubclass(kind, base):
+            name, read_base = _PLAIN[base]
+
+            def read(value: Any, path: str, reading: Reading, read_base: Reader = read_base) -> Any:
+                before = len(reading.faults)
+                found = read_base(value, path, reading)
+                if len(reading.faults) > before:
+                    return None
+                try:
+                    return kind(found)
+                except Exception as problem:  # The class is the developer's; whatever it refuses is a fault.
+                    return reading.fault(path, f"is not a {kind.__name__}: {problem}")
+
+            return Form({"type": name}, read)
+    return None
+
+
+# ---- choices -------------------------------------------------------------------------------------------------------
+
+
+def _enum_form(kind: type[enum.Enum]) -> Form | None:
+    if issubclass(kind, enum.Flag):
+        return _flag_form(kind)
+    members = list(kind)
+    if not members:
+        return None
+    choices = [(constant_of(member), member) for member in members]
+    return Form(_choice_schema([constant for constant, _ in choices]), _choice_reader(choices))
+
+
+def _flag_form(kind: type[enum.Flag]) -> Form:
+    """Flags are a list of names: a number would say nothing to a model."""
+    names = [member.name for member in kind if member.name is not None]
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        if not isinstance(value, list):
+            return reading.expected("array", value, path)
+        found = kind(0)
+        for position, name in enumerate(value):
+            if name in names:
+                found |= kind[name]
+            else:
+                reading.fault(f"{path}[{position}]", f"not one of {join_words(names)}")
+        return found
+
+    return Form({"type": "array", "items": {"type": "string", "enum": names}, "uniqueItems": True}, read)
+
+
+_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+def _choice_schema(constants: list[Any]) -> JsonObject:
+    kinds = list(dict.fromkeys(_KINDS[type(constant)] for constant in constants))
+    schema: JsonObject = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    if len(constants) == 1:
+        schema["const"] = constants[0]
+    else:
+        schema["enum"] = constants
+    return schema
+
+
+def _choice_reader(choices: list[tuple[Any, Any]]) -> Reader:
+    # true is 1 in Python and not in JSON.
+    by_constant = {(isinstance(constant, bool), constant): value for constant, value in choices}
+    shown = [show(constant) for constant, _ in choices]
+    why = f"not one of {join_words(shown)}" if len(shown) > 1 else f"must be {shown[0]}"
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        key = (isinstance(value, bool), value)
+        if isinstance(value, dict | list) or key not in by_constant:
+            return reading.fault(path, why)
+        return by_constant[key]
+
+    return read
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The forms of values that hold others without names of their own: lists, tuples, sets, mappings, and unions.
+
+_SEQUENCES: dict[type, Callable[[list[Any]], Any]] = {
+    list: list,
+    abc.Sequence: list,
+    abc.MutableSequence: list,
+    abc.Collection: list,
+    abc.Iterable: list,
+    collections.deque: collections.deque,
+}
+_SETS: dict[type, Callable[[list[Any]], Any]] = {
+    set: set,
+    frozenset: frozenset,
+    abc.Set: frozenset,
+    abc.MutableSet: set,
+}
+_MAPPINGS: dict[type, Callable[[dict[Any, Any]], Any]] = {
+    dict: dict,
+    abc.Mapping: dict,
+    abc.MutableMapping: dict,
+    collections.OrderedDict: collections.OrderedDict,
+}
+
+
+def container_form(
+    builder: Builder, kind: type, arguments: tuple[Any, ...], annotation: Any, place: str
+) -> Form | None:
+    """The form of a container class; None for a class that is none of them."""
+    if kind is tuple and (arguments or not isinstance(annotation, GenericAlias)):
+        return _tuple_form(builder, arguments, place)
+    if kind is tuple:
+        return _fixed_tuple_form([])
+    if kind in _MAPPINGS:
+        return _mapping_form(builder, kind, arguments, place)
+    make = _SEQUENCES.get(kind) or _SETS.get(kind)
+    if make is None:
+        return None
+    items = builder.form(arguments[0], place) if arguments else anything()
+    schema: JsonObject = {"type": "array"}
+    if items.schema:
+        schema["items"] = items.schema
+    if kind in _SETS:
+        schema["uniqueItems"] = True
+    return Form(schema, _array_reader(items, make))
+
+
+def _array_reader(items: Form, make: Callable[[list[Any]], Any]) -> Reader:
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        if not isinstance(value, list):
+            return reading.expected("array", value, path)
+        before = len(reading.faults)
+        found = [items.read(item, child_path(path, position), reading) for position, item in enumerate(value)]
+        if len(reading.faults) > before:
+            return None
+        try:
+            return make(found)
+        except TypeError:  # A set of lists, say.
+            return reading.fault(path, "its items cannot be told apart, so they cannot be a set")
+
+    return read
+
+
+def _tuple_form(builder: Builder, arguments: tuple[Any, ...], place: str) -> Form:
+    if not arguments or (len(arguments) == 2 and arguments[1] is Ellipsis):
+        items = builder.form(arguments[0], place) if arguments else anything()
+        return Form({"type": "array", **({"items": items.schema} if items.schema else {})}, _array_reader(items, tuple))
+    return _fixed_tuple_form([builder.form(each, place) for each in arguments])
+
+
+def _fixed_tuple_form(forms: list[Form]) -> Form:
+    """A tuple with a form for each place; `tuple[()]` has none."""
+    schema: JsonObject = {"type": "array", "minItems": len(forms), "maxItems": len(forms)}
+    if forms:
+        schema["prefixItems"] = [form.schema for form in forms]
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        if not isinstance(value, list):
+            return reading.expected("array", value, path)
+        if len(value) != len(forms):
+            return reading.fault(path, f"must have {len(forms)} items, has {len(value)}")
+        pairs = enumerate(zip(forms, value, strict=True))
+        return tuple(form.read(item, child_path(path, position), reading) for position, (form, item) in pairs)
+
+    return Form(schema, read)
+
+
+# ---- mappings ------------------------------------------------------------------------------------------------------
+
+
+def _mapping_form(builder: Builder, kind: type, arguments: tuple[Any, ...], place: str) -> Form:
+    keys = _key_form(builder, arguments[0], place) if arguments else builder.form(str, place)
+    values = builder.form(arguments[1], place) if len(arguments) > 1 else anything()
+    schema: JsonObject = {"type": "object", "additionalProperties": values.schema or True}
+    names = {key: value for key, value in keys.schema.items() if key != "type"}
+    if names:
+        schema["propertyNames"] = names
+    make = _MAPPINGS[kind]
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        if not isinstance(value, dict):
+            return reading.expected("object", value, path)
+        found = {}
+        for key, item in value.items():
+            inside = child_path(path, key)
+            before = len(reading.faults)
+            name = keys.read(key, inside, reading)
+            content = values.read(item, inside, reading)
+            if len(reading.faults) == before:
+                found[name] = content
+        return make(found)
+
+    return Form(schema, read)
+
+
+def _key_form(builder: Builder, annotation: Any, place: str) -> Form:
+    """Keys are text in JSON, so a type of keys has to be text there too; whole numbers are the one exception."""
+    if annotation is int:
+        return Form({"type": "string", "pattern": "^-?[0-9]+$"}, _read_integer_key)
+    form = builder.form(annotation, place)
+    if form.schema.get("type") != "string" and form.schema:
+        builder.refuse(
+            annotation,
+            place,
+            "cannot be the key of a JSON object",
+            "use text, whole numbers, an enum or a Literal of text as keys, or a list of pairs",
+        )
+    return form
+
+
+def _read_integer_key(value: Any, path: str, reading: Reading) -> Any:
+    try:
+        return int(value)
+    except ValueError:
+        return reading.fault(path, "its key is no whole number")
+
+
+# ---- unions --------------------------------------------------------------------------------------------------------
+
+
+def union_form(builder: Builder, arguments: Sequence[Any], place: str) -> Form:
+    """One of several forms: the first, in the order of the annotation, that can read the value."""
+    forms = [builder.form(each, place) for each in arguments]
+    schemas: list[JsonObject] = []
+    for form in forms:
+        if form.schema not in schemas:
+            schemas.append(form.schema)
+    schema = {"anyOf": schemas} if len(schemas) > 1 and {} not in schemas else {} if {} in schemas else schemas[0]
+    # A whole number stays one where both kinds of numbers are welcome.
+    forms.sort(key=lambda form: form.schema.get("type") == "number")
+    return Form(schema, _union_reader(forms))
+
+
+def _union_reader(forms: list[Form]) -> Reader:
+    identity = id(forms)
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        key = (identity, id(value), path)
+        known = reading.known.get(key)
+        if known is None:
+            known = reading.known[key] = _read_first(forms, value, path, reading)
+        reading.faults.extend(known[1])
+        return known[0]
+
+    return read
+
+
+def _read_first(forms: list[Form], value: Any, path: str, reading: Reading) -> tuple[Any, list[Fault]]:
+    refusals: list[list[Fault]] = []
+    for form in forms:
+        attempt = Reading(reading.known)
+        found = form.read(value, path, attempt)
+        if not attempt.faults:
+            return found, []
+        if form.schema.get("type") != "null":
+            refusals.append(attempt.faults)
+    if len(refusals) == 1:
+        return None, refusals[0]
+    # A branch that fails further inside than at this very place is the one that was meant.
+    for faults in refusals:
+        if all(fault.path != path for fault in faults):
+            return None, faults
+    return None, [Fault(path, f"fits none of the {len(forms)} forms that it may take")]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The forms of classes with named members: dataclasses, TypedDicts and NamedTuples.
+
+_Build = Callable[["Builder", Any, Mapping[Any, Any], str], Form]
+
+
+def builder_of(kind: type) -> _Build | None:
+    """How the form of such a class is built; None for a class without named members."""
+    if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
+        return _typed_dict
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return _named_tuple
+    return _dataclass if dataclasses.is_dataclass(kind) else None
+
+
+def member_of(key: str, form: Form, default: Any, description: str | None) -> Member:
+    """A member with its description and its default in its schema; what the form itself says of it comes first."""
+    schema = dict(form.schema)
+    if description:
+        schema.setdefault("description", description)
+    required = default is MISSING
+    if not required:
+        written = exactly(default, MISSING)
+        if written is not MISSING:
+            schema.setdefault("default", written)
+    return Member(key, Form(schema, form.read), required)
+
+
+def _record_form(kind: Any, members: list[Member], make: Callable[..., Any]) -> Form:
+    by_key = {member.key: member for member in members}
+    schema = object_schema(members)
+    summary = described(kind).summary
+    if summary:
+        schema["description"] = summary
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        before = len(reading.faults)
+        found = read_members(by_key, None, value, path, reading)
+        if len(reading.faults) > before:
+            return None
+        try:
+            return make(**found)
+        except Exception as problem:  # A class may check its members; what it refuses is a fault of the arguments.
+            return reading.fault(path, f"is no {kind.__name__}: {problem}")
+
+    return Form(schema, read)
+
+
+def _dataclass(builder: Builder, kind: Any, variables: Mapping[Any, Any], place: str) -> Form:
+    hints = hints_of(kind, builder.names, place)
+    words = described(kind).members
+    fields = kind.__dataclass_fields__
+    members = []
+    for name, parameter in signature_of(kind).parameters.items():
+        field = fields.get(name)
+        inside = f"{place}, field {name!r} of {kind.__name__}"
+        form = builder.form(hints.get(name, Any), inside, variables)
+        description = (field.metadata.get("description") if field is not None else None) or words.get(name)
+        member = member_of(name, form, _default_of(field, parameter), description)
+        members.append(member)
+    return _record_form(kind, members, kind)
+
+
+def _default_of(field: Any, parameter: inspect.Parameter) -> Any:
+    if field is not None and field.default_factory is not dataclasses.MISSING:
+        try:
+            return field.default_factory()
+        except Exception:  # Only for show: the class calls it again, when it is needed.
+            return object()
+    return MISSING if parameter.default is inspect.Parameter.empty else parameter.default
+
+
+def _named_tuple(builder: Builder, kind: Any, variables: Mapping[Any, Any], place: str) -> Form:
+    # By name and not by position: a model writes what it can name.
+    hints = hints_of(kind, builder.names, place)
+    words = described(kind).members
+    members = []
+    for name in kind._fields:
+        form = builder.form(hints.get(name, Any), f"{place}, field {name!r} of {kind.__name__}", variables)
+        members.append(member_of(name, form, kind._field_defaults.get(name, MISSING), words.get(name)))
+    return _record_form(kind, members, kind)
+
+
+def _typed_dict(builder: Builder, kind: Any, variables: Mapping[Any, Any], place: str) -> Form:
+    return _record_form(kind, typed_dict_members(builder, kind, variables, place), dict)
+
+
+def typed_dict_members(builder: Builder, kind: Any, variables: Mapping[Any, Any], place: str) -> list[Member]:
+    """The keys of a TypedDict."""
+    words = described(kind).members
+    members = []
+    for key, annotation in hints_of(kind, builder.names, place).items():
+        form = builder.form(annotation, f"{place}, key {key!r} of {kind.__name__}", variables)
+        member = member_of(key, form, MISSING, words.get(key))
+        members.append(Member(key, member.form, _is_required(kind, key, annotation)))
+    return members
+
+
+def _is_required(kind: Any, key: str, annotation: Any) -> bool:
+    # With postponed annotations the class itself has not seen the marks, so they are looked for first.
+    while True:
+        origin = typing.get_origin(annotation)
+        name = getattr(origin, "_name", None)
+        if name in ("Required", "NotRequired"):
+            return bool(name == "Required")
+        if name != "ReadOnly" and origin is not typing.Annotated:
+            return bool(key in kind.__required_keys__)
+        annotation = typing.get_args(annotation)[0]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The forms of models that write their own schema and check their own values: pydantic's, msgspec's and attrs'.
+#
+# Pydantic is known by what its models can do and never imported.
+
+_REF = "#/$defs/"
+
+
+def is_model(kind: type) -> bool:
+    """Whether a class is a model in pydantic's manner."""
+    return callable(getattr(kind, "model_json_schema", None)) and callable(getattr(kind, "model_validate", None))
+
+
+def model_form(builder: Builder, annotation: Any, place: str) -> Form:
+    """The form of a pydantic model; values are checked by the model itself."""
+    model = annotation
+    try:
+        schema = model.model_json_schema()
+    except Exception as problem:  # Whatever the library says, it is about this annotation.
+        builder.refuse(annotation, place, f"gives no schema ({problem})", "change the model, or the annotation")
+    schema = _adopt(builder, schema)
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        try:
+            # As JSON where that is possible: a strict model takes a date from JSON text, and not from Python text.
+            validate_json = getattr(model, "model_validate_json", None)
+            return model.model_validate(value) if validate_json is None else validate_json(json.dumps(value))
+        except Exception as problem:
+            for place, why in _faults_of(problem):
+                inside = path
+                for step in place:
+                    inside = child_path(inside, step)
+                reading.fault(inside, why)
+            return None
+
+    return Form(schema, read)
+
+
+def _faults_of(problem: Exception) -> list[tuple[tuple[str | int, ...], str]]:
+    """The places and words of a pydantic error; any other exception speaks of the whole value."""
+    errors = getattr(problem, "errors", None)
+    found = errors() if callable(errors) else None
+    if not isinstance(found, list) or not found:
+        return [((), str(problem))]
+    return [
+        (tuple(step if isinstance(step, int) else str(step) for step in each.get("loc", ())), str(each.get("msg", "")))
+        for each in found
+    ]
+
+
+def struct_form(builder: Builder, annotation: Any, place: str) -> Form:
+    """The form of a class that msgspec knows: its own Structs, and attrs classes."""
+    try:
+        (schema,), definitions = msgspec.json.schema_components([annotation], ref_template=_REF + "{name}")
+    except Exception as problem:
+        builder.refuse(annotation, place, f"gives no schema ({problem})", "change the class, or the annotation")
+    schema = _adopt(builder, {**schema, "$defs": definitions})
+
+    def read(value: Any, path: str, reading: Reading) -> Any:
+        try:
+            return msgspec.convert(value, annotation)
+        except msgspec.ValidationError as problem:
+            why, _, inside = str(problem).partition(" - at `")
+            return reading.fault(path + inside.rstrip("`").removeprefix("$"), why[:1].lower() + why[1:])
+
+    return Form(schema, read)
+
+
+def _adopt(builder: Builder, schema: JsonObject) -> JsonObject:
+    """A schema of another library's, its definitions moved to ours and its titles left out."""
+    definitions = schema.get("$defs", {})
+    names: dict[str, str] = {}
+    for name, definition in definitions.items():
+        plain = _rewrite(definition, {})
+        names[name] = name
+        # The same class, reached from two models, is one definition; another class of that name is another.
+        if name in builder.definitions and builder.definitions[name] != plain:
+            names[name] = builder.free_name(name)
+        builder.definitions[names[name]] = plain
+    if any(old != new for old, new in names.items()):
+        for new in names.values():
+            builder.definitions[new] = _rewrite(builder.definitions[new], names)
+    found = _rewrite({key: value for key, value in schema.items() if key != "$defs"}, names)
+    return typing.cast(JsonObject, found)
+
+
+def _rewrite(node: Any, names: dict[str, str], *, in_names: bool = False) -> Any:
+    """A copy with references renamed. `in_names`: the keys are names of members and not words of JSON Schema."""
+    if isinstance(node, list):
+        return [_rewrite(each, names) for each in node]
+    if not isinstance(node, dict):
+        return node
+    written = {}
+    for key, value in node.items():
+        if key == "$ref" and isinstance(value, str) and value.startswith(_REF):
+            name = value.removeprefix(_REF)
+            written[key] = _REF + names.get(name, name)
+        elif key == "title" and isinstance(value, str) and not in_names:
+            continue
+        else:
+            written[key] = _rewrite(value, names, in_names=key in ("properties", "patternProperties") and not in_names)
+    return written

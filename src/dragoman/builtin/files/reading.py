@@ -19,7 +19,7 @@ from dragoman.builtin.files.paging import LINE_CHARACTERS, Page, as_utf8, read_p
 from dragoman.builtin.files.wording import counted, quoted, sized
 from dragoman.builtin.files.workspace import Found, Workspace, explained, identity_of
 from dragoman.tools import Context, Error
-from dragoman.tools.media import part_of_bytes
+from dragoman.tools.results import part_of_bytes
 from dragoman.types import Image
 
 LINES = 2000

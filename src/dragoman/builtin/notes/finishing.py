@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, NoReturn
 
 from dragoman.tools import tool
-from dragoman.tools.decorator import MARK
-from dragoman.tools.outcomes import Finished
+from dragoman.tools.objects import MARK
+from dragoman.tools.results import Finished
 from dragoman.types import Tool
 
 

@@ -6,7 +6,7 @@ import inspect
 from typing import Annotated, Any
 
 from dragoman.tools import Context, Error, tool
-from dragoman.tools.decorator import MARK
+from dragoman.tools.objects import MARK
 from dragoman.types import Tool
 
 MOST_CHOICES = 20

@@ -1,8 +1,4 @@
-"""From a call's arguments to the function's answer.
-
-`bind` converts arguments that `dragoman.args.load` has accepted, and the bound call can be run by any driver. Nothing
-here starts a thread or an event loop: a driver in async code moves a call that is not `is_async` to a thread itself.
-"""
+"""From the arguments of a call to the result of the function."""
 
 from __future__ import annotations
 
@@ -14,11 +10,63 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.errors import InvalidArguments, InvalidTool, ToolFailed
-from dragoman.tools.drawing import adraw, draw
 from dragoman.tools.forms import Reading
 from dragoman.tools.functions import MappingRunner, Runner
 from dragoman.tools.objects import tool_from
 from dragoman.types import JsonObject, Tool
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a generator gives, up to a bound: one that never ends would take all the memory there is.
+
+MOST_CHARACTERS = 4_000_000
+"""Taken from one generator; the model is shown far fewer in any case."""
+MOST_ITEMS = 100_000
+
+
+def draw(items: Any) -> list[Any]:
+    """The items of a generator; one that goes on too long is ended."""
+    drawn = _Drawn()
+    for item in items:
+        if drawn.add(item):
+            items.close()
+            break
+    return drawn.items
+
+
+async def adraw(items: Any) -> list[Any]:
+    """The same for an async one."""
+    drawn = _Drawn()
+    async for item in items:
+        if drawn.add(item):
+            await items.aclose()
+            break
+    return drawn.items
+
+
+class _Drawn:
+    """What was given so far."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._size = 0
+
+    def add(self, item: Any) -> bool:
+        """Keep an item; whether it was the last one that is taken. That more was left out is said."""
+        self.items.append(item)
+        self._size += len(item) if isinstance(item, str | bytes | bytearray) else 1
+        if self._size < MOST_CHARACTERS and len(self.items) < MOST_ITEMS:
+            return False
+        if all(isinstance(each, str) for each in self.items):
+            self.items.append(f"\n[the tool went on, and the rest was left out: {self._size} characters are the most]")
+        return True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# From a call's arguments to the function's answer.
+#
+# `bind` converts arguments that `dragoman.args.load` has accepted, and the bound call can be run by any driver.
+# Nothing here starts a thread or an event loop: a driver in async code moves a call that is not `is_async` to a
+# thread itself.
 
 Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 """How a driver without an event loop waits for a coroutine; `asyncio.run` is one."""
