@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         wire,
     )
     from dragoman.agent import Agent, Approval, ApprovalRequest, Deny, Limits, RunResult, Stop
-    from dragoman.client.asking import aask, ask, astream, stream
+    from dragoman.client.api import aask, ask, astream, stream
     from dragoman.errors import DragomanError
     from dragoman.extraction import Extraction, extract, extractor
     from dragoman.formats import augment_system_prompt
@@ -107,9 +107,9 @@ _HOMES = {
     "ToolContext": "dragoman.tools",
     "ToolResult": "dragoman.types",
     "Toolset": "dragoman.toolset",
-    "aask": "dragoman.client.asking",
-    "ask": "dragoman.client.asking",
-    "astream": "dragoman.client.asking",
+    "aask": "dragoman.client.api",
+    "ask": "dragoman.client.api",
+    "astream": "dragoman.client.api",
     "augment_system_prompt": "dragoman.formats",
     "decode_tool_calls": "dragoman.providers.definitions",
     "encode_definitions": "dragoman.providers.definitions",
@@ -118,7 +118,7 @@ _HOMES = {
     "extractor": "dragoman.extraction",
     "fold": "dragoman.replies",
     "scrub": "dragoman.secrets",
-    "stream": "dragoman.client.asking",
+    "stream": "dragoman.client.api",
     "tool": "dragoman.tools",
     "unfold": "dragoman.replies",
 }

@@ -577,7 +577,7 @@ def test_a_fallback_that_takes_no_tools_is_learned_of_alone() -> None:
     model = ScriptedModel([Failure("overloaded", "busy", 529), REJECTED, written, "done"])
     primary = model.endpoint("first")
     second = model.endpoint("second")
-    from dragoman.client.retrying import Retries
+    from dragoman.client.retry import Retries
 
     made = Agent(primary, [greet], transport=model, fallbacks=[second], retries=Retries(attempts=1))
     result = made.run("hi")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dragoman import providers
 from dragoman.client.client import Client
 from dragoman.client.http import HttpTransport, Limits
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import Retries
 from dragoman.client.transport import HttpRequest, Timeouts
 from dragoman.types import Message, Request, Text
 

@@ -13,12 +13,9 @@ import pytest
 from tests.client.servers import ASKED, FIRST, HELLO, STREAM, Handler, Server, always, answer, once, serve
 
 from dragoman import providers
-from dragoman.client.addressing import address_of, base_of
-from dragoman.client.asking import aask, ask, astream, stream
-from dragoman.client.client import Client
-from dragoman.client.events import NOTICES, ModelReplaced
-from dragoman.client.fallbacks import FallbackClient
-from dragoman.client.retrying import Retries
+from dragoman.client.api import aask, ask, astream, stream
+from dragoman.client.client import Client, FallbackClient, address_of, base_of
+from dragoman.client.retry import NOTICES, ModelReplaced, Retries
 from dragoman.errors import BadRequest, ConfigError, ConnectFailed, MissingKey, StreamCut, TimedOut, Unauthorized
 from dragoman.events import ReplyEnded, TextDelta
 from dragoman.providers.definitions import codec_for

@@ -14,10 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import providers
-from dragoman.client.auth import choose_auth
-from dragoman.client.auth.aws import AwsAuth, find_credentials
-from dragoman.client.auth.sigv4 import Credentials, sign
-from dragoman.client.auth.tokens import Token, TokenAuth
+from dragoman.client.auth import Token, TokenAuth, choose_auth
+from dragoman.client.aws import AwsAuth, Credentials, find_credentials, sign
 from dragoman.client.keys import Secret
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.errors import MissingKey

@@ -25,10 +25,8 @@ from tests.client.servers import (
 )
 
 from dragoman import providers
-from dragoman.client.breaker import Breakers
 from dragoman.client.client import Client
-from dragoman.client.events import NOTICES, RequestPrepared, RequestRetried
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import NOTICES, Breakers, RequestPrepared, RequestRetried, Retries
 from dragoman.client.transport import Timeouts
 from dragoman.errors import ConfigError, MissingKey
 from dragoman.events import ReplyEnded, ReplyFailed, TextDelta

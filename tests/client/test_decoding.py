@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.client.servers import QUICK, answer, fetch, once, serve, transport
 
-from dragoman.client.http.decoding import STEP, Decoder
-from dragoman.client.http.limits import Limits
+from dragoman.client.http.parser import STEP, Decoder, Limits
 from dragoman.client.transport import TransportFault
 
 

@@ -23,7 +23,7 @@ from tests.client.servers import (
     transport,
 )
 
-from dragoman.client.http.limits import Limits
+from dragoman.client.http.parser import Limits
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
 from dragoman.errors import ConfigError
 

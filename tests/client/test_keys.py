@@ -11,7 +11,7 @@ import pytest
 from tests.client.servers import ASKED, HELLO, STREAM, always, answer, chunked, serve, silent
 
 from dragoman import providers
-from dragoman.client.debugging import choose_writer
+from dragoman.client.exchange import choose_writer
 from dragoman.client.keys import Secret, find_key, missing_key
 from dragoman.client.transport import Timeouts
 from dragoman.secrets.exchanges import RequestRedactor

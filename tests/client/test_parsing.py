@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.client.http.limits import Limits
-from dragoman.client.http.parsing import END, Head, ResponseParser
+from dragoman.client.http.parser import END, Head, Limits, ResponseParser
 from dragoman.client.transport import TransportFault
 
 LIMITS = Limits(body_bytes=10_000, head_bytes=2_000, headers=20)

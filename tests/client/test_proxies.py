@@ -7,8 +7,7 @@ import asyncio
 import pytest
 from tests.client.servers import ASKED, HELLO, always, answer, fetch, serve, transport
 
-from dragoman.client.http.addresses import read_address
-from dragoman.client.http.proxies import Proxies, read_proxies
+from dragoman.client.http.addresses import Proxies, read_address, read_proxies
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.errors import ConfigError
 

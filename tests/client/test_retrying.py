@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.client.breaker import Breaker, Breakers, counts
-from dragoman.client.delays import read_delay
-from dragoman.client.retrying import Decision, Retries, decide
+from dragoman.client.retry import Breaker, Breakers, Decision, Retries, counts, decide, read_delay
 from dragoman.types import Failure, FailureKind
 
 RETRIES = Retries(attempts=4, base=1.0, cap=8.0, patience=60.0)

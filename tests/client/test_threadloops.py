@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from dragoman.client import portal, threadloops
+from dragoman.client import portal
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals and forks of POSIX")
 
@@ -36,7 +36,7 @@ def test_one_loop_serves_all_calls_of_a_thread() -> None:
     async def loop() -> asyncio.AbstractEventLoop:
         return asyncio.get_running_loop()
 
-    assert threadloops.run(loop()) is threadloops.run(loop())
+    assert portal.run_in_thread(loop()) is portal.run_in_thread(loop())
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), asyncio.CancelledError()])
@@ -45,8 +45,8 @@ def test_an_error_comes_back_and_the_loop_lives_on(error: BaseException) -> None
         raise error
 
     with pytest.raises(type(error)):
-        threadloops.run(fail())
-    assert threadloops.run(name_thread())
+        portal.run_in_thread(fail())
+    assert portal.run_in_thread(name_thread())
 
 
 @POSIX
@@ -64,7 +64,7 @@ def test_an_interrupt_cancels_waits_for_the_end_and_is_raised() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            threadloops.run(work())
+            portal.run_in_thread(work())
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -80,7 +80,7 @@ def test_a_handler_of_the_programs_own_is_left_alone() -> None:
 
     before = signal.signal(signal.SIGINT, handler)
     try:
-        assert threadloops.run(read()) is handler
+        assert portal.run_in_thread(read()) is handler
     finally:
         signal.signal(signal.SIGINT, before)
 

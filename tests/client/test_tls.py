@@ -12,9 +12,8 @@ import pytest
 from tests.client.servers import ASKED, HELLO, QUICK, always, answer, fetch, once, serve, transport
 
 from dragoman.client.client import Client
-from dragoman.client.events import RequestRetried
 from dragoman.client.http import HttpTransport
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import RequestRetried, Retries
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.events import ReplyFailed
 

@@ -13,7 +13,7 @@ import pytest
 from tests.faults.streams import ONCE, QUESTION, TWICE, WIRES, header, read_plainly, record
 
 from dragoman.client import Client, TransportFault
-from dragoman.client.events import NOTICES, RequestRetried
+from dragoman.client.retry import NOTICES, RequestRetried
 from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, ReplyStarted, TextDelta
 from dragoman.replies import fold
 from dragoman.testing import Answer, Fault, ScriptedModel, Upstream, call, calls

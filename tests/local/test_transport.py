@@ -13,7 +13,7 @@ import pytest
 from tests.local.wheelhouse import CONTENT
 
 from dragoman.client import Client, HttpRequest, HttpTransport, Timeouts, TransportFault
-from dragoman.client.transports import open_transport
+from dragoman.client.client import open_transport
 from dragoman.errors import ConfigError
 from dragoman.local import EmbeddedTransport, Store
 from dragoman.local.engine import Receive

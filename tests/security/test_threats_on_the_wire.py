@@ -15,7 +15,7 @@ import dragoman
 from dragoman.agent import Agent
 from dragoman.agent.outcomes import RunResult
 from dragoman.client.http import HttpTransport
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import Retries
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
 from dragoman.errors import DragomanError
 

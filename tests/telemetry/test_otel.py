@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.telemetry.conftest import MODEL, call, ended, reply, started, tell, tool_ended, whole_run
 
 from dragoman.agent.events import ApprovalGiven, Asked, Noticed, RunEvent, RunStarted, ToolStarted, TurnEnded
-from dragoman.client.events import RequestRetried
+from dragoman.client.retry import RequestRetried
 from dragoman.events import CallEnded, ReplyEnded, ReplyFailed, TextDelta
 from dragoman.telemetry import OpenTelemetry, spans
 from dragoman.types import Failure, Usage

@@ -33,7 +33,7 @@ from dragoman.agent.surroundings import Listener, Surroundings
 from dragoman.agent.tasks import begin_conversation, read_task
 from dragoman.agent.watchers.settings import WatchSettings
 from dragoman.client import portal
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.tool_mode import Manner, ToolMode, settle_manner

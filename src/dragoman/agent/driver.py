@@ -38,7 +38,7 @@ from dragoman.agent.machine import Machine
 from dragoman.agent.outcomes import RunResult
 from dragoman.agent.surroundings import Surroundings
 from dragoman.agent.veiling import Veil
-from dragoman.client.events import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
+from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.extraction import Extractor
 from dragoman.extraction.tool_mode import Composed, open_reader
 from dragoman.types import Failure, Message, Reply

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.client.client import Client
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.providers import Endpoint
 

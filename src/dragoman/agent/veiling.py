@@ -24,7 +24,7 @@ from dragoman.agent.events import (
     TurnEnded,
 )
 from dragoman.agent.outcomes import RunResult
-from dragoman.client.events import RequestRetried
+from dragoman.client.retry import RequestRetried
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,

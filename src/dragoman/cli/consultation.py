@@ -17,9 +17,9 @@ from dragoman.cli.interrupting import Interrupts
 from dragoman.cli.screen import Screen, write_json
 from dragoman.cli.waiting import Waiting
 from dragoman.client.auth import choose_auth
+from dragoman.client.client import open_transport
 from dragoman.client.keys import find_key
 from dragoman.client.transport import HttpRequest, Timeouts, Transport, TransportFault
-from dragoman.client.transports import open_transport
 from dragoman.config import keys_by_variable, load
 from dragoman.config.learned import FileFacts, learned_file
 from dragoman.doctor import (

@@ -26,7 +26,7 @@ from dragoman.agent.outcomes import RunResult
 from dragoman.cli.excerpts import first_lines, name_part, one_line, result_text, tame, write_call
 from dragoman.cli.exits import WHAT_HELPS
 from dragoman.cli.waiting import Waiting
-from dragoman.client.events import RequestRetried
+from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallRefused, CallStarted, PartReceived, ReplyEnded, TextDelta, ThinkingDelta
 from dragoman.types import ToolCall
 

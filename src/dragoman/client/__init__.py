@@ -9,14 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.client.asking import aask, ask, astream, stream
-    from dragoman.client.breaker import Breakers
-    from dragoman.client.client import Client
-    from dragoman.client.events import ClientEvent, ModelReplaced, RequestPrepared, RequestRetried
-    from dragoman.client.fallbacks import FallbackClient
+    from dragoman.client.api import aask, ask, astream, stream
+    from dragoman.client.client import Client, FallbackClient
     from dragoman.client.http import HttpTransport, Limits
     from dragoman.client.keys import Secret
-    from dragoman.client.retrying import Retries
+    from dragoman.client.retry import Breakers, ClientEvent, ModelReplaced, RequestPrepared, RequestRetried, Retries
     from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 
 _HOMES = {

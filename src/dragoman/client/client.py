@@ -1,8 +1,4 @@
-"""A Client sends requests to one endpoint and reads the replies as events.
-
-Nothing that the network or the provider does wrong is raised: it ends the reply with a failure, so that everything
-that came before it is kept. What is raised is what the caller has to mend: a missing key, an incomplete address.
-"""
+"""A client sends requests to one endpoint and reads the replies as events."""
 
 from __future__ import annotations
 
@@ -10,32 +6,153 @@ import asyncio
 import os
 import random as lots
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from msgspec import structs
 
 from dragoman import __version__, providers
-from dragoman.client.addressing import address_of, base_of, is_vertex_claude
-from dragoman.client.attempts import Attempt, Plan
 from dragoman.client.auth import Auth, choose_auth
-from dragoman.client.breaker import Breakers
-from dragoman.client.debugging import Debugger, Writer, choose_writer
-from dragoman.client.events import NOTICES, ClientEvent, RequestPrepared, RequestRetried
+from dragoman.client.exchange import Attempt, Debugger, Exchange, Plan, Writer, choose_writer
 from dragoman.client.keys import Secret, find_key
-from dragoman.client.retrying import Decision, Retries, decide
-from dragoman.client.sending import Exchange
+from dragoman.client.retry import (
+    NOTICES,
+    Breakers,
+    ClientEvent,
+    Decision,
+    ModelReplaced,
+    RequestPrepared,
+    RequestRetried,
+    Retries,
+    decide,
+)
 from dragoman.client.transport import HttpRequest, Timeouts, Transport
-from dragoman.client.transports import fits, open_transport
+from dragoman.errors import ConfigError
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
 from dragoman.providers import Endpoint
 from dragoman.providers.definitions import codec_for
+from dragoman.providers.provider import fill_holes, holes_of
 from dragoman.replies import Folding
 from dragoman.secrets.exchanges import RequestRedactors
 from dragoman.types import Failure, Reply, Request
+from dragoman.wire.codec import Codec
 from dragoman.wire.values import write
+
+# --------------------------------------------------------------------------------------------------------------------
+# The address of a request: the endpoint's, with its holes filled and the path of the wire appended.
+
+
+def variables_of(endpoint: Endpoint, environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says about the holes of an address."""
+    found = {}
+    for hole, names in endpoint.provider.variables.items():
+        value = next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
+        if value:
+            found[hole] = value
+    return found
+
+
+def base_of(endpoint: Endpoint, environment: Mapping[str, str]) -> str:
+    """The base URL, complete. Raises a ConfigError that names what is missing, and where it may be said."""
+    base = fill_holes(endpoint.base_url, variables_of(endpoint, environment))
+    if endpoint.wire in ("openai_chat", "openai_responses"):
+        # An Azure deployment is the model.
+        base = fill_holes(base, {"deployment": endpoint.model})
+    missing = holes_of(base)
+    if missing:
+        known = endpoint.provider.variables
+        says = "; ".join(f"{hole}: set {' or '.join(known[hole])}" for hole in missing if hole in known)
+        raise ConfigError(
+            f"the address of {endpoint.provider.name} is not complete: {base}", hint=says or "give the base URL"
+        )
+    if not base:
+        raise ConfigError(f"{endpoint.provider.name} has no address", hint="give the base URL")
+    # The only location of Vertex that is not part of the name of a host.
+    return base.replace("//global-aiplatform.", "//aiplatform.")
+
+
+def is_vertex_claude(endpoint: Endpoint) -> bool:
+    """Claude on Vertex speaks the anthropic wire, but names its model in the path."""
+    return endpoint.provider.auth == "gcp" and endpoint.wire == "anthropic"
+
+
+def address_of(base: str, endpoint: Endpoint, codec: Codec, model: str, *, stream: bool) -> str:
+    """The whole address of one request."""
+    if is_vertex_claude(endpoint):
+        path = f"/models/{quote(model, safe='@.-_')}:{'streamRawPredict' if stream else 'rawPredict'}"
+    else:
+        path = codec.endpoint(model, stream=stream)
+    parts = urlsplit(base)
+    if not parts.query:
+        return base + path
+    # `?api-version=` stands behind the path, not in the middle of it.
+    target, _, query = path.partition("?")
+    return urlunsplit((*parts[:2], parts.path + target, "&".join(filter(None, (parts.query, query))), ""))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which transport carries the requests of an endpoint: HTTP, unless its provider brings one of its own.
+
+
+def open_transport(endpoint: Endpoint) -> Transport:
+    """A transport of its own for whoever speaks to this endpoint; he closes it."""
+    if not endpoint.provider.transport:
+        from dragoman.client.http import HttpTransport
+
+        return HttpTransport()
+    module, _, name = endpoint.provider.transport.partition(":")
+    try:
+        # By name, because a provider may live in a room that this one must not see.
+        opened: Transport = getattr(import_module(module), name)(endpoint)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"the transport of {endpoint.provider.name} cannot be loaded: {error}",
+            hint="a provider names it as module:name",
+        ) from None
+    return opened
+
+
+def fits(transport: Transport, endpoint: Endpoint) -> bool:
+    """Whether a transport reaches the endpoint: HTTP does not lead to one that is no server."""
+    if not endpoint.provider.transport:
+        return True
+    from dragoman.client.http import HttpTransport
+
+    return not isinstance(transport, HttpTransport)
+
+
+def shared_transport(endpoint: Endpoint) -> Transport:
+    """One for the whole process, so that connections are kept between questions; each event loop has its own."""
+    return _own(endpoint) if endpoint.provider.transport else _http()
+
+
+@cache
+def _http() -> Transport:
+    from dragoman.client.http import HttpTransport
+
+    return HttpTransport()
+
+
+_owned: dict[tuple[str, str], Transport] = {}
+
+
+def _own(endpoint: Endpoint) -> Transport:
+    place = (endpoint.provider.transport, endpoint.model)
+    if place not in _owned:
+        _owned[place] = open_transport(endpoint)
+    return _owned[place]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A Client sends requests to one endpoint and reads the replies as events.
+#
+# Nothing that the network or the provider does wrong is raised: it ends the reply with a failure, so that everything
+# that came before it is kept. What is raised is what the caller has to mend: a missing key, an incomplete address.
 
 USER_AGENT = f"dragoman/{__version__}"
 
@@ -220,3 +337,97 @@ def _explain(events: list[Event], why: str) -> list[Event]:
         else event
         for event in events
     ]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Several endpoints, asked one after the other until one of them answers.
+
+_OURS = frozenset({"bad_request", "unauthorized", "refused", "context_too_long"})
+"""Failures that say something about the request or the key, and not about the model."""
+
+Adapt = Callable[[Request, Endpoint], Request]
+
+
+class FallbackClient:
+    """The first client is asked; where it gives up before anything was delivered, the next one.
+
+    `on_every_failure` also goes on where the request itself or the key was refused. `adapt` writes the request for
+    another endpoint, where more than the name of the model has to change.
+    """
+
+    def __init__(
+        self, clients: Sequence[Client], *, on_every_failure: bool = False, adapt: Adapt | None = None
+    ) -> None:
+        if not clients:
+            raise ConfigError("a list of fallbacks needs at least one client")
+        self.clients = tuple(clients)
+        self._on_every_failure = on_every_failure
+        self._adapt = adapt
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The endpoint that is asked first."""
+        return self.clients[0].endpoint
+
+    @property
+    def model(self) -> str:
+        return self.clients[0].model
+
+    async def stream(
+        self, request: Request, *, whole: bool = False, deadline: float | None = None
+    ) -> AsyncIterator[ClientEvent]:
+        """As the stream of one client, with a ModelReplaced before each further one."""
+        for position, client in enumerate(self.clients):
+            last = position + 1 == len(self.clients)
+            held: list[ClientEvent] = []
+            failure: Failure | None = None
+            delivered = False
+            async for event in client.stream(self._write(request, client, position), whole=whole, deadline=deadline):
+                if isinstance(event, NOTICES):
+                    yield event
+                    continue
+                if isinstance(event, ReplyFailed):
+                    failure = event.failure
+                if not delivered and not last and isinstance(event, ReplyStarted | ReplyFailed | ReplyEnded):
+                    held.append(event)
+                    continue
+                delivered = True
+                for earlier in held:
+                    yield earlier
+                held = []
+                yield event
+            if failure is None or delivered or last or not self._goes_on(failure):
+                for event in held:
+                    yield event
+                return
+            yield ModelReplaced(client.model, self.clients[position + 1].model, failure)
+
+    async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
+        """The whole reply of the first endpoint that gave one, or the failure of the last."""
+        folding = Folding()
+        async for event in self.stream(request, whole=whole, deadline=deadline):
+            if not isinstance(event, NOTICES):
+                folding.add(event)
+        return folding.reply()
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _write(self, request: Request, client: Client, position: int) -> Request:
+        if position == 0:
+            return request
+        if self._adapt is not None:
+            return self._adapt(request, client.endpoint)
+        return structs.replace(request, model=client.endpoint.model)
+
+    def _goes_on(self, failure: Failure) -> bool:
+        return self._on_every_failure or failure.kind not in _OURS

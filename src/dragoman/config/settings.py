@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.agent.limits import Limits
 from dragoman.agent.policy.modes import MODES
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
 from dragoman.config import kinds
 from dragoman.config.kinds import Kind

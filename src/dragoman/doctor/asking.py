@@ -10,15 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from dragoman.client.addressing import base_of
 from dragoman.client.auth import choose_auth
-from dragoman.client.breaker import Breakers
-from dragoman.client.client import Client
-from dragoman.client.events import NOTICES, RequestPrepared
+from dragoman.client.client import Client, base_of, open_transport
 from dragoman.client.keys import Secret, find_key
-from dragoman.client.retrying import Retries
+from dragoman.client.retry import NOTICES, Breakers, RequestPrepared, Retries
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
-from dragoman.client.transports import open_transport
 from dragoman.doctor.questions import Question, Sight
 from dragoman.events import Event
 from dragoman.extraction.tool_mode import Composed, compose, open_reader, settle_manner

@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, RunEnded, RunEvent, ToolEnded, ToolStarted, TurnEnded
 from dragoman.agent.outcomes import RunResult
-from dragoman.client.events import RequestRetried
+from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallEnded, CallRefused, PartEnded, PartReceived, ReplyEnded, ReplyFailed
 from dragoman.secrets import HumanSink
 from dragoman.telemetry.values import Bounds, Plainer

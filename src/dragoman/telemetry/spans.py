@@ -17,7 +17,7 @@ from dragoman.agent.events import (
     ToolStarted,
     TurnEnded,
 )
-from dragoman.client.events import RequestRetried
+from dragoman.client.retry import RequestRetried
 from dragoman.events import (
     ArgumentsDelta,
     CallEnded,

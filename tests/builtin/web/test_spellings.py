@@ -10,7 +10,7 @@ from tests.builtin.web.websites import LOCAL, Names, fetch, fetcher, redirect, r
 
 from dragoman.builtin.web import pinning
 from dragoman.builtin.web.fetching import make_web_fetch
-from dragoman.client.http import opening
+from dragoman.client.http import connection
 
 # PORT is replaced with that of a server that must not be reached.
 SPELLINGS = [
@@ -351,13 +351,13 @@ def test_the_resolver_of_the_system_is_asked_without_a_network() -> None:
 def test_nothing_is_said_to_a_peer_with_another_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """Something between us and the network sends the connection elsewhere."""
 
-    real: Callable[..., Awaitable[None]] = opening._connect
+    real: Callable[..., Awaitable[None]] = connection._connect
 
     async def elsewhere(connection: object, host: str, *others: object) -> None:
         assert host == "93.184.216.34"
         await real(connection, "127.0.0.1", *others)
 
-    monkeypatch.setattr(opening, "_connect", elsewhere)
+    monkeypatch.setattr(connection, "_connect", elsewhere)
 
     async def scene() -> tuple[list[str], str]:
         async with site(lambda path: reply("secret")) as target:

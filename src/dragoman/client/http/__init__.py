@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.client.http.limits import Limits
-from dragoman.client.http.sending import HttpTransport
+from dragoman.client.http.parser import Limits
+from dragoman.client.http.transport import HttpTransport
 
 __all__ = ["HttpTransport", "Limits"]

@@ -15,11 +15,9 @@ from msgspec import Struct, structs
 
 from dragoman import providers
 from dragoman.client import portal
-from dragoman.client.client import Client
-from dragoman.client.events import NOTICES
-from dragoman.client.retrying import Retries
+from dragoman.client.client import Client, shared_transport
+from dragoman.client.retry import NOTICES, Retries
 from dragoman.client.transport import Transport
-from dragoman.client.transports import shared_transport
 from dragoman.errors import ChoiceIgnored
 from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, UsageReported
 from dragoman.extraction import Extractor

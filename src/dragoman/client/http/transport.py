@@ -10,12 +10,9 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from weakref import WeakKeyDictionary
 
-from dragoman.client.http.addresses import Address, read_address
-from dragoman.client.http.connections import Connection, Response
-from dragoman.client.http.limits import Limits
-from dragoman.client.http.opening import open_connection
-from dragoman.client.http.pooling import Opener, Pool
-from dragoman.client.http.proxies import Proxy, read_proxies
+from dragoman.client.http.addresses import Address, Proxy, read_address, read_proxies
+from dragoman.client.http.connection import Connection, Opener, Pool, Response, open_connection
+from dragoman.client.http.parser import Limits
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
 from dragoman.errors import ConfigError
 

@@ -1,20 +1,25 @@
-"""One connection: an asyncio protocol that sends a request, feeds the parser, and hands the body to a response.
-
-Protocols and not streams: a stream copies every piece into a buffer and back, and wakes a task for each. Waiting is
-watched by one lazy timer per connection, which costs nothing while answers come in time.
-"""
+"""Connections: opening, sending, reading, pooling."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
+import ssl
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from ipaddress import ip_address
 from math import inf
 
-from dragoman.client.http.decoding import Decoder, decoder_for
-from dragoman.client.http.limits import Limits
-from dragoman.client.http.parsing import END, Head, ResponseParser
+from dragoman.client.http.addresses import Address, Proxy
+from dragoman.client.http.parser import END, Decoder, Head, Limits, ResponseParser, decoder_for
 from dragoman.client.transport import Timeouts, TransportFault
+
+# --------------------------------------------------------------------------------------------------------------------
+# One connection: an asyncio protocol that sends a request, feeds the parser, and hands the body to a response.
+#
+# Protocols and not streams: a stream copies every piece into a buffer and back, and wakes a task for each. Waiting is
+# watched by one lazy timer per connection, which costs nothing while answers come in time.
 
 # When a reader is slow, the server has to wait: above the first mark we stop reading, below the second we go on.
 _HIGH, _LOW = 256 * 1024, 64 * 1024
@@ -405,3 +410,215 @@ def _keep_alive(headers: dict[str, str], usual: float) -> float:
         if name.lower() == "timeout" and value.isascii() and value.isdigit() and len(value) < 6:
             return max(0.0, min(usual, int(value) - 1.0))
     return usual
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How a connection comes about: names, sockets, TLS, and the tunnel through a proxy. Every failure gets its name.
+
+_REFUSED = f"[Errno {errno.ECONNREFUSED}]"
+
+
+async def open_connection(
+    connection: Connection,
+    address: Address,
+    proxy: Proxy | None,
+    context: ssl.SSLContext | None,
+    timeouts: Timeouts,
+    at: str = "",
+) -> None:
+    """Connect, with TLS for https. Raises a TransportFault that says what went wrong.
+
+    `at` is the numeric address to connect to where it has been chosen already; no name is looked up then, and the
+    certificate has to be that of the name all the same.
+    """
+    place = address.authority if proxy is None else f"the proxy {proxy.host}:{proxy.port}"
+    try:
+        async with asyncio.timeout(timeouts.connect):
+            if proxy is None:
+                await _connect(connection, at or address.host, address.port, context, address.host)
+                if at:
+                    _check_peer(connection, at, place)
+            else:
+                await _connect(connection, proxy.host, proxy.port, None, "")
+                if context is not None:
+                    await _tunnel(connection, address, proxy, context, timeouts)
+    except TransportFault:
+        raise
+    except TimeoutError:
+        message = f"no connection to {place} within {timeouts.connect:g} s"
+        raise TransportFault("timed_out", message, code="connect") from None
+    except ssl.SSLError as error:
+        raise TransportFault("insecure", f"TLS with {address.authority} failed: {_reason(error)}", code="tls") from None
+    except socket.gaierror as error:
+        raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None
+    except OSError as error:
+        refused = isinstance(error, ConnectionRefusedError) or _REFUSED in str(error)
+        why = "nothing listens there" if refused else error.strerror or str(error)
+        raise TransportFault(
+            "unreachable", f"cannot connect to {place}: {why}", code="refused" if refused else "connect"
+        ) from None
+
+
+async def _connect(connection: Connection, host: str, port: int, context: ssl.SSLContext | None, name: str) -> None:
+    certified = name if context is not None else None
+    await connection.loop.create_connection(lambda: connection, host, port, ssl=context, server_hostname=certified)
+
+
+def _check_peer(connection: Connection, at: str, place: str) -> None:
+    """Make sure that whoever is at the other end has the address that was chosen, before anything is said."""
+    transport = connection.transport
+    peer = transport.get_extra_info("peername") if transport is not None else None
+    found = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+    if not found or ip_address(found) != ip_address(at):
+        message = f"the connection to {place} went to {found or 'an unknown address'} and not to {at}"
+        raise TransportFault("insecure", message, code="peer")
+
+
+async def _tunnel(
+    connection: Connection, address: Address, proxy: Proxy, context: ssl.SSLContext, timeouts: Timeouts
+) -> None:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    place = f"{host}:{address.port}"
+    credentials = f"Proxy-Authorization: {proxy.credentials}\r\n" if proxy.credentials else ""
+    head = f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{credentials}\r\n".encode("ascii")
+    response = await connection.exchange("CONNECT", head, b"", timeouts)
+    if not 200 <= response.status < 300:
+        message = f"the proxy {proxy.host}:{proxy.port} refused a tunnel to {place}: status {response.status}"
+        raise TransportFault("unreachable", message, code="proxy")
+    transport = connection.transport
+    if transport is None:
+        raise TransportFault("unreachable", f"the proxy {proxy.host}:{proxy.port} closed the tunnel", code="proxy")
+    secured = await connection.loop.start_tls(transport, connection, context, server_hostname=address.host)
+    assert secured is not None
+    connection.upgrade(secured)
+
+
+def _reason(error: ssl.SSLError) -> str:
+    verdict = getattr(error, "verify_message", "")
+    return str(verdict or error.reason or error)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The connections of one event loop: kept for the next request to the same origin, and never more than allowed.
+
+Opener = Callable[[Connection], Awaitable[None]]
+
+
+class Pool:
+    """Connections by key (an origin, and the way there)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
+        self._loop = loop
+        self._limits = limits
+        self._idle: dict[object, list[Connection]] = {}
+        self._all: set[Connection] = set()
+        self._opening = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._guard: AsyncIterator[None] | None = None
+
+    def take(self, key: object) -> Connection | None:
+        """A kept connection, the one that was used last."""
+        stack = self._idle.get(key)
+        while stack:
+            connection = stack.pop()
+            if connection.usable:
+                return connection
+        return None
+
+    async def open(self, key: object, opener: Opener, patience: float) -> Connection:
+        """A new connection, as soon as there may be one more; or one that became free in the meantime."""
+        if self._guard is None:
+            await self._watch_loop()
+        while len(self._all) + self._opening >= self._limits.connections:
+            if not self._close_one_idle():
+                await self._wait_for_room(patience)
+                kept = self.take(key)
+                if kept is not None:
+                    return kept
+        connection = Connection(self._loop, self._limits, self._on_free, self._on_lost)
+        connection.key = key
+        self._opening += 1
+        try:
+            await opener(connection)
+        except BaseException:
+            connection.drop()
+            self._wake_one()
+            raise
+        finally:
+            self._opening -= 1
+        self._all.add(connection)
+        return connection
+
+    async def close(self) -> None:
+        """Drop every connection and wait until they are gone."""
+        connections = list(self._all)
+        for connection in connections:
+            connection.drop()
+        self._idle.clear()
+        if connections:
+            await asyncio.wait([connection.closed for connection in connections])
+
+    # ---- what connections report -----------------------------------------------------------------------------------
+
+    def _on_free(self, connection: Connection) -> None:
+        self._idle.setdefault(connection.key, []).append(connection)
+        if self._waiters:
+            self._wake_one()
+
+    def _on_lost(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        stack = self._idle.get(connection.key)
+        if stack is not None and connection in stack:
+            stack.remove(connection)
+            if not stack:
+                del self._idle[connection.key]
+        self._wake_one()
+
+    # ---- waiting for room ------------------------------------------------------------------------------------------
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def _wait_for_room(self, patience: float) -> None:
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(patience):
+                await waiter
+        except TimeoutError:
+            message = f"no connection became free within {patience:g} s; {self._limits.connections} are in use"
+            raise TransportFault("timed_out", message, code="pool") from None
+        except BaseException:
+            if waiter.done() and not waiter.cancelled():
+                # It was this one's turn: somebody else takes it.
+                self._wake_one()
+            raise
+
+    def _close_one_idle(self) -> bool:
+        for stack in self._idle.values():
+            for connection in stack:
+                stack.remove(connection)
+                connection.drop()
+                self._all.discard(connection)
+                return True
+        return False
+
+    # ---- the end of the loop ---------------------------------------------------------------------------------------
+
+    async def _watch_loop(self) -> None:
+        """Have the connections closed with the loop, also when nobody closes the transport.
+
+        A loop that ends (`asyncio.run`) first closes the asynchronous generators that are still open; this is one.
+        """
+        self._guard = self._wait_for_end()
+        await anext(self._guard)
+
+    async def _wait_for_end(self) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self.close()

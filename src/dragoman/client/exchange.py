@@ -1,0 +1,522 @@
+"""One attempt at a request: signed, sent, read as events, and always closed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from msgspec import Struct, structs
+
+from dragoman.client.auth import Auth
+from dragoman.client.retry import Breaker, counts, read_delay
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.events import Event, ReplyEnded, ReplyFailed
+from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
+from dragoman.stage import Stage
+from dragoman.types import Failure
+from dragoman.wire.codec import Codec, Prepared
+from dragoman.wire.values import BROKEN, parse
+
+# --------------------------------------------------------------------------------------------------------------------
+# `DRAGOMAN_DEBUG`: the exact bytes of every request and answer, without the secrets in them.
+#
+# `1` writes to stderr, a path appends to that file, a function is called with each block. One block holds one request
+# and its answer, and is written when the answer is over, so that blocks of concurrent requests do not mix.
+
+VARIABLE = "DRAGOMAN_DEBUG"
+SHOWN = 1024 * 1024
+"""How many bytes of a body are shown."""
+_OFF = frozenset({"", "0", "false", "no", "off"})
+_ON = frozenset({"1", "true", "yes", "on", "stderr", "-"})
+
+Writer = Callable[[str], object]
+
+
+def choose_writer(given: bool | str | Path | Writer | None, environment: Mapping[str, str]) -> Writer | None:
+    """Where blocks go; None if nobody wants them."""
+    setting = environment.get(VARIABLE, "") if given is None else given
+    if callable(setting):
+        return setting
+    text = "1" if setting is True else "" if setting is False else str(setting).strip()
+    if text.lower() in _OFF:
+        return None
+    if text.lower() in _ON:
+        return _write_to_stderr
+    return _FileWriter(Path(text)).write
+
+
+class Record:
+    """One request and its answer, as they are seen."""
+
+    def __init__(self, request: HttpRequest, scrubber: RequestRedactor) -> None:
+        self._scrubber = scrubber
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._missing = 0
+        self._request = request
+        self._head = "no answer"
+
+    def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        lines = [f"HTTP/1.1 {status}"]
+        lines += [f"{name}: {self._scrubber.header(name, value)}" for name, value in headers.items()]
+        self._head = "\n".join(lines)
+
+    def add(self, piece: bytes) -> None:
+        room = SHOWN - self._size
+        if room > 0:
+            self._parts.append(piece[:room])
+            self._size += min(len(piece), room)
+        self._missing += max(0, len(piece) - max(0, room))
+
+    def write(self, number: int, note: str = "") -> str:
+        """The block. Both bodies are scrubbed as a whole: a secret that came in two pieces is found."""
+        request = self._request
+        lines = [f"{request.method} {self._scrubber.address(request.url)}"]
+        lines += [f"{name}: {self._scrubber.header(name, value)}" for name, value in request.headers.items()]
+        sent = self._show(request.body[:SHOWN], max(0, len(request.body) - SHOWN))
+        came = self._show(b"".join(self._parts), self._missing)
+        end = f"\n--- {self._scrubber.text(note)}" if note else ""
+        return (
+            f"=== request {number}\n"
+            + "\n".join(lines)
+            + f"\n\n{sent}\n--- answer {number}\n{self._head}\n\n{came}{end}\n"
+        )
+
+    def _show(self, data: bytes, missing: int) -> str:
+        text = self._scrubber.data(data).decode("utf-8", "backslashreplace")
+        return f"{text}\n... and {missing} bytes more" if missing else text
+
+
+class Debugger:
+    """Numbers the blocks of one client and hands them to the writer."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._count = 0
+
+    def open(self, request: HttpRequest, scrubber: RequestRedactor) -> Record:
+        return Record(request, scrubber)
+
+    def close(self, record: Record, note: str = "") -> None:
+        self._count += 1
+        self._writer(record.write(self._count, note))
+
+
+def _write_to_stderr(block: str) -> None:
+    print(block, file=sys.stderr, flush=True)
+
+
+class _FileWriter:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, block: str) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(block + "\n")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An HTTP answer read as the events of a reply, whatever the server chose to send.
+
+_STREAMS = frozenset(
+    {
+        "text/event-stream",
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/json-lines",
+        "application/stream+json",
+        "application/vnd.amazon.eventstream",
+    }
+)
+# Said by servers that did not think about it: what came is looked at instead.
+_VAGUE = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream"})
+_MOST_OF_AN_ERROR = 1024 * 1024
+_QUOTED = 200
+_BLANKS = b" \t\r\n\xef\xbb\xbf"
+
+Pull = Callable[[], Awaitable[bytes | None]]
+
+
+def fail_reply(failure: Failure) -> list[Event]:
+    """The events of a reply that failed before it began."""
+    return [ReplyFailed(failure), ReplyEnded("error")]
+
+
+def from_fault(fault: TransportFault) -> Failure:
+    return Failure(fault.kind, fault.message, code=fault.code)
+
+
+class AnswerReader:
+    """Reads one answer. `next` gives the events as they come, and None behind the last; it raises nothing.
+
+    `pull` gives the pieces of the body, and None behind the last.
+    """
+
+    def __init__(
+        self,
+        codec: Codec,
+        prepared: Prepared,
+        scrubber: RequestRedactor,
+        response: HttpResponse,
+        pull: Pull,
+        *,
+        whole: bool,
+        now: float,
+    ) -> None:
+        self._codec = codec
+        self._prepared = prepared
+        self._scrubber = scrubber
+        self._response = response
+        self._pull = pull
+        self._whole = whole
+        self._now = now
+        self._stage: Stage[bytes, Event] | None = None
+        self._began = False
+
+    async def next(self) -> list[Event] | None:
+        if not self._began:
+            self._began = True
+            return await self._begin()
+        return await self._read_on() if self._stage is not None else None
+
+    async def _begin(self) -> list[Event] | None:
+        """Decide what kind of answer this is: by its status, its content type, or its first bytes."""
+        status = self._response.status
+        if status >= 300 or status < 200:
+            return fail_reply(await self._read_failure())
+        kind = self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind in _STREAMS:
+            return await self._open_stream()
+        if kind in _VAGUE:
+            return await self._sniff()
+        if kind == "application/json" or kind.endswith("+json"):
+            return await self._read_whole()
+        return fail_reply(await self._refuse(f"the answer is {kind}, not what was asked for"))
+
+    # ---- streams ----------------------------------------------------------------------------------------------------
+
+    async def _open_stream(self, head: bytes = b"") -> list[Event] | None:
+        stage = self._stage = self._codec.reply_stream(self._prepared)
+        return (stage.feed(head) if head else None) or await self._read_on()
+
+    async def _read_on(self) -> list[Event] | None:
+        stage = self._stage
+        assert stage is not None
+        try:
+            while (piece := await self._pull()) is not None:
+                if events := stage.feed(piece):
+                    return events
+        except TransportFault as fault:
+            self._stage = None
+            return blame(stage.close(), fault)
+        self._stage = None
+        return stage.close()
+
+    async def _sniff(self) -> list[Event] | None:
+        """The server did not say what it sends: one JSON object, or frames."""
+        head = b""
+        try:
+            while not head.lstrip(_BLANKS):
+                piece = await self._pull()
+                if piece is None:
+                    break
+                head += piece
+        except TransportFault as fault:
+            return fail_reply(from_fault(fault))
+        if self._whole or (head.lstrip(_BLANKS)[:1] in (b"{", b"<") and self._codec.name != "ollama"):
+            return await self._read_whole(head)
+        return await self._open_stream(head)
+
+    # ---- whole bodies -----------------------------------------------------------------------------------------------
+
+    async def _read_whole(self, head: bytes = b"") -> list[Event]:
+        parts = [head] if head else []
+        try:
+            while (piece := await self._pull()) is not None:
+                parts.append(piece)
+        except TransportFault as fault:
+            return fail_reply(from_fault(fault))
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        body = parse(data)
+        if isinstance(body, dict):
+            return self._codec.open_reader(self._prepared).read_whole(body)
+        if not self._whole and b"\n" in data.strip():
+            # A stream that calls itself JSON, as some proxies of Ollama do.
+            stage = self._codec.reply_stream(self._prepared)
+            events = [*stage.feed(data), *stage.close()]
+            if not any(isinstance(event, ReplyFailed) for event in events):
+                return events
+        what = "is not JSON" if body is BROKEN else "is no JSON object"
+        return fail_reply(self._broken(f"the answer {what}", data))
+
+    async def _refuse(self, message: str) -> Failure:
+        return self._broken(message, await self._read_some(64 * _QUOTED))
+
+    def _broken(self, message: str, data: bytes) -> Failure:
+        # Scrubbed before it is cut: half a secret would not be recognised.
+        begins = self._scrubber.data(data[: 64 * _QUOTED]).decode("utf-8", "replace")[:_QUOTED]
+        return Failure("broken_protocol", f"{message}; it begins: {begins!r}", body=begins)
+
+    # ---- errors -----------------------------------------------------------------------------------------------------
+
+    async def _read_failure(self) -> Failure:
+        status, headers = self._response.status, self._response.headers
+        if 300 <= status < 400:
+            return self._redirect(status, headers)
+        data = self._scrubber.data(await self._read_some(_MOST_OF_AN_ERROR))
+        body: Any = parse(data)
+        if body is BROKEN:
+            body = data.decode("utf-8", "replace")[: 5 * _QUOTED]
+        failure = self._codec.decode_failure(status, body, headers)
+        message = failure.message or (body if isinstance(body, str) else "") or "without a word"
+        if failure.message != message:
+            message = f"status {status}: {' '.join(message.split())[:_QUOTED]}"
+        delay = read_delay(headers, self._now)
+        return structs.replace(failure, message=message, status=status, retry_after=delay)
+
+    async def _read_some(self, most: int) -> bytes:
+        """The beginning of a body. A connection that breaks ends it: an error is worth no more than its first words."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while size < most and (piece := await self._pull()) is not None:
+                parts.append(piece)
+                size += len(piece)
+        except TransportFault:
+            pass
+        return b"".join(parts)[:most]
+
+    def _redirect(self, status: int, headers: Mapping[str, str]) -> Failure:
+        place = self._scrubber.address(headers.get("location", ""))[:_QUOTED] or "nowhere"
+        message = (
+            f"the server redirects to {place}, which is not followed: a key is sent to the address given and no other"
+        )
+        return Failure("broken_protocol", message, status=status, code="redirect")
+
+
+def blame(events: list[Event], fault: TransportFault) -> list[Event]:
+    """The end of a reply with the true reason: the wire only knows that the stream was cut."""
+    failure = from_fault(fault)
+    return [
+        ReplyFailed(failure) if isinstance(event, ReplyFailed) and event.failure.kind == "stream_cut" else event
+        for event in events
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One request on its way: sent, read within its deadline, shown to whoever debugs, and always closed.
+
+T = TypeVar("T")
+
+
+class Exchange:
+    """A request and its answer, until `close`."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        timeouts: Timeouts,
+        clock: Callable[[], float],
+        deadline: float | None,
+        debugger: Debugger | None,
+    ) -> None:
+        self._transport = transport
+        self._timeouts = timeouts
+        self._clock = clock
+        self._deadline = deadline
+        self._debugger = debugger
+        self._record: Record | None = None
+        self._response: HttpResponse | None = None
+        self._pieces: AsyncIterator[bytes] | None = None
+        self._note = "the answer was not read to its end"
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._expired = False
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """The value of a wait that the deadline ends.
+
+        As `asyncio.timeout`, but with one timer for all waits of the exchange: a stream has thousands of them.
+        """
+        if self._deadline is None:
+            return await work
+        if self._timer is None:
+            left = max(0.0, self._deadline - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(left, self._expire)
+        task = self._task = asyncio.current_task()
+        assert task is not None
+        before = task.cancelling()
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self._expired and task.uncancel() <= before:
+                raise TransportFault("timed_out", "the deadline of the request passed", code="deadline") from None
+            raise
+        finally:
+            self._task = None
+
+    def _expire(self) -> None:
+        self._expired = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _check_deadline(self) -> None:
+        if self._expired:
+            raise TransportFault("timed_out", "the deadline of the request passed", code="deadline")
+
+    async def send(self, request: HttpRequest, scrubber: RequestRedactor) -> HttpResponse:
+        """The answer, as soon as its head is there."""
+        if self._debugger is not None:
+            self._record = self._debugger.open(request, scrubber)
+        try:
+            self._check_deadline()
+            response = self._response = await self.within(self._transport.send(request, self._timeouts))
+        except TransportFault as fault:
+            self._note = f"{fault.kind}: {fault.message}"
+            raise
+        self._pieces = response.pieces()
+        if self._record is not None:
+            self._record.begin(response.status, response.headers)
+        return response
+
+    async def next_piece(self) -> bytes | None:
+        """The next piece of the body; None behind the last. Raises TransportFault where it breaks off."""
+        assert self._pieces is not None
+        try:
+            self._check_deadline()
+            piece = await self.within(anext(self._pieces))
+        except StopAsyncIteration:
+            self._note = ""
+            return None
+        except TransportFault as fault:
+            self._note = f"{fault.kind}: {fault.message}"
+            raise
+        if self._record is not None:
+            self._record.add(piece)
+        return piece
+
+    async def close(self) -> None:
+        """Give the connection back or drop it, and write down what was seen."""
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            if self._response is not None:
+                await self._response.close()
+        finally:
+            if self._debugger is not None and self._record is not None:
+                self._debugger.close(self._record, self._note)
+                self._record = None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One attempt: the request signed and sent once, the answer read as events, and the circuit told how it went.
+
+
+class Plan(Struct):
+    """One request, ready to be sent any number of times."""
+
+    request: HttpRequest
+    prepared: Prepared
+    whole: bool
+    model: str
+    origin: str
+
+
+class Attempt:
+    """`next` gives the events as they come, and None behind the last. Every fault becomes a failure in them.
+
+    Pulled, and not a generator in a generator: `close` is then the one place where a connection ends, at once.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        exchange: Exchange,
+        auth: Auth,
+        breaker: Breaker,
+        scrubbers: RequestRedactors,
+        codec: Codec,
+        clock: Callable[[], float],
+        calendar: Callable[[], float],
+    ) -> None:
+        self._plan = plan
+        self._exchange = exchange
+        self._auth = auth
+        self._breaker = breaker
+        self._scrubbers = scrubbers
+        self._codec = codec
+        self._clock, self._calendar = clock, calendar
+        self._reader: AnswerReader | None = None
+        self._failure: Failure | None = None
+        self._began = self._ended = self._counted = False
+        self._names_key = False
+
+    async def next(self) -> list[Event] | None:
+        if self._ended:
+            return None
+        if not self._began:
+            self._began = True
+            refusal = await self._begin()
+            if refusal is not None:
+                self._ended = True
+                return fail_reply(refusal)
+        assert self._reader is not None
+        events = await self._reader.next()
+        if events is None:
+            self._ended = True
+            return None
+        # A failure never comes alone: an end stands behind it.
+        if len(events) > 1:
+            events = [self._look(event) if type(event) is ReplyFailed else event for event in events]
+        return events
+
+    async def close(self) -> None:
+        """Drop what was not read, and tell the circuit what became of it."""
+        if self._counted:
+            if not self._ended:
+                self._breaker.abandoned()
+            elif self._failure is not None and counts(self._failure):
+                self._breaker.failed(self._clock())
+            else:
+                self._breaker.succeeded()
+            self._counted = False
+        await self._exchange.close()
+
+    async def _begin(self) -> Failure | None:
+        """Send the request; the failure, if no answer came."""
+        wait = self._breaker.allow(self._clock())
+        if wait:
+            message = f"{self._plan.origin} failed again and again and is left alone for {wait:.0f} s"
+            return Failure("overloaded", message, code="circuit_open", retry_after=wait)
+        self._counted = True
+        try:
+            request = await self._exchange.within(self._auth.sign(self._plan.request))
+            scrubber = self._scrubbers.knowing(self._auth.secrets)
+            response = await self._exchange.send(request, scrubber)
+        except TransportFault as fault:
+            self._failure = from_fault(fault)
+            return self._failure
+        self._names_key = response.status in (401, 403)
+        self._reader = AnswerReader(
+            self._codec,
+            self._plan.prepared,
+            scrubber,
+            response,
+            self._exchange.next_piece,
+            whole=self._plan.whole,
+            now=self._calendar(),
+        )
+        return None
+
+    def _look(self, event: ReplyFailed) -> ReplyFailed:
+        """Remember the failure; and name the key that was refused, never what it says."""
+        failure = event.failure
+        if self._names_key and self._auth.source:
+            failure = structs.replace(failure, message=f"{failure.message} (key: {self._auth.source})")
+            event = ReplyFailed(failure)
+        self._failure = failure
+        return event
