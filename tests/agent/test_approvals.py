@@ -17,7 +17,7 @@ from dragoman.agent import Approval, ApprovalRequest, Limits
 from dragoman.agent.binding import canonical, digest_call
 from dragoman.agent.desk import show_arguments
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, CallDecided, RunEvent, ToolStarted
-from dragoman.agent.policy import Rule, Rules
+from dragoman.policy import Rule, Rules
 from dragoman.secrets import HumanSink
 from dragoman.testing import call, calls
 from dragoman.types import Operand, Tool, ToolCall, ToolResult

@@ -8,7 +8,7 @@ from tests.agent.toolbox import delete, look, read, roll, send, weather, write
 
 from dragoman.agent.events import Asked, CallDecided, ToolEnded, TurnEnded
 from dragoman.agent.limits import Limits
-from dragoman.agent.policy import Decision, ask_for, default_policy, deny, strictest
+from dragoman.policy import Decision, ask_for, default_policy, deny, strictest
 from dragoman.testing import call
 from dragoman.types import InvalidCall, Message, Text, Tool, ToolCall, ToolResult
 

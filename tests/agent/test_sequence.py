@@ -6,7 +6,7 @@ from tests.agent.playbook import Playbook
 from tests.agent.toolbox import read, weather
 
 from dragoman.agent.events import ToolEnded
-from dragoman.agent.policy import ask_for
+from dragoman.policy import ask_for
 from dragoman.testing import call
 from dragoman.types import Message, Text, ToolCall, ToolResult
 

@@ -10,8 +10,6 @@ from types import SimpleNamespace
 import pytest
 from tests.config.conftest import Place
 
-from dragoman.agent.policy import DecisionContext, Mode, Rule, Rules, decide, ignored
-from dragoman.agent.policy.modes import MODES
 from dragoman.config import (
     SETTINGS,
     Config,
@@ -27,6 +25,8 @@ from dragoman.config import (
 )
 from dragoman.config.kinds import BUILTIN_TOOLS
 from dragoman.errors import ConfigError
+from dragoman.policy import DecisionContext, Mode, Rule, Rules, decide, ignored
+from dragoman.policy.decision import MODES
 from dragoman.types import Operand, Tool, ToolCall
 
 WRITE = Tool("write", metadata={"class": "write", "family": "write", "exec": True})

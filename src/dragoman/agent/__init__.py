@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from dragoman.agent.limits import Limits
     from dragoman.agent.machine import Machine
     from dragoman.agent.outcomes import Outcome, Problem, RunResult
-    from dragoman.agent.policy import Decision, Policy, Rule, Rules, ask_for, default_policy, deny, read_rule, strictest
     from dragoman.agent.rooms import ContextSettings
     from dragoman.agent.setup import Setup
     from dragoman.agent.watchers.settings import WatchSettings
+    from dragoman.policy import Decision, Policy, Rule, Rules, ask_for, default_policy, deny, read_rule, strictest
 
 # The settings need the limits and the modes alone; the rest is loaded when it is first used.
 _HOMES = {
@@ -49,7 +49,7 @@ _HOMES = {
     "Compaction": "dragoman.agent.compaction",
     "Compactor": "dragoman.agent.compaction",
     "ContextSettings": "dragoman.agent.rooms",
-    "Decision": "dragoman.agent.policy",
+    "Decision": "dragoman.policy",
     "Deny": "dragoman.agent.hooks",
     "LATER": "dragoman.agent.approvals",
     "Limits": "dragoman.agent.limits",
@@ -57,11 +57,11 @@ _HOMES = {
     "Machine": "dragoman.agent.machine",
     "Noticed": "dragoman.agent.events",
     "Outcome": "dragoman.agent.outcomes",
-    "Policy": "dragoman.agent.policy",
+    "Policy": "dragoman.policy",
     "Problem": "dragoman.agent.outcomes",
     "Room": "dragoman.agent.compaction",
-    "Rule": "dragoman.agent.policy",
-    "Rules": "dragoman.agent.policy",
+    "Rule": "dragoman.policy",
+    "Rules": "dragoman.policy",
     "Run": "dragoman.agent.handles",
     "RunEnded": "dragoman.agent.events",
     "RunEvent": "dragoman.agent.events",
@@ -75,12 +75,12 @@ _HOMES = {
     "ToolStarted": "dragoman.agent.events",
     "TrimOldResults": "dragoman.agent.compaction",
     "TurnEnded": "dragoman.agent.events",
-    "WatchSettings": "dragoman.agent.watching",
-    "ask_for": "dragoman.agent.policy",
-    "default_policy": "dragoman.agent.policy",
-    "deny": "dragoman.agent.policy",
-    "read_rule": "dragoman.agent.policy",
-    "strictest": "dragoman.agent.policy",
+    "WatchSettings": "dragoman.agent.watchers.settings",
+    "ask_for": "dragoman.policy",
+    "default_policy": "dragoman.policy",
+    "deny": "dragoman.policy",
+    "read_rule": "dragoman.policy",
+    "strictest": "dragoman.policy",
 }
 
 __all__ = [

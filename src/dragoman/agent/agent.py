@@ -22,7 +22,6 @@ from dragoman.agent.journalling import Ledger
 from dragoman.agent.limits import Limits, Spending
 from dragoman.agent.machine import Machine
 from dragoman.agent.outcomes import RunResult
-from dragoman.agent.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
 from dragoman.agent.recording import Header, encode
 from dragoman.agent.restoring import Restored, last_messages, restore
 from dragoman.agent.rooms import ContextSettings
@@ -40,6 +39,7 @@ from dragoman.extraction.tool_mode import Manner, ToolMode, settle_manner
 from dragoman.extraction.trust import Profile, get_profile, stricter
 from dragoman.journal.errors import RunBusy
 from dragoman.journal.journal import Journal
+from dragoman.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts, Registry
 from dragoman.providers.prices import Prices
 from dragoman.tools import gather

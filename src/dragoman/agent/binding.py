@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.agent.policy import Rules
+from dragoman.policy import Rules
 from dragoman.types import Operand, Tool, ToolCall
 
 _VERSION = 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.agent.inputs import Denied
-from dragoman.agent.policy import Decision
+from dragoman.policy import Decision
 
 NOBODY = (
     "Not run: this call needs approval, and nobody is there to give it. Go on without it, or say what you would have "

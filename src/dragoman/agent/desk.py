@@ -20,9 +20,9 @@ from dragoman.agent.binding import digest_call
 from dragoman.agent.commands import AskApproval, Bond, Planned
 from dragoman.agent.inputs import Approved, Denied, Postponed, Stale
 from dragoman.agent.journalling import Ledger
-from dragoman.agent.policy import Rules
 from dragoman.agent.questions import Answer, Question, write_question
 from dragoman.args import load
+from dragoman.policy import Rules
 from dragoman.secrets import HumanSink
 from dragoman.types import JsonObject, Operand, Tool, ToolCall
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from dragoman.agent.policy import Decision, DecisionContext, Rules, consult, decide, read_rule, suggest_rule
-from dragoman.agent.policy.decisions import strictest_of
 from dragoman.agent.replaying import Past
 from dragoman.agent.setup import Setup
 from dragoman.errors import ConfigError
+from dragoman.policy import Decision, DecisionContext, Rules, consult, decide, read_rule, suggest_rule
+from dragoman.policy.rules import strictest_of
 from dragoman.types import Operand, Tool, ToolCall
 
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from dragoman.agent.inputs import Input, Replied
-from dragoman.agent.policy import Decision
 from dragoman.agent.setup import Setup
 from dragoman.journal.journal import Record
+from dragoman.policy import Decision
 from dragoman.types import Tool, ToolCall
 
 _TELLING = {"approved": "ask", "denied": "ask", "finished": "allow", "input": "allow"}

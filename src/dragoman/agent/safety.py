@@ -9,10 +9,10 @@ from typing import Any
 
 from dragoman.agent.auditing import Auditor, AuditSink
 from dragoman.agent.desk import Terms
-from dragoman.agent.policy import Rules
 from dragoman.agent.setup import Setup
 from dragoman.client.keys import find_key
 from dragoman.errors import ConfigError
+from dragoman.policy import Rules
 from dragoman.providers import Endpoint
 from dragoman.secrets import HumanSink, ModelSink, Secrets, Vault, worth_hiding
 from dragoman.secrets.fields import is_secret_variable

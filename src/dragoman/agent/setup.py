@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from dragoman.agent.limits import Limits
-from dragoman.agent.policy import Policy, Rules
 from dragoman.agent.rooms import ContextSettings
 from dragoman.agent.watchers.settings import WatchSettings
 from dragoman.extraction.tool_mode import Manner, ToolMode
 from dragoman.extraction.trust import Profile
+from dragoman.policy import Policy, Rules
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
 from dragoman.types import Tool, Usage

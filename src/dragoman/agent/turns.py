@@ -18,12 +18,12 @@ from dragoman.agent.events import CallDecided, Noticed, ToolEnded
 from dragoman.agent.inputs import Approved, Denied, Postponed, Reviewed, Stale, ToolAnswered
 from dragoman.agent.outcomes import Outcome, end
 from dragoman.agent.permitting import Permits
-from dragoman.agent.policy import Decision
 from dragoman.agent.setup import Setup
 from dragoman.agent.watchers.settings import Verdict
 from dragoman.agent.watching import Watch, duplicates
 from dragoman.args import load
 from dragoman.extraction import explain_invalid
+from dragoman.policy import Decision
 from dragoman.types import InvalidCall, Operand, Text, Tool, ToolCall, ToolResult
 
 State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready", "running", "settled"]

@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from dragoman.agent import Agent
 from dragoman.agent.approvals import Approver
-from dragoman.agent.policy.rules import FAMILIES
 from dragoman.cli.approvals_prompt import WORDS
 from dragoman.cli.guarding import Guard, read_builtin
 from dragoman.cli.source import read_text
@@ -23,6 +22,7 @@ from dragoman.config.prices import read_prices
 from dragoman.config.toolboxes import matches
 from dragoman.errors import ConfigError, nearest
 from dragoman.journal import Journal, MemoryJournal, open_journal
+from dragoman.policy.rules import FAMILIES
 from dragoman.providers import WIRES, Facts, MemoryFacts
 from dragoman.secrets import worth_hiding
 from dragoman.telemetry import JsonLog

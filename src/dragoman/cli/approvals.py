@@ -311,6 +311,6 @@ def read_arguments(text: str) -> dict[str, Any]:
 
 
 def _check_rule(text: str) -> str:
-    from dragoman.agent.policy import read_rule, write_rule
+    from dragoman.policy import read_rule, write_rule
 
     return write_rule(read_rule(text, "allow"))

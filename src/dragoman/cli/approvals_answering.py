@@ -79,9 +79,9 @@ async def _give(journal: Journal, audit: AuditLog, request: Parked, approval: Ap
 
 def _keep_rule(request: Parked, text: str) -> str:
     """Keep a rule for the workspace of the run, as `always` at a terminal does; in words, what came of it."""
-    from dragoman.agent.policy import read_rule
     from dragoman.config import remember_rule
     from dragoman.errors import ConfigError
+    from dragoman.policy import read_rule
 
     if request.workspace is None:
         return "for the rest of this run"

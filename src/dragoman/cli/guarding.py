@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.agent.policy import Rules, read_rule
 from dragoman.builtin import NAMES
 from dragoman.config import Config, config_folder, permissions, remember_rule, remembered_rules
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.policy import Rules, read_rule
 from dragoman.secrets import HumanSink, known_secrets
 from dragoman.types import Tool
 

@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 
 _HOMES = {
-    "Breakers": "breaker",
+    "Breakers": "retry",
     "Client": "client",
-    "ClientEvent": "events",
-    "FallbackClient": "fallbacks",
+    "ClientEvent": "retry",
+    "FallbackClient": "client",
     "HttpRequest": "transport",
     "HttpResponse": "transport",
     "HttpTransport": "http",
     "Limits": "http",
-    "ModelReplaced": "events",
-    "RequestPrepared": "events",
-    "RequestRetried": "events",
-    "Retries": "retrying",
+    "ModelReplaced": "retry",
+    "RequestPrepared": "retry",
+    "RequestRetried": "retry",
+    "Retries": "retry",
     "Secret": "keys",
     "Timeouts": "transport",
     "Transport": "transport",
     "TransportFault": "transport",
-    "aask": "asking",
-    "ask": "asking",
-    "astream": "asking",
-    "stream": "asking",
+    "aask": "api",
+    "ask": "api",
+    "astream": "api",
+    "stream": "api",
 }
 
 __all__ = [

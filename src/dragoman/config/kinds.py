@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.agent.policy import read_rule
 from dragoman.config.prices import read_prices
 from dragoman.errors import ConfigError, nearest
+from dragoman.policy import read_rule
 
 NO_LIMIT = "none"
 EVERY_TOOL = "ask"

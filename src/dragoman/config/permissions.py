@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dragoman.agent.policy import Rule, Rules, Scope, Verdict, read_rule
 from dragoman.config.effective import Config
 from dragoman.config.layers import Source
+from dragoman.policy import Rule, Rules, Scope, Verdict, read_rule
 
 _SETTINGS: tuple[tuple[str, Verdict], ...] = (
     ("deny", "deny"),

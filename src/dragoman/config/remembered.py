@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dragoman.agent.policy import Rule, Verdict, read_rule, write_rule
 from dragoman.config.files import config_folder, parse, read_text
 from dragoman.config.learned import replace_file
 from dragoman.config.writing import to_toml
 from dragoman.errors import ConfigError
+from dragoman.policy import Rule, Verdict, read_rule, write_rule
 
 FILE = "permissions.toml"
 MOST_RULES = 500

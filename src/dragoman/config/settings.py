@@ -7,11 +7,11 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from dragoman.agent.limits import Limits
-from dragoman.agent.policy.modes import MODES
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
 from dragoman.config import kinds
 from dragoman.config.kinds import Kind
+from dragoman.policy.decision import MODES
 from dragoman.providers import WIRES
 
 Merge = Literal["suggest", "lower", "stricter", "narrow", "union", "user_union", "user_only"]

@@ -19,8 +19,8 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
-from dragoman.agent.policy import covers, read_rule
 from dragoman.errors import ConfigError, DragomanError, InvalidTool, nearest
+from dragoman.policy import covers, read_rule
 from dragoman.tools import tool_from, tools_in
 from dragoman.types import Tool
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dragoman.builtin.commands.git_index import OddIndex, find_links
 from dragoman.builtin.commands.git_settings import Settings, read_settings, read_start
-from dragoman.shell import Visit
+from dragoman.policy.shell import Visit
 
 UNKNOWN = "?"
 """Stands for settings in a folder that is not known, or for more of them than are looked at."""

@@ -23,7 +23,7 @@ def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> 
 
     Those are scripts, programs that lie in the workspace, and the settings of repositories that name programs.
     """
-    from dragoman import shell
+    from dragoman.policy import shell
 
     top = os.path.realpath(folder)
     files = [describe(path, folder) for path in dict.fromkeys(shell.scripts(command))]

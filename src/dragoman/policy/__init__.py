@@ -1,0 +1,59 @@
+"""Whether a call may run: allowed, asked for, or denied. The stricter voice wins."""
+
+from __future__ import annotations
+
+from dragoman.policy.decision import (
+    ALLOWED,
+    MODES,
+    Policy,
+    as_policy,
+    ask_for,
+    consult,
+    decide,
+    default_policy,
+    deny,
+    gather_rules,
+    join_policies,
+    strictest,
+    suggest_rule,
+)
+from dragoman.policy.rules import (
+    Decision,
+    DecisionContext,
+    Mode,
+    Rule,
+    Rules,
+    Scope,
+    Verdict,
+    covers,
+    ignored,
+    read_rule,
+    write_rule,
+)
+
+__all__ = [
+    "ALLOWED",
+    "MODES",
+    "Decision",
+    "DecisionContext",
+    "Mode",
+    "Policy",
+    "Rule",
+    "Rules",
+    "Scope",
+    "Verdict",
+    "as_policy",
+    "ask_for",
+    "consult",
+    "covers",
+    "decide",
+    "default_policy",
+    "deny",
+    "gather_rules",
+    "ignored",
+    "join_policies",
+    "read_rule",
+    "strictest",
+    "suggest_rule",
+    "write_rule",
+]

@@ -1,0 +1,427 @@
+"""The decision about one call: allow, ask or deny. Pure, total and monotone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+from msgspec import structs
+from msgspec.structs import replace
+
+from dragoman.errors import ConfigError, nearest
+from dragoman.extraction.trust import is_exec
+from dragoman.policy import shell
+from dragoman.policy.patterns import DOMAIN, read_address, spellings_of
+from dragoman.policy.rules import (
+    STRICTNESS,
+    Decision,
+    DecisionContext,
+    Mode,
+    Rule,
+    Rules,
+    ToolClass,
+    Verdict,
+    class_of,
+    find_against,
+    find_allowing,
+    find_beneath,
+    ignored,
+    mcp_name,
+    read_commands,
+    read_rule,
+    strictest_of,
+    write_rule,
+)
+from dragoman.types import Operand, Tool, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a mode says about a call that no rule is about.
+#
+# | | plan | default | edits | sandboxed | bypass |
+# |---|---|---|---|---|---|
+# | session tools | allow | allow | allow | allow | allow |
+# | the developer's own functions | allow if they only read, else deny | allow | allow | allow | allow |
+# | read, in the workspace | allow | allow | allow | allow | allow |
+# | read, elsewhere | ask | ask | ask | ask | allow |
+# | write, in the workspace | deny | ask | allow | allow | allow |
+# | write, elsewhere | deny | ask | ask | ask | allow |
+# | a command that only reads | allow | allow | allow | in the sandbox, else ask | allow |
+# | the same, elsewhere | ask | ask | ask | in the sandbox, else ask | allow |
+# | any other command | deny | ask | ask | in the sandbox, else ask | allow |
+# | fetch | ask | ask | ask | ask | allow |
+# | tools of servers (MCP) | ask if they only read, else deny | ask | ask | ask | allow |
+#
+# A command that runs a script, a program of the workspace, or what the settings of a repository name does not only
+# read.
+#
+# `locked` is `default` without anybody to ask: whatever would be asked about is denied.
+
+MODES: tuple[Mode, ...] = ("plan", "locked", "default", "edits", "sandboxed", "bypass")
+"""From the strictest to the loosest. `plan` and `locked` are of a rank: neither allows all that the other does."""
+
+
+def known_mode(mode: str) -> Mode:
+    """The mode of that name; a word that is none is the mode in which nothing is asked and little is allowed."""
+    return next((each for each in MODES if each == mode), "locked")
+
+
+def default_decision(context: DecisionContext, mode: Mode) -> Decision:
+    """What a mode says where no rule does. `locked` says here what it would ask about; nobody is asked in the end."""
+    if mode == "bypass":
+        return _allow(mode, "the mode is bypass")
+    decision = _BY_CLASS[class_of(context.tool)](context, "default" if mode == "locked" else mode)
+    if decision.verdict == "allow" and context.tool.requires_approval:
+        return Decision("ask", f"{context.tool.name} is marked as needing approval", "marked", "marked")
+    return decision
+
+
+def _session(context: DecisionContext, mode: Mode) -> Decision:
+    return _allow(mode, f"{context.tool.name} touches nothing but the session")
+
+
+def _own(context: DecisionContext, mode: Mode) -> Decision:
+    if mode == "plan" and not context.tool.read_only:
+        return _forbid_change(context)
+    return _allow(mode, f"{context.tool.name} is a function of the program itself")
+
+
+def _read(context: DecisionContext, mode: Mode) -> Decision:
+    outside = _outside(context)
+    if outside:
+        return _ask(mode, f"{outside} lies outside the workspace", "outside")
+    return _allow(mode, f"{context.tool.name} only reads in the workspace")
+
+
+def _write(context: DecisionContext, mode: Mode) -> Decision:
+    if mode == "plan":
+        return _forbid_change(context)
+    if mode not in ("edits", "sandboxed"):
+        return _ask(mode, f"{context.tool.name} changes files")
+    if not context.operands:
+        return _ask(mode, f"it is not known which files {context.tool.name} would change")
+    outside = _outside(context)
+    if outside:
+        return _ask(mode, f"{outside} lies outside the workspace", "outside")
+    return _allow(mode, f"the mode is {mode}, and every file lies in the workspace")
+
+
+def _exec(context: DecisionContext, mode: Mode) -> Decision:
+    if mode == "sandboxed":
+        if context.sandboxed:
+            return _allow(mode, "the mode is sandboxed, and the command runs in a sandbox")
+        return _ask(mode, "the mode is sandboxed, and there is no sandbox that works")
+    reading = read_commands(context)
+    if reading.is_read_only and not reading.leaves:
+        return _allow(mode, "the command only reads, and stays in the workspace")
+    if reading.is_read_only:
+        return _ask(mode, f"the command leaves the workspace: {reading.why}", "outside")
+    if mode == "plan":
+        return _forbid_change(context, f"the command is not known to read only: {reading.why}")
+    return _ask(mode, f"the command is not known to read only: {reading.why}")
+
+
+def _fetch(context: DecisionContext, mode: Mode) -> Decision:
+    return _ask(mode, f"{context.tool.name} reaches the network")
+
+
+def _mcp(context: DecisionContext, mode: Mode) -> Decision:
+    if mode == "plan" and not context.tool.read_only:
+        return _forbid_change(context)
+    return _ask(mode, f"{context.tool.name} belongs to the server {context.tool.metadata['origin']}")
+
+
+def _unknown(context: DecisionContext, mode: Mode) -> Decision:
+    if mode == "plan" and not context.tool.read_only:
+        return _forbid_change(context)
+    return _ask(mode, f"it is not known what kind of tool {context.tool.name} is")
+
+
+_BY_CLASS: dict[ToolClass, Callable[[DecisionContext, Mode], Decision]] = {
+    "own": _own,
+    "session": _session,
+    "read": _read,
+    "write": _write,
+    "exec": _exec,
+    "fetch": _fetch,
+    "mcp": _mcp,
+    "unknown": _unknown,
+}
+
+
+def _outside(context: DecisionContext) -> str:
+    return next((operand.value or "a place" for operand in context.operands if not operand.inside), "")
+
+
+def _allow(mode: Mode, why: str) -> Decision:
+    return Decision("allow", why, f"mode:{mode}", "default")
+
+
+def _ask(mode: Mode, why: str, code: str = "default") -> Decision:
+    return Decision("ask", why, f"mode:{mode}", code)
+
+
+def _forbid_change(context: DecisionContext, why: str = "") -> Decision:
+    words = why or f"{context.tool.name} may change something"
+    return Decision("deny", f"the mode is plan, in which nothing is changed, and {words}", "mode:plan", "mode")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The decision about one call, made from the call, what is known of it, and the rules. Pure, total and monotone.
+#
+# Deny wins over ask, ask over allow, and no rule wins by being longer or later than another. So a rule that denies or
+# asks never makes anything looser, and what is not understood is never allowed for that reason.
+
+_WRAPPED = ("T5", "T4", "T3")
+
+
+def decide(call: ToolCall, context: DecisionContext, rules: Rules) -> Decision:
+    """What becomes of a call: denied if anything denies it, else asked about if anything asks, else allowed."""
+    mode = known_mode(rules.mode)
+    # A verdict that is none of the three is taken for the strictest.
+    denying = [rule for rule in rules.rules if rule.verdict not in ("allow", "ask")]
+    denied = find_against(denying, call, context)
+    if denied is not None:
+        return Decision("deny", f"{_who(denied)} denies {write_rule(denied)}", write_rule(denied), "rule")
+    usual = default_decision(context, mode)
+    if usual.verdict == "deny":
+        return usual
+    firm = _find_firm(call, context) or _find_rule(call, context, rules, denying, mode)
+    if firm is not None:
+        return _finish(firm, mode)
+    if usual.verdict == "allow":
+        return usual
+    passed_over = set(ignored(rules))
+    allowing = [rule for rule in rules.rules if rule.verdict == "allow" and rule not in passed_over]
+    found = find_allowing(allowing, context)
+    if not found:
+        return _finish(usual, mode)
+    written = ", ".join(map(write_rule, found))
+    return Decision("allow", f"{_who(found[0])} allows {written}", written, "rule")
+
+
+def judge_trust(call: ToolCall, tool: Tool) -> Decision | None:
+    """The question that the way in which a call came asks for, whatever the rules are; None if there is none."""
+    provenance = call.provenance
+    if provenance is None:
+        return None
+    level = provenance.level or "unjudged"
+    if provenance.verdict not in (None, "allow"):
+        why = f"the call was read from text in a way that has to be asked about ({level})"
+        return Decision("ask", why, f"trust:{level}", "trust")
+    if is_exec(tool) and provenance.level not in _WRAPPED and provenance.channel != "native":
+        why = f"{tool.name} acts on the system, and the call has no wrapper of its own ({level})"
+        return Decision("ask", why, f"trust:{level}", "trust")
+    return None
+
+
+def _find_firm(call: ToolCall, context: DecisionContext) -> Decision | None:
+    """What is asked about in every mode, and what no rule lifts."""
+    trust = judge_trust(call, context.tool)
+    if trust is not None:
+        return trust
+    if context.uninspected:
+        why = f"it could not be found out what {context.tool.name} would touch: {context.uninspected}"
+        return Decision("ask", why, "uninspected", "uninspected")
+    changes = class_of(context.tool) == "write"
+    for operand in context.operands:
+        if operand.protected and (changes or operand.access == "write"):
+            why = f"{operand.value} is protected: a change of it would change what is trusted later"
+            return Decision("ask", why, "protected", "protected")
+    return None
+
+
+def _find_rule(
+    call: ToolCall, context: DecisionContext, rules: Rules, denying: list[Rule], mode: Mode
+) -> Decision | None:
+    beneath = find_beneath(denying, call, context)
+    if beneath is not None:
+        why = f"the search could come upon what {_who(beneath)} denies: {write_rule(beneath)}"
+        return Decision("ask", why, write_rule(beneath), "rule")
+    # Whoever bypasses is not asked; what is denied stays denied.
+    if mode == "bypass":
+        return None
+    asking = [rule for rule in rules.rules if rule.verdict == "ask"]
+    found = find_against(asking, call, context) or find_beneath(asking, call, context)
+    if found is None:
+        return None
+    return Decision("ask", f"{_who(found)} asks about {write_rule(found)}", write_rule(found), "rule")
+
+
+def _finish(asked: Decision, mode: Mode) -> Decision:
+    if mode != "locked":
+        return asked
+    lifted = asked.code in ("default", "marked", "outside")
+    how = (
+        "a rule in `allow` of the user's own settings permits it" if lifted else "only another mode could ask about it"
+    )
+    why = f"{asked.reason}; the mode is locked, so nobody is asked: {how}"
+    return structs.replace(asked, verdict="deny", reason=why, code="mode")
+
+
+def _who(rule: Rule) -> str:
+    names = {"managed": "a managed rule", "user": "a rule of the user", "project": "a rule of the project"}
+    return names.get(rule.scope, "a rule of this session")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rules of an agent, from the ways in which somebody may write them down.
+
+
+def gather_rules(
+    mode: Mode | None,
+    rules: Rules | Iterable[Rule] | None,
+    *,
+    allow: Iterable[str] = (),
+    ask: Iterable[str] = (),
+    deny: Iterable[str] = (),
+) -> Rules:
+    """Rules as they are, and those that are written as text: `allow=["bash(git status*)"]`."""
+    if mode is not None and mode not in MODES:
+        guess = nearest(str(mode), MODES)
+        raise ConfigError(
+            f"there is no mode {mode!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            hint=f"the modes are {', '.join(MODES)}",
+        )
+    gathered = rules if isinstance(rules, Rules) else Rules(rules=tuple(rules or ()))
+    written: list[tuple[Verdict, Iterable[str]]] = [("deny", deny), ("ask", ask), ("allow", allow)]
+    added: list[Rule] = []
+    for verdict, texts in written:
+        if isinstance(texts, str):
+            raise ConfigError(f"{verdict} is a single string", hint=f'give a list: {verdict}=["{texts}"]')
+        added += [read_rule(text, verdict, "user") for text in texts]
+    return replace(gathered, mode=mode or gathered.mode, rules=(*gathered.rules, *added))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rule that `always` saves: as narrow as it can be and still be of use.
+
+_SPECIAL = frozenset("*?{}")
+
+
+def suggest_rule(call: ToolCall, context: DecisionContext) -> Rule | None:
+    """The rule that would have allowed this call unasked; None where none could, or it would say too much."""
+    text = _suggest(context)
+    if text is None:
+        return None
+    try:
+        rule = read_rule(text, "allow")
+    except ConfigError:
+        return None
+    # A rule that does not help would only be a promise that is not kept.
+    return rule if decide(call, context, Rules("default", (rule,))).verdict == "allow" else None
+
+
+def _suggest(context: DecisionContext) -> str | None:
+    kind = class_of(context.tool)
+    if kind == "mcp":
+        return _literal(mcp_name(context.tool))
+    if kind in ("own", "session"):
+        return _literal(context.tool.name)
+    if len(context.operands) != 1 and kind != "exec":
+        return None
+    if kind == "exec":
+        return _suggest_command(context)
+    if kind == "fetch":
+        return _suggest_domain(context.operands[0])
+    if kind in ("read", "write") and context.operands[0].kind == "path":
+        path = _literal(context.operands[0].value)
+        return path and f"{kind}({path})"
+    return None
+
+
+def _suggest_command(context: DecisionContext) -> str | None:
+    commands = [operand.value for operand in context.operands if operand.kind == "command"]
+    family = context.tool.metadata.get("family")
+    if len(commands) != 1:
+        return None
+    try:
+        pattern = shell.suggest(commands[0])
+    except Exception:
+        return None
+    return pattern and f"{family if isinstance(family, str) else context.tool.name}({pattern})"
+
+
+def _suggest_domain(operand: Operand) -> str | None:
+    spellings = spellings_of(operand.value, operand.real) if operand.kind == "url" else []
+    address = read_address(spellings[-1]) if spellings else None
+    host = address and _literal(address.host)
+    return f"fetch({DOMAIN}{host})" if host else None
+
+
+def _literal(text: str) -> str | None:
+    """The text, if it stands for itself in a pattern."""
+    return text if text and not _SPECIAL & set(text) and text == text.strip() else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether a call may run: allowed, asked for, or denied. The stricter voice wins.
+#
+# A policy is a function from a call and its tool to a `Decision`. It does not wait, and it does not raise: one that
+# does is taken for a denial.
+
+Policy = Callable[[ToolCall, Tool], Decision]
+ALLOWED = Decision("allow")
+
+
+def default_policy(call: ToolCall, tool: Tool) -> Decision:
+    """The developer's own tools run, unless one is marked, or the call came in a way that has to be asked about."""
+    trust = judge_trust(call, tool)
+    if trust is not None:
+        return trust
+    if tool.requires_approval:
+        return Decision("ask", f"{tool.name} is marked as needing approval", "marked", "marked")
+    return ALLOWED
+
+
+def deny(names: Iterable[str]) -> Policy:
+    """A policy that denies the tools of these names; `*` stands for anything."""
+    return _by_name(tuple(names), "deny", "is denied by the settings of this run")
+
+
+def ask_for(names: Iterable[str]) -> Policy:
+    """A policy that asks for the tools of these names; `*` stands for anything."""
+    return _by_name(tuple(names), "ask", "needs approval by the settings of this run")
+
+
+def _by_name(patterns: tuple[str, ...], verdict: Verdict, words: str) -> Policy:
+    def decide(call: ToolCall, tool: Tool) -> Decision:
+        matched = next((pattern for pattern in patterns if fnmatchcase(tool.name, pattern)), None)
+        return ALLOWED if matched is None else Decision(verdict, f"{tool.name} {words}", matched, "policy")
+
+    return decide
+
+
+def strictest(*policies: Policy) -> Policy:
+    """The strictest of several policies; a policy added to others never loosens what they say."""
+
+    def decide(call: ToolCall, tool: Tool) -> Decision:
+        return strictest_of([ALLOWED, *(consult(policy, call, tool) for policy in policies)])
+
+    return decide
+
+
+def consult(policy: Policy, call: ToolCall, tool: Tool) -> Decision:
+    """What a policy says; one that fails, or says something else than a decision, denies."""
+    try:
+        decision: object = policy(call, tool)
+    except Exception as problem:
+        return Decision("deny", f"the policy failed: {type(problem).__name__}: {problem}", code="policy")
+    if isinstance(decision, Decision) and decision.verdict in STRICTNESS:
+        return decision
+    return Decision("deny", f"the policy gave {decision!r} instead of a decision", code="policy")
+
+
+def as_policy(given: Policy | Iterable[Policy] | None) -> Policy | None:
+    """What the developer adds to the rules of a run, as one policy; None where nothing is added."""
+    if given is None or callable(given):
+        return given
+    added = list(given)
+    if not all(callable(each) for each in added):
+        raise ConfigError("policy has to be a function, or a list of functions", hint="def policy(call, tool): ...")
+    return strictest(*added) if added else None
+
+
+def join_policies(*policies: Policy | None) -> Policy | None:
+    """All of them that there are, the strictest counting."""
+    there = [policy for policy in policies if policy is not None]
+    return strictest(*there) if there else None

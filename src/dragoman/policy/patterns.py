@@ -1,0 +1,266 @@
+"""Patterns of paths and of URLs."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+
+# --------------------------------------------------------------------------------------------------------------------
+# Patterns of paths: `*` within a name, `?` for one character, `**` for any number of folders.
+#
+# Everything else is literal where something would be allowed. Where something would be denied or asked about, a
+# pattern is read in every way in which it may have been meant: without regard to case, with `[...]` as a set of
+# characters, and with everything beneath what it names.
+
+ANY_FOLDERS = "**"
+_ROOT = "/"
+
+
+def matches_text(pattern: str, text: str) -> bool:
+    """Whether a text is of this form; `*` is anything, `?` is one character. Takes no more than length by length."""
+    position = index = 0
+    star = resume = -1
+    while position < len(text):
+        # The star first: a text may hold one, and it stands for itself only where the pattern has no better use for it.
+        if index < len(pattern) and pattern[index] == "*":
+            star, resume = index, position
+            index += 1
+        elif index < len(pattern) and pattern[index] in ("?", text[position]):
+            position, index = position + 1, index + 1
+        elif star >= 0:
+            resume += 1
+            position, index = resume, star + 1
+        else:
+            return False
+    return all(character == "*" for character in pattern[index:])
+
+
+def matches_name(pattern: str, name: str) -> bool:
+    """Whether a tool is meant by a pattern; capitals make no difference."""
+    return _matches_loosely(pattern.casefold(), name.casefold())
+
+
+def allows_path(pattern: str, path: str) -> bool:
+    """Whether a path is surely one that the pattern names, letter by letter."""
+    found = split_path(path)
+    if ".." in found or not path or "\0" in path:
+        return False
+    states = {0}
+    wanted = split_path(pattern)
+    for name in found:
+        states = _step(wanted, states, name, matches_text)
+    return len(wanted) in _reach(wanted, states)
+
+
+def mentions_path(pattern: str, path: str) -> bool:
+    """Whether a path may be one that the pattern names, or lies beneath one."""
+    return any(_lies_in(wanted, found) for wanted in _readings(pattern) for found in _spellings(path))
+
+
+def may_hold(pattern: str, folder: str) -> bool:
+    """Whether something that the pattern names could lie in a folder, at any depth."""
+    for wanted in _readings(pattern):
+        for found in _spellings(folder):
+            states = {0}
+            for name in found:
+                states = _step(wanted, states, name, _matches_loosely)
+            if _reach(wanted, states):
+                return True
+    return False
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """The names of a path; an absolute one begins with the root, so that no relative pattern is mistaken for it."""
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    return (_ROOT, *names) if path.startswith("/") else tuple(names)
+
+
+def _readings(pattern: str) -> Iterator[tuple[str, ...]]:
+    # Whose home is meant is not known here, so every folder may be it.
+    if pattern == "~" or pattern.startswith("~/"):
+        pattern = ANY_FOLDERS + pattern[1:]
+    yield split_path(_plain(pattern))
+
+
+def _spellings(path: str) -> Iterator[tuple[str, ...]]:
+    plain = _plain(path)
+    yield split_path(plain)
+    for other in (posixpath.normpath(plain), plain.replace("\\", "/")):
+        if other != plain:
+            yield split_path(other)
+
+
+def _plain(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+def _lies_in(wanted: Sequence[str], found: Sequence[str]) -> bool:
+    states = {0}
+    for name in found:
+        if len(wanted) in _reach(wanted, states):
+            return True
+        states = _step(wanted, states, name, _matches_loosely)
+        if not states:
+            return False
+    return len(wanted) in _reach(wanted, states)
+
+
+def _reach(wanted: Sequence[str], states: set[int]) -> set[int]:
+    """The places in the pattern that can be reached without another name: `**` may stand for none."""
+    reached = set(states)
+    for index, name in enumerate(wanted):
+        if index in reached and name == ANY_FOLDERS:
+            reached.add(index + 1)
+    return reached
+
+
+def _step(wanted: Sequence[str], states: set[int], name: str, fits: Callable[[str, str], bool]) -> set[int]:
+    after = set()
+    for index in _reach(wanted, states):
+        if index == len(wanted):
+            continue
+        if wanted[index] == ANY_FOLDERS:
+            after.add(index)
+        elif fits(wanted[index], name):
+            after.add(index + 1)
+    return after
+
+
+def _matches_loosely(pattern: str, text: str) -> bool:
+    if matches_text(pattern, text):
+        return True
+    if "[" not in pattern:
+        return False
+    try:
+        return fnmatchcase(text, pattern)
+    except re.error:
+        return True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Patterns of addresses: `domain:*.example.org` for hosts, `https://example.org/docs/**` for parts of one.
+#
+# Hosts are compared label by label in their normal form. An address that two programs could read in two ways is never
+# allowed by a pattern.
+
+DOMAIN = "domain:"
+_PORTS = {"http": 80, "https": 443}
+_odd = re.compile(r"[\s\\\x00-\x20\x7f-\x9f]").search
+_ENCODED_STEPS = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE).search
+
+
+class Address(NamedTuple):
+    """The parts of an address that a rule looks at."""
+
+    scheme: str
+    host: str
+    port: int | None
+    path: str
+    has_query: bool
+    has_login: bool
+
+
+def read_address(text: str) -> Address | None:
+    """The parts of an address; None if it is none."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return None
+    if not parts.scheme or not parts.hostname:
+        return None
+    login = "@" in parts.netloc
+    return Address(
+        parts.scheme.lower(),
+        normal_host(parts.hostname),
+        port if port is not None else _PORTS.get(parts.scheme.lower()),
+        parts.path or "/",
+        bool(parts.query) or _ends_in_mark(parts, text),
+        login,
+    )
+
+
+def spellings_of(text: str, real: str) -> list[str]:
+    """An address as it is given, and as it really is: `real` is the whole address again, or its host alone."""
+    if not real or "://" in real:
+        return [each for each in (text, real) if each]
+    address = read_address(text)
+    if address is None:
+        return [text]
+    host = f"[{real}]" if ":" in real and not real.startswith("[") else real
+    port = "" if address.port in (None, _PORTS.get(address.scheme)) else f":{address.port}"
+    return [text, f"{address.scheme}://{host}{port}{address.path}{'?' if address.has_query else ''}"]
+
+
+def normal_host(host: str) -> str:
+    """A host as the network knows it: lower case, without the dot at its end, other alphabets in their ASCII form."""
+    plain = host.lower().removesuffix(".")
+    if plain.isascii():
+        return plain
+    try:
+        return plain.encode("idna").decode("ascii").lower().removesuffix(".")
+    except UnicodeError:
+        return plain
+
+
+def allows_address(pattern: str, text: str) -> bool:
+    """Whether an address surely is one that the pattern names."""
+    address = None if _odd(text) else read_address(text)
+    if address is None or address.has_login or address.scheme not in _PORTS:
+        return False
+    if pattern.startswith(DOMAIN):
+        return _is_host(pattern.removeprefix(DOMAIN), address.host)
+    wanted = read_address(pattern)
+    if wanted is None or (address.scheme, address.port) != (wanted.scheme, wanted.port):
+        return False
+    if not _is_host(wanted.host, address.host) or (address.has_query and not wanted.path.endswith("**")):
+        return False
+    # Servers differ in what they make of an encoded slash or an empty name.
+    if _ENCODED_STEPS(address.path) or "//" in address.path:
+        return False
+    return allows_path(wanted.path, address.path)
+
+
+def mentions_address(pattern: str, text: str) -> bool:
+    """Whether an address may be one that the pattern names, or one beneath it; what cannot be read may be any."""
+    # Browsers read a backslash as a slash, and pass over line breaks.
+    spellings = dict.fromkeys((text, re.sub(r"[\t\r\n]", "", text).strip().replace("\\", "/")))
+    addresses = [read_address(each) for each in spellings]
+    return any(each is None or _mentions(pattern, each) for each in addresses)
+
+
+def _mentions(pattern: str, address: Address) -> bool:
+    if pattern.startswith(DOMAIN):
+        return _is_host_or_beneath(pattern.removeprefix(DOMAIN), address.host)
+    wanted = read_address(pattern)
+    if wanted is None:
+        return matches_text(pattern.casefold(), f"{address.scheme}://{address.host}{address.path}".casefold())
+    if not _is_host(wanted.host, address.host):
+        return False
+    return any(mentions_path(wanted.path, path) for path in (address.path, unquote(address.path)))
+
+
+def _is_host_or_beneath(pattern: str, host: str) -> bool:
+    return _is_host(pattern, host) or _is_host(f"*.{pattern}", host)
+
+
+def _is_host(pattern: str, host: str) -> bool:
+    wanted, found = normal_host(pattern).split("."), host.split(".")
+    if wanted == ["*"]:
+        return True
+    if wanted[0] == "*":
+        # One label or more in the place of the star.
+        wanted = wanted[1:]
+        if len(found) <= len(wanted):
+            return False
+        found = found[-len(wanted) :]
+    return len(wanted) == len(found) and all(map(matches_text, wanted, found))
+
+
+def _ends_in_mark(parts: SplitResult, text: str) -> bool:
+    return not parts.query and "?" in text.partition("#")[0]

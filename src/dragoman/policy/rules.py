@@ -1,0 +1,410 @@
+"""Rules as users write them, and which of them apply to a call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import ConfigError
+from dragoman.policy import shell
+from dragoman.policy.patterns import (
+    DOMAIN,
+    allows_address,
+    allows_path,
+    matches_name,
+    may_hold,
+    mentions_address,
+    mentions_path,
+    read_address,
+    spellings_of,
+)
+from dragoman.types import Operand, OperandKind, Tool, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is decided about a call, and everything that a decision is made from.
+
+Verdict = Literal["allow", "ask", "deny"]
+Mode = Literal["plan", "default", "edits", "sandboxed", "locked", "bypass"]
+Scope = Literal["managed", "user", "project", "session"]
+STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+class Decision(Struct, frozen=True):
+    """A verdict, and what it rests on."""
+
+    verdict: Verdict
+    reason: str = ""
+    """In words, for the model and for whoever is asked."""
+    rule: str = ""
+    """The rule that decided, as it was written, or the name of a default such as `mode:plan`."""
+    code: str = ""
+    """`rule`, `mode`, `marked`, `trust`, `default`, `policy`, ...: the kind of reason, for programs."""
+
+
+class Rule(Struct, frozen=True):
+    """One line of permission: `bash(git status*)`, `write(src/**)`, `fetch(domain:*.example.org)`, `mcp:server/*`."""
+
+    verdict: Verdict
+    subject: str
+    """The tool, or the family of tools, with `*` for anything."""
+    pattern: str | None = None
+    """What stands in the brackets; None where there are none and the operands do not matter."""
+    scope: Scope = "user"
+
+    def __str__(self) -> str:
+        return self.subject if self.pattern is None else f"{self.subject}({self.pattern})"
+
+
+class Rules(Struct, frozen=True):
+    """The rules of a run, and the mode that decides where no rule does."""
+
+    mode: Mode = "default"
+    rules: tuple[Rule, ...] = ()
+
+
+class DecisionContext(Struct, frozen=True):
+    """What is known of a call beyond its own words."""
+
+    tool: Tool
+    operands: tuple[Operand, ...] = ()
+    sandboxed: bool = False
+    """Whether the tool would run inside a sandbox that was seen to work."""
+    uninspected: str = ""
+    """Why the operands could not be found out, where that failed: nothing may be allowed on a guess."""
+
+
+def strictest_of(decisions: Sequence[Decision]) -> Decision:
+    """The strictest decision, with the reasons of all that are as strict."""
+    strictest = max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
+    reasons = dict.fromkeys(each.reason for each in decisions if each.verdict == strictest.verdict and each.reason)
+    return strictest if len(reasons) < 2 else replace(strictest, reason="; ".join(reasons))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Rules as people write them: `bash(git status*)`, `write(src/**)`, `fetch(domain:*.example.org)`, `mcp:server/*`.
+
+SCOPES: tuple[Scope, ...] = ("managed", "user", "project", "session")
+"""From the one that is named first to the one that is named last, where rules of several say the same."""
+_MAY_ALLOW: tuple[Scope, ...] = ("managed", "user", "session")
+FAMILIES = ("read", "write", "bash", "fetch")
+"""The words that stand for several tools at once."""
+PATH_FAMILIES = frozenset({"read", "glob", "grep", "write", "edit", "apply_patch"})
+URL_FAMILIES = frozenset({"fetch", "web_fetch"})
+MCP = "mcp:"
+LONGEST = 2_000
+_EXAMPLES = "rules look like bash(git status*), write(src/**), fetch(domain:*.example.org), mcp:server/* or delete_*"
+_subject = re.compile(r"[^\s(),\x00-\x1f\x7f]+").fullmatch
+_mcp_subject = re.compile(r"mcp:[^/]+/.+").fullmatch
+_control = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]").search
+_domain = re.compile(r"[^\s/\\@?#:]+").fullmatch
+
+
+def read_rule(text: str, verdict: Verdict, scope: Scope = "user") -> Rule:
+    """The rule that a text stands for. Raises ConfigError, which says what is wrong with it."""
+    if verdict not in STRICTNESS or scope not in SCOPES:
+        raise ConfigError(f"{verdict!r} of {scope!r} is no kind of rule", hint="a rule allows, asks or denies")
+    if len(text) > LONGEST or _control(text):
+        raise ConfigError("a rule is one short line of text", hint=_EXAMPLES)
+    subject, opened, rest = text.strip().partition("(")
+    if opened and not rest.endswith(")"):
+        raise _wrong(text, "its bracket is not closed", _EXAMPLES)
+    subject = subject.strip()
+    pattern = rest[:-1].strip() if opened else None
+    if not _subject(subject):
+        raise _wrong(text, "it names no tool", _EXAMPLES)
+    if pattern == "":
+        raise _wrong(text, "its brackets are empty", f"for every call write {subject} without brackets")
+    fault, hint = _find_fault(subject.lower(), pattern)
+    if fault:
+        raise _wrong(text, fault, hint)
+    return Rule(verdict, subject, pattern, scope)
+
+
+def write_rule(rule: Rule) -> str:
+    """The text of a rule, as it stands in a file."""
+    return str(rule)
+
+
+def ignored(rules: Rules | Iterable[Rule]) -> tuple[Rule, ...]:
+    """The rules that do not count: a project comes with the code of others, so it may tighten and never allow."""
+    every = rules.rules if isinstance(rules, Rules) else rules
+    return tuple(rule for rule in every if rule.verdict == "allow" and rule.scope not in _MAY_ALLOW)
+
+
+def rank(rule: Rule) -> int:
+    """The place of a rule among others that say the same: that of the widest scope is named as the reason."""
+    return SCOPES.index(rule.scope) if rule.scope in SCOPES else len(SCOPES)
+
+
+def covers(rule: Rule, tool: Tool, called: str = "") -> bool:
+    """Whether a rule speaks about a tool: by its name, by its family, or as a tool of a server."""
+    return any(matches_name(rule.subject, name) for name in names_of(tool, called))
+
+
+def names_of(tool: Tool, called: str = "") -> list[str]:
+    """Every name by which rules may speak of a tool."""
+    family = tool.metadata.get("family")
+    names = [tool.name, called, family if isinstance(family, str) else "", mcp_name(tool)]
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def mcp_name(tool: Tool) -> str:
+    """`mcp:server/tool` for a tool of a server, nothing for others."""
+    origin = tool.metadata.get("origin")
+    if not isinstance(origin, str) or not origin.startswith(MCP):
+        return ""
+    told = tool.metadata.get("mcp_tool")
+    return f"{origin}/{told if isinstance(told, str) else tool.name}"
+
+
+def _wrong(text: str, why: str, hint: str) -> ConfigError:
+    return ConfigError(f"the rule {text!r} cannot be used: {why}", hint=hint)
+
+
+def _find_fault(subject: str, pattern: str | None) -> tuple[str, str]:
+    if subject.startswith(MCP):
+        if not _mcp_subject(subject):
+            return "it names no tool of a server", "write mcp:server/tool, or mcp:server/* for all of them"
+        if pattern is not None:
+            return "tools of a server have nothing that brackets could match", f"write {subject} without brackets"
+        return "", ""
+    if pattern is None:
+        return "", ""
+    if subject in PATH_FAMILIES and ("{" in pattern or "}" in pattern):
+        return "braces mean nothing in a path", "write one rule for each path"
+    return _find_fault_of_address(pattern) if subject in URL_FAMILIES else ("", "")
+
+
+def _find_fault_of_address(pattern: str) -> tuple[str, str]:
+    if pattern == "*":
+        return "", ""
+    if pattern.startswith(DOMAIN):
+        host = pattern.removeprefix(DOMAIN)
+        if not _domain(host) or ".." in host or host.startswith(".") or host in ("*.", "."):
+            return f"{host!r} is no host", "write fetch(domain:example.org) or fetch(domain:*.example.org)"
+        return "", ""
+    if "://" not in pattern:
+        return "it is neither a domain nor an address", f"write fetch({DOMAIN}{pattern}) or fetch(https://{pattern}/**)"
+    if "?" in pattern or "#" in pattern:
+        return "an address in a rule ends before its `?`", "end it with /** to include every query"
+    if read_address(pattern) is None:
+        return "its address cannot be read", "write fetch(https://example.org/docs/**)"
+    return "", ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What kind of tool a call is for. The metadata of a tool tell; one without them is the developer's own function.
+
+ToolClass = Literal["own", "session", "read", "write", "exec", "fetch", "mcp", "unknown"]
+_CLASSES: dict[str, ToolClass] = {
+    "session": "session",
+    "read": "read",
+    "write": "write",
+    "exec": "exec",
+    "fetch": "fetch",
+}
+_MATTERS: dict[ToolClass, OperandKind] = {"read": "path", "write": "path", "exec": "command", "fetch": "url"}
+
+
+def class_of(tool: Tool) -> ToolClass:
+    """The class of a tool; a word that means nothing here is `unknown`, which is asked about."""
+    origin = tool.metadata.get("origin")
+    if isinstance(origin, str) and origin.startswith(MCP):
+        return "mcp"
+    told = tool.metadata.get("class")
+    if told is None:
+        return "own"
+    return _CLASSES.get(told, "unknown") if isinstance(told, str) else "unknown"
+
+
+def operands_that_matter(context: DecisionContext) -> Sequence[Operand]:
+    """The operands that the pattern of a rule is held against: of a command line the line, not the files it names."""
+    kind = _MATTERS.get(class_of(context.tool))
+    return [operand for operand in context.operands if kind is None or operand.kind == kind]
+
+
+def searches(tool: Tool) -> bool:
+    """Whether a tool shows what is in the files beneath a folder, and not only the one that is named."""
+    return tool.metadata.get("searches") is True or (class_of(tool) == "read" and tool.name == "grep")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What is understood of the command lines of a call. Where understanding fails, the stricter answer is given.
+
+
+class Reading(NamedTuple):
+    """Whether the commands of a call only read, and whether they stay in the workspace."""
+
+    is_read_only: bool
+    leaves: bool
+    why: str
+
+
+def commands_of(context: DecisionContext) -> list[str]:
+    return [operand.value for operand in context.operands if operand.kind == "command"]
+
+
+def read_commands(context: DecisionContext) -> Reading:
+    """What the commands do, as far as that is certain: one that is not known to read only counts for all."""
+    commands = commands_of(context)
+    if not commands:
+        return Reading(False, True, "it is not known what would run")
+    leaves = any(operand.kind == "path" and not operand.inside for operand in context.operands)
+    why = ""
+    for command in commands:
+        found = _read_only(command)
+        if found is None or not found.verdict:
+            return Reading(False, True, found.why if found is not None and found.why else "it is not understood")
+        if found.leaves and not leaves:
+            leaves, why = True, found.why
+    # Programs that read do more than that where a file of somebody else's says what they are, or what they run.
+    if deciding := next((each.value for each in context.operands if each.kind == "path" and each.access == "run"), ""):
+        return Reading(False, True, f"what it runs depends on {deciding}")
+    return Reading(True, leaves, why or ("it names a place outside the workspace" if leaves else "it only reads"))
+
+
+def paths_of(context: DecisionContext) -> list[str]:
+    """The files that the commands of a call name as what they read."""
+    readings = [_read_only(command) for command in commands_of(context)]
+    return [path for found in readings if found is not None for path in found.paths]
+
+
+def allows(patterns: Sequence[str], command: str) -> bool:
+    """Whether patterns of rules that allow cover a command line entirely."""
+    # The policy is total: a line that breaks its own reader is one that nobody understood.
+    try:
+        return shell.allows_any(patterns, command)
+    except Exception:
+        return False
+
+
+def mentions(pattern: str, command: str) -> bool:
+    """Whether a command line may run what a rule that denies or asks names."""
+    try:
+        return shell.mentions(pattern, command)
+    except Exception:
+        return True
+
+
+# A rule about files asks for the same reading as the mode does, and there may be many rules.
+@lru_cache(maxsize=8)
+def _read_only(command: str) -> shell.ReadOnly | None:
+    try:
+        return shell.read_only(command)
+    except Exception:
+        return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which rules speak about a call.
+#
+# A rule that denies or asks speaks where anything in the call may be what it names. A rule that allows speaks only
+# where everything in the call surely is.
+
+_FILES = frozenset({"read", "write"})
+
+
+def find_against(rules: Sequence[Rule], call: ToolCall, context: DecisionContext) -> Rule | None:
+    """The first of these rules, by scope, that speaks against a call."""
+    return min((rule for rule in rules if speaks_against(rule, call, context)), key=rank, default=None)
+
+
+def speaks_against(rule: Rule, call: ToolCall, context: DecisionContext) -> bool:
+    """Whether a rule that denies or asks is about this call."""
+    if not covers(rule, context.tool, call.name):
+        return _names_file_of_command(rule, context)
+    operands = operands_that_matter(context)
+    # What the call is about is not known, so it may be what the rule names.
+    if rule.pattern is None or not operands or context.uninspected:
+        return True
+    return any(_mentions(rule.pattern, operand) for operand in operands)
+
+
+def find_beneath(rules: Sequence[Rule], call: ToolCall, context: DecisionContext) -> Rule | None:
+    """The first of these rules that names something which a search of a folder could come upon."""
+    if not searches(context.tool):
+        return None
+    about = [rule for rule in rules if rule.pattern is not None and covers(rule, context.tool, call.name)]
+    folders = [operand.value for operand in context.operands if operand.kind == "path"]
+    found = (rule for rule in about if any(may_hold(rule.pattern or "", folder) for folder in folders))
+    return min(found, key=rank, default=None)
+
+
+def find_allowing(rules: Sequence[Rule], context: DecisionContext) -> tuple[Rule, ...]:
+    """The rules that together allow everything about a call; none if anything is left."""
+    speaking = sorted((rule for rule in rules if covers(rule, context.tool)), key=rank)
+    for rule in speaking:
+        if rule.pattern is None:
+            return (rule,)
+    operands = operands_that_matter(context)
+    if not operands or context.uninspected:
+        return ()
+    used: dict[Rule, None] = {}
+    for operand in operands:
+        found = _find_for(speaking, operand)
+        if not found:
+            return ()
+        used.update(dict.fromkeys(found))
+    return tuple(used)
+
+
+def _find_for(rules: Sequence[Rule], operand: Operand) -> Sequence[Rule]:
+    """The rule that allows an operand; of a line of several commands, the rules that allow it together."""
+    for rule in rules:
+        if _allows(rule.pattern or "", operand):
+            return [rule]
+    if operand.kind != "command" or not operand.inside:
+        return ()
+    return rules if allows([rule.pattern or "" for rule in rules], operand.value) else ()
+
+
+def _allows(pattern: str, operand: Operand) -> bool:
+    if operand.kind == "command":
+        return allows([pattern], operand.value)
+    if not operand.inside:
+        return False
+    if operand.kind == "url":
+        pattern = f"{DOMAIN}*" if pattern == "*" else pattern
+        spellings = spellings_of(operand.value, operand.real)
+        return bool(spellings) and all(allows_address(pattern, each) for each in spellings)
+    if pattern.startswith("/"):
+        return allows_path(pattern, operand.real)
+    return allows_path(pattern, operand.value) and (
+        not _is_elsewhere(operand) or allows_path(f"**/{pattern}", operand.real)
+    )
+
+
+def _mentions(pattern: str, operand: Operand) -> bool:
+    if operand.kind == "command":
+        return mentions(pattern, operand.value)
+    if operand.kind == "url":
+        # Nothing at all may be any address.
+        return any(mentions_address(pattern, each) for each in spellings_of(operand.value, operand.real) or [""])
+    if any(mentions_path(pattern, each) for each in (operand.value, operand.real) if each):
+        return True
+    # Where the workspace begins is not known here, so a pattern that is relative to it may begin anywhere.
+    return _is_elsewhere(operand) and mentions_path(f"**/{pattern.lstrip('/')}", operand.real)
+
+
+def _is_elsewhere(operand: Operand) -> bool:
+    """Whether a path goes over a link, as far as its spelling tells. The file tools name what is behind it as well."""
+    named = operand.value not in ("", ".") and operand.real != ""
+    return named and operand.real != operand.value and not operand.real.endswith(f"/{operand.value}")
+
+
+def _names_file_of_command(rule: Rule, context: DecisionContext) -> bool:
+    """Whether a rule about files is about a file that a command names: `cat .env` reads as much as the tool does."""
+    family = rule.subject.lower()
+    if family not in _FILES or rule.pattern is None or class_of(context.tool) != "exec":
+        return False
+    pattern, files = rule.pattern, [operand for operand in context.operands if operand.kind == "path"]
+    if family == "write":
+        files = [operand for operand in files if operand.access == "write"]
+    elif any(mentions_path(pattern, path) for path in paths_of(context)):
+        return True
+    return any(_mentions(pattern, operand) for operand in files)

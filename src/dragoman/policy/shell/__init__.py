@@ -1,0 +1,23 @@
+"""Command lines understood far enough to say what they run, and no further. Pure: nothing is executed here."""
+
+from __future__ import annotations
+
+from dragoman.policy.shell.effects import ReadOnly, Visit, read_only, scripts, visits
+from dragoman.policy.shell.match import allows, allows_any, mentions, suggest
+from dragoman.policy.shell.parser import CommandLine, Redirection, SimpleCommand, read_command
+
+__all__ = [
+    "CommandLine",
+    "ReadOnly",
+    "Redirection",
+    "SimpleCommand",
+    "Visit",
+    "allows",
+    "allows_any",
+    "mentions",
+    "read_command",
+    "read_only",
+    "scripts",
+    "suggest",
+    "visits",
+]

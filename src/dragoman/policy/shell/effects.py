@@ -1,0 +1,508 @@
+"""What a command line reads, runs and changes; when in doubt, it writes."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from dragoman.policy.shell.parser import FAULTS, CommandLine, Redirection, SimpleCommand, read_command, words_of
+from dragoman.policy.shell.programs import (
+    READERS,
+    SHELLS,
+    WRAPPERS,
+    base_name,
+    find_operands,
+    find_reader,
+    find_writing,
+    is_interpreter,
+    is_option,
+    judge_gh,
+    judge_git,
+    reaches_further,
+    read_sed,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where the commands of a line read: which files they name, and whether those lie outside the folder it starts in.
+
+
+class Places:
+    """Follows a line from command to command, as far as the spelling of its paths tells."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        self.leaves = False
+        self.is_outside = False
+        self._depth = 0
+
+    def escapes(self, path: str) -> bool:
+        """Whether a path leads out of the folder that the line starts in."""
+        return self._follow(path) is None
+
+    def move(self, folder: str) -> None:
+        """Change the current folder, as `cd` does."""
+        depth = self._follow(folder)
+        self.is_outside = depth is None
+        self._depth = depth or 0
+
+    def note(self, paths: Iterable[str]) -> None:
+        """Keep these as files that are read."""
+        for path in paths:
+            if path == "-":
+                continue
+            self.paths.append(path)
+            self.leaves = self.leaves or self.escapes(path)
+
+    def note_suspects(self, words: Iterable[str]) -> None:
+        """Keep those of these words that only make sense as paths to other places."""
+        self.note(word for word in words if word.startswith(("/", "~", "../")) or word == ".." or "/../" in word)
+
+    def search(self, operands: list[str]) -> None:
+        """Read the current folder where no other is named."""
+        if not operands and self.is_outside:
+            self.leaves = True
+
+    def _follow(self, path: str) -> int | None:
+        """How deep below the start the path lies; None for outside."""
+        if path.startswith(("/", "~")) or self.is_outside:
+            return None
+        depth = self._depth
+        for step in path.split("/"):
+            if step == "..":
+                depth -= 1
+            elif step not in ("", "."):
+                depth += 1
+            if depth < 0:
+                return None
+        return depth
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which programs a line starts, and in which folders: more rather than fewer, as far as the line alone tells.
+
+_DEPTH = 4
+_MOST_FOLDERS = 64
+_MOST_WORDS = 64
+
+
+class Visit(Struct, frozen=True):
+    """One program with its arguments, and every folder in which it may be started."""
+
+    words: tuple[str, ...]
+    folders: tuple[str, ...] = ("",)
+    """Relative to where the line starts, or absolute, as written; a `cd` that fails leaves the folder as it was."""
+    is_certain: bool = True
+    """False where the line changes folders in ways that are not followed."""
+    assignments: tuple[str, ...] = ()
+
+
+def visits(text: str) -> tuple[Visit, ...]:
+    """The programs of a line, those behind `env`, `sudo`, `sh -c` and their like included."""
+    return tuple(_visit_line(text, ("",), True, 0))
+
+
+def _visit_line(text: str, folders: tuple[str, ...], is_certain: bool, depth: int) -> Iterator[Visit]:
+    for command in read_command(text).commands:
+        if not command.words:
+            continue
+        yield from _visit_words(command.words, Visit((), folders, is_certain, command.assignments), depth)
+        if base_name(command.words[0]) in ("cd", "pushd", "popd"):
+            moved = _move(folders, command)
+            is_certain = is_certain and moved is not None
+            folders = moved or folders
+
+
+def _visit_words(words: tuple[str, ...], start: Visit, depth: int) -> Iterator[Visit]:
+    yield Visit(words, start.folders, start.is_certain, start.assignments)
+    name = base_name(words[0])
+    if depth >= _DEPTH or name not in WRAPPERS | SHELLS:
+        return
+    # Where the wrapped command starts is not certain, so it may start at any word.
+    for index, word in enumerate(words[1:_MOST_WORDS], 1):
+        if any(blank in word for blank in " \t\n;&|"):
+            yield from _visit_line(word, start.folders, start.is_certain, depth + 1)
+        elif word and not word.startswith("-") and name not in SHELLS:
+            yield Visit(words[index:], start.folders, start.is_certain, start.assignments)
+
+
+def _move(folders: tuple[str, ...], command: SimpleCommand) -> tuple[str, ...] | None:
+    """The folders after a `cd`, which may have failed; None where it is not known where it leads."""
+    operands = [word for word in command.words[1:] if word not in ("-P", "-L", "--")]
+    if command.words[0] != "cd" or len(operands) != 1 or operands[0] in ("", "-") or any(command.marks):
+        return None
+    moved = dict.fromkeys((*folders, *(posixpath.join(folder, operands[0]) for folder in folders)))
+    return tuple(moved) if len(moved) <= _MOST_FOLDERS else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The files whose content a command line would run.
+
+_FILES_OF = {
+    "make": ("Makefile", "makefile", "GNUmakefile"),
+    "gmake": ("Makefile", "makefile", "GNUmakefile"),
+    "just": ("justfile", "Justfile"),
+    "npm": ("package.json",),
+    "pnpm": ("package.json",),
+    "yarn": ("package.json",),
+    "bun": ("package.json",),
+    "rake": ("Rakefile",),
+    "tox": ("tox.ini", "pyproject.toml"),
+    "nox": ("noxfile.py",),
+    "pytest": ("conftest.py", "pyproject.toml", "pytest.ini", "tox.ini", "setup.cfg"),
+    "ninja": ("build.ninja",),
+    "cargo": ("Cargo.toml", "build.rs"),
+    "gradle": ("build.gradle", "build.gradle.kts"),
+    "mvn": ("pom.xml",),
+    "docker-compose": ("docker-compose.yml", "compose.yaml"),
+    "pre-commit": (".pre-commit-config.yaml",),
+}
+_ASKABLE = frozenset({"make", "gmake", "npm", "bun"})
+"""Of these, those that tell their version without a look at their files."""
+_FILE_OPTIONS = {"make": ("-f", "--file", "--makefile"), "gmake": ("-f", "--file", "--makefile"), "just": ("-f",),
+                 "ninja": ("-f",), "awk": ("-f",), "gawk": ("-f",), "sed": ("-f",), "mawk": ("-f",)}  # fmt: skip
+_CODE_OPTIONS = {
+    "python": ("-c", "-m"),
+    "pypy": ("-c", "-m"),
+    "perl": ("-e", "-E"),
+    "node": ("-e", "--eval", "-p", "--print"),
+    "php": ("-r",),
+}
+_PRELOADING = frozenset({"-r", "--require", "--import", "--loader", "--rcfile", "--init-file"})
+_VALUED = frozenset({"-W", "-X", "-O", "+O", "-o", "+o", "-I"})
+_LOOKS_LIKE_SCRIPT = re.compile(r".+\.(?:sh|bash|zsh|py|pyw|js|mjs|cjs|ts|rb|pl|php|lua|mk)\Z")
+
+
+def scripts(text: str) -> tuple[str, ...]:
+    """The paths, as written, of the files that the line would run; more rather than fewer.
+
+    Lines that are not understood give what could be read of them. Files that other files load are not known here.
+    """
+    found: dict[str, None] = {}
+    _collect(text, found, 0)
+    return tuple(found)
+
+
+def _collect(text: str, found: dict[str, None], depth: int) -> None:
+    for command in read_command(text).commands:
+        _collect_from(command.words, found, depth)
+        if command.words and is_interpreter(command.words[0]):
+            found.update((r.target, None) for r in command.redirections if r.operator == "<" and r.target)
+
+
+def _collect_from(words: tuple[str, ...], found: dict[str, None], depth: int) -> None:
+    if not words:
+        return
+    program, name = words[0], base_name(words[0])
+    if "/" in program:
+        found[program] = None
+    if name in ("source", "."):
+        found.update(dict.fromkeys(word for word in words[1:2]))
+    elif name in SHELLS or is_interpreter(name):
+        _collect_from_interpreter(name, words, found, depth)
+    elif name in _FILES_OF and not (name in _ASKABLE and words[1:] == ("--version",)):
+        found.update(dict.fromkeys(_find_file_options(name, words) or _FILES_OF[name]))
+    elif name in WRAPPERS and depth < _DEPTH:
+        _collect_from_wrapper(words, found, depth)
+    else:
+        found.update(dict.fromkeys(_find_file_options(name, words)))
+
+
+def _find_file_options(name: str, words: tuple[str, ...]) -> list[str]:
+    options = _FILE_OPTIONS.get(name, ())
+    files = [words[index + 1] for index, word in enumerate(words[:-1]) if word in options]
+    for option in options:
+        start = option + ("=" if option.startswith("--") else "")
+        files.extend(word[len(start) :] for word in words[1:] if word.startswith(start) and len(word) > len(start))
+    return files
+
+
+def _collect_from_interpreter(name: str, words: tuple[str, ...], found: dict[str, None], depth: int) -> None:
+    """The first operand of an interpreter is its script, unless an option gave it code."""
+    found.update(dict.fromkeys(_find_file_options(name, words)))
+    is_value = is_preloaded = False
+    for index, word in enumerate(words[1:], 1):
+        if is_value or is_preloaded:
+            found.update(dict.fromkeys((word,) if is_preloaded else ()))
+            is_value = is_preloaded = False
+        elif _gives_code(name, word):
+            _collect_from_code(name, word, words[index + 1 : index + 2], found, depth)
+            return
+        elif word.startswith(("-", "+")):
+            is_preloaded = word in _PRELOADING
+            is_value = word in _VALUED
+        elif word not in ("run", "test"):
+            # What follows an unknown option may be its value, and the script comes later.
+            found[word] = None
+            if not _LOOKS_LIKE_SCRIPT.match(word):
+                later = (other for other in words[index + 1 :] if _LOOKS_LIKE_SCRIPT.match(other))
+                found.update(dict.fromkeys(list(later)[:1]))
+            return
+
+
+def _gives_code(name: str, option: str) -> bool:
+    if name in SHELLS:
+        return re.match(r"-[A-Za-z]*c[A-Za-z]*\Z", option) is not None
+    language = name.rstrip("0123456789.")
+    return option in _CODE_OPTIONS.get(language, ("-c", "-e"))
+
+
+def _collect_from_code(name: str, option: str, following: tuple[str, ...], found: dict[str, None], depth: int) -> None:
+    if name in SHELLS and following and depth < _DEPTH:
+        _collect(following[0], found, depth + 1)
+    elif option == "-m" and following:
+        module = following[0].replace(".", "/")
+        found.update(dict.fromkeys((f"{module}.py", f"{module}/__main__.py")))
+
+
+def _collect_from_wrapper(words: tuple[str, ...], found: dict[str, None], depth: int) -> None:
+    """Where the wrapped command starts is not certain, so every word that could start it is looked at."""
+    for index, word in enumerate(words[1:], 1):
+        name = base_name(word)
+        if name in SHELLS or is_interpreter(name) or name in _FILES_OF:
+            _collect_from(words[index:], found, depth + 1)
+            return
+        if word.startswith(("./", "/", "../")) or _LOOKS_LIKE_SCRIPT.match(word):
+            found[word] = None
+        elif " " in word and depth < _DEPTH:
+            _collect(word, found, depth + 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Commands whose arguments are mere data, and commands that run whatever they are fed.
+
+_PLAIN = words_of("cd mkdir rmdir rm touch chmod chown chgrp kill sleep curl wget") | frozenset(READERS)
+_PLAIN_GIT = words_of(
+    "add branch checkout cherry-pick commit diff fetch log merge mv pull push reset restore revert rm show stash "
+    "switch tag blame grep rev-parse ls-files remote status"
+)
+_PLAIN_GH = words_of("pr issue repo release run workflow gist label search")
+_VALUED_OF_XARGS = words_of("-I -n -P -L -s -a -d -E -J -R --max-args --max-procs --arg-file --delimiter")
+# Programs that run programs that run programs: a line that goes deeper than this is not followed to its end.
+_MOST_WRAPPERS = 16
+_FED = SHELLS | {"xargs", "parallel", "source", "."}
+_READING_DATA = words_of("awk gawk mawk nawk sqlite3")
+
+
+def is_plain(command: SimpleCommand) -> bool:
+    """Whether nothing among the arguments of this command is ever run, nor kept in a file that may be run."""
+    if not command.words or command.assignments:
+        return False
+    if any(redirection.operator != "<" and not (redirection.joins or redirection.discards)
+           for redirection in command.redirections):  # fmt: skip
+        return False
+    program = command.words[0]
+    if reaches_further(command):
+        return False
+    if program == "git":
+        return command.words[1:2] != () and command.words[1] in _PLAIN_GIT and not command.is_marked(1)
+    if program == "gh":
+        return command.words[1:2] != () and command.words[1] in _PLAIN_GH
+    if program == "sed":
+        return read_sed(command)[0] == ""
+    return program in _PLAIN
+
+
+def runs_its_input(command: SimpleCommand, is_fed: bool) -> bool:
+    """Whether the command runs what it reads, or what only shows when it runs, so that nothing can be told."""
+    if not command.words:
+        return False
+    if command.is_marked(0):
+        return True
+    program = base_name(command.words[0])
+    is_wrapper = program in WRAPPERS or program in SHELLS
+    if is_wrapper and any(command.marks):
+        return True
+    is_fed = is_fed or any(redirection.operator == "<" for redirection in command.redirections)
+    if is_fed and is_interpreter(program) and program not in _READING_DATA:
+        return not any(not word.startswith("-") for word in command.words[1:])
+    if not is_wrapper:
+        return False
+    places = [index for index, word in enumerate(command.words) if base_name(word) in _FED]
+    if len(places) > _MOST_WRAPPERS:
+        return True
+    return any(_is_fed_program(command.words[index:]) for index in places) or _runs_what_it_finds(command)
+
+
+def _is_fed_program(words: tuple[str, ...]) -> bool:
+    name, rest = base_name(words[0]), words[1:]
+    if name in ("xargs", "parallel"):
+        return _takes_its_program_from_input(name, rest)
+    if name in SHELLS:
+        return _reads_input(rest)
+    return rest[:1] == ("/dev/stdin",)
+
+
+def _reads_input(rest: tuple[str, ...]) -> bool:
+    """Whether a shell with these arguments runs its input, having been given neither a script nor code."""
+    if any(word in ("-s", "-i", "/dev/stdin", "-") for word in rest):
+        return True
+    return not any(not word.startswith("-") for word in rest) and "--version" not in rest
+
+
+def _takes_its_program_from_input(name: str, rest: tuple[str, ...]) -> bool:
+    replaced = "{}"
+    index = 0
+    while index < len(rest) and rest[index].startswith("-"):
+        if rest[index].startswith("-I"):
+            replaced = rest[index][2:] or "".join(rest[index + 1 : index + 2])
+        index += 2 if rest[index] in _VALUED_OF_XARGS else 1
+    words = rest[index:]
+    if not words:
+        return name == "parallel"
+    if replaced and any(replaced in word for word in words[:1]):
+        return True
+    if base_name(words[0]) in SHELLS:
+        return len(words) == 1 or any(replaced and replaced in word for word in words)
+    return base_name(words[0]) in WRAPPERS and not any(not word.startswith("-") for word in words[1:])
+
+
+def _runs_what_it_finds(command: SimpleCommand) -> bool:
+    """`find -exec {}` runs the files it finds."""
+    pairs = zip(command.words, command.words[1:], strict=False)
+    return any(word.startswith(("-exec", "-ok", "-x", "-X")) and "{}" in following for word, following in pairs)
+
+
+def runs_what_it_writes(line: CommandLine) -> bool:
+    """Whether the line writes a file and runs one of that name: what it runs is only known when it does."""
+    written = {base_name(target) for command in line.commands for target in _find_written(command)}
+    return bool(written) and not written.isdisjoint(base_name(path) for path in scripts(line.text))
+
+
+def _find_written(command: SimpleCommand) -> list[str]:
+    targets = [r.target for r in command.redirections if r.operator not in ("<", "<<", "<<-", "<<<") and not r.discards]
+    return [*targets, *command.words[1:]] if command.words[:1] == ("tee",) else targets
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether a command line only reads. What is not certain counts as writing: the answer fails towards asking.
+
+# What bash does to these words is known well enough, as long as they are arguments of programs that only read.
+_BEARABLE = frozenset({"glob", "variable", "tilde", "brace", "newline", "comment"})
+_HARMLESS_SETTING = re.compile(
+    r"(?:LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|COLUMNS)=[A-Za-z0-9_@+-]*(?:\.[A-Za-z0-9_-]+)?\Z"
+)
+
+
+_RECURSIVE = frozenset({"-r", "-R", "--recursive", "--dereference-recursive"})
+
+
+class ReadOnly(Struct, frozen=True):
+    """Whether a line only reads, why not, and which files it reads."""
+
+    verdict: bool
+    why: str = ""
+    paths: tuple[str, ...] = ()
+    """The files and folders it names, as written."""
+    leaves: bool = False
+    """Whether it reads, or may read, something outside the folder it starts in.
+
+    A `cd` to another place counts only when a later command reads files there. An absolute path always counts: where
+    the workspace lies is not known here.
+    """
+
+
+def read_only(text: str) -> ReadOnly:
+    """Whether a command line changes nothing, as far as that can be told from the line alone."""
+    line = read_command(text)
+    why = _find_unbearable(line)
+    if why:
+        return ReadOnly(False, why)
+    places = Places()
+    for command in line.commands:
+        why = _judge(command, places)
+        if why:
+            return ReadOnly(False, why, tuple(places.paths), places.leaves)
+    return ReadOnly(True, "", tuple(places.paths), places.leaves)
+
+
+def _find_unbearable(line: CommandLine) -> str:
+    return next((FAULTS[fault] for fault in line.faults if fault not in _BEARABLE), "")
+
+
+def _judge(command: SimpleCommand, places: Places) -> str:
+    """Why a command may do more than read; empty where it does not. Notes in `places` what it reads."""
+    if not command.words:
+        return "it sets a variable, or writes a file, and runs nothing"
+    for assignment in command.assignments:
+        if not _HARMLESS_SETTING.match(assignment):
+            return f"it sets `{assignment.partition('=')[0]}`, which may change what a program does"
+    for redirection in command.redirections:
+        why = _judge_redirection(redirection, places)
+        if why:
+            return why
+    program = command.words[0]
+    if program == "cd":
+        return _judge_cd(command, places)
+    if program == "git":
+        return _judge_git(command, places)
+    if program == "gh":
+        why, leaves = judge_gh(command.words)
+        places.leaves = places.leaves or leaves
+        return why or _find_mark(command)
+    if program == "sed":
+        why, operands = read_sed(command)
+        places.note(operands)
+        return why
+    return _judge_reader(command, places)
+
+
+def _judge_redirection(redirection: Redirection, places: Places) -> str:
+    if redirection.joins or redirection.discards:
+        return ""
+    if redirection.operator != "<" or redirection.descriptor not in (None, 0):
+        return f"it redirects to `{redirection.target}`"
+    if redirection.target.startswith("/dev/") and redirection.target != "/dev/null":
+        return f"it reads the device `{redirection.target}`"
+    places.note([redirection.target])
+    return ""
+
+
+def _judge_cd(command: SimpleCommand, places: Places) -> str:
+    operands = [word for word in command.words[1:] if word not in ("-P", "-L", "--")]
+    is_certain = len(operands) == 1 and operands[0] not in ("", "-") and not any(command.marks)
+    places.move(operands[0] if is_certain else "/")
+    return ""
+
+
+def _judge_git(command: SimpleCommand, places: Places) -> str:
+    why, folder, operands = judge_git(command)
+    if why or (why := _find_mark(command)):
+        return why
+    if places.is_outside or (folder and places.escapes(folder)):
+        places.leaves = True
+    places.note_suspects(operands)
+    return ""
+
+
+def _find_mark(command: SimpleCommand) -> str:
+    for index, word in enumerate(command.words):
+        if command.is_marked(index) and (command.marks[index] != "glob" or word[0] in "*?[-"):
+            return f"`{word}` could become an option with which `{command.words[0]}` does more than read"
+    return ""
+
+
+def _judge_reader(command: SimpleCommand, places: Places) -> str:
+    reader = find_reader(command)
+    if reader is None:
+        return f"`{command.words[0]}` is not known to only read"
+    why = find_writing(reader, command)
+    if why:
+        return why
+    operands, values = find_operands(reader, command)
+    if reader.operands == "text":
+        places.note(word for word, marks in zip(command.words, command.marks, strict=True) if "glob" in marks)
+        return ""
+    places.note(operands)
+    places.note_suspects(values)
+    if any(mark not in ("", "glob") for mark in command.marks):
+        places.leaves = True
+    if reader.searches or _is_recursive(command):
+        places.search(operands)
+    return ""
+
+
+def _is_recursive(command: SimpleCommand) -> bool:
+    return command.words[0].endswith("grep") and any(is_option(word, _RECURSIVE) for word in command.words[1:])

@@ -1,0 +1,456 @@
+"""Parse a command line as bash does, as far as that is certain."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from msgspec import Struct
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sets of words, written as people write them: with blanks between.
+
+
+def words_of(text: str) -> frozenset[str]:
+    """The words of a text, for tables that are easier to read without quotes."""
+    return frozenset(text.split())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Characters that have no place in a plain command line, because shells, terminals and people read them differently.
+
+_UNUSUAL = re.compile(r"[^\t\x20-\x7e]")
+_NAMED = {"\n": "newline", "\r": "carriage_return", "\0": "nul"}
+
+
+def find_odd_characters(text: str) -> list[str]:
+    """The kinds of characters in the text that make it doubtful, in the order of their first appearance."""
+    kinds: dict[str, None] = {}
+    for character in dict.fromkeys(_UNUSUAL.findall(text)):
+        kind = _kind_of(character)
+        if kind:
+            kinds[kind] = None
+    return list(kinds)
+
+
+def _kind_of(character: str) -> str:
+    if character in _NAMED:
+        return _NAMED[character]
+    category = unicodedata.category(character)
+    if category[0] == "Z":
+        return "blank"
+    return "control" if category[0] == "C" else ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A command line as it was read: its commands, their words, and what could not be understood.
+
+
+class Redirection(Struct, frozen=True):
+    """Where a command's input comes from, or where its output goes."""
+
+    operator: str
+    """`<`, `>`, `>>`, `&>`, `&>>`, `>&`, `<&`, or a form that is not understood."""
+    target: str
+    descriptor: int | None = None
+    """The number in front of the operator; None where there is none."""
+
+    @property
+    def joins(self) -> bool:
+        """Whether it only joins output and error output, as `2>&1` does."""
+        return self.operator == ">&" and self.target in ("1", "2") and self.descriptor in (None, 1, 2)
+
+    @property
+    def discards(self) -> bool:
+        """Whether it only throws output away."""
+        return self.operator in (">", ">>", "&>", "&>>") and self.target == "/dev/null"
+
+
+class SimpleCommand(Struct, frozen=True):
+    """One program and its arguments, with quotes removed as bash removes them."""
+
+    words: tuple[str, ...]
+    redirections: tuple[Redirection, ...] = ()
+    assignments: tuple[str, ...] = ()
+    """`NAME=value` in front of the program."""
+    marks: tuple[str, ...] = ()
+    """For each word what bash would still do to it: `glob`, `variable`, `tilde`, `brace`, `substitution`."""
+
+    def is_marked(self, index: int) -> bool:
+        """Whether bash could turn this word into something else than what is written."""
+        return index < len(self.marks) and self.marks[index] != ""
+
+
+class CommandLine(Struct, frozen=True):
+    """A whole line; where `understood` is False, bash may run other things than `commands` says."""
+
+    text: str
+    commands: tuple[SimpleCommand, ...]
+    understood: bool
+    why: str = ""
+    """The first thing that was not understood, in words."""
+    operators: tuple[str, ...] = ()
+    """What stands between the commands: `&&`, `||`, `;`, `|`."""
+    faults: tuple[str, ...] = ()
+    """The names of everything that was not understood."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Reads a command line the way bash does, as far as that is certain.
+#
+# Only plain lines are understood: simple commands joined by `&&`, `||`, `;` and `|`, quotes, backslashes and plain
+# redirections. Everything else is read on as well as possible, so that rules that forbid can look at it, and named as
+# not understood, so that rules that allow do not.
+
+FAULTS = {
+    "empty": "there is no command in it",
+    "newline": "it has more than one line",
+    "continuation": "it goes on after a backslash at the end of a line",
+    "carriage_return": "it holds a carriage return",
+    "nul": "it holds a NUL character",
+    "control": "it holds a control character, or one that cannot be seen",
+    "blank": "it holds a blank that is not a space or a tab",
+    "quote": "a quote is not closed",
+    "escape": "it ends in a backslash",
+    "substitution": "it holds a command substitution",
+    "variable": "it holds a variable or another expansion",
+    "ansi_quote": "it holds a quote that starts with a dollar sign",
+    "glob": "it holds a file name pattern",
+    "brace": "it holds a brace expansion",
+    "tilde": "it holds a tilde for a home folder",
+    "history": "it holds a `!` that may recall an earlier command",
+    "group": "it holds a subshell, a group or a function",
+    "keyword": "it holds a word of the shell's own language",
+    "here_document": "it holds a here-document",
+    "redirection": "it holds an unusual redirection",
+    "background": "it starts something in the background",
+    "comment": "it holds a comment",
+    "command_word": "the name of a program in it is only known when it runs",
+    "syntax": "bash would not accept it",
+}
+
+KEYWORDS = words_of("if then else elif fi case esac for select while until do done in function time coproc { } ! [[ ]]")
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./:=@%+,^\-\]}\x80-\U0010ffff]+")
+_SINGLE = re.compile(r"[^']*")
+_DOUBLE = re.compile(r'[^"\\$`!]+')
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\}|[0-9?#@*$!_-])")
+_LITERAL_DOLLAR = re.compile(r"\$(?=[ \t/.,|):;%+^=~\]}&<>]|\Z)")
+_REDIRECTION = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|>&|>>|>\||<|>")
+_CONTROL = re.compile(r"&&|\|\||\|&|;;&|;;|;&|[;|&\n()]")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+_DIGITS = re.compile(r"[0-9]+\Z")
+_PLAIN_REDIRECTIONS = frozenset({"<", ">", ">>", "&>", "&>>"})
+_JOINING = frozenset({"&&", "||", "|", ";"})
+
+
+def read_command(text: str) -> CommandLine:
+    """Read a command line; whatever it holds, this returns, and says what it did not understand."""
+    return _Reader(text).read()
+
+
+def read_pattern(text: str, star: str) -> CommandLine:
+    """Read the pattern of a rule: as a command line, but an unquoted `*` becomes `star` and is no file name pattern."""
+    return _Reader(text, star=star).read()
+
+
+class _Reader:
+    pending: tuple[str, int | None] | None
+
+    def __init__(self, text: str, star: str = "") -> None:
+        self.text = text
+        self.star = star
+        self.position = 0
+        self.faults: dict[str, None] = dict.fromkeys(find_odd_characters(text))
+        self.commands: list[SimpleCommand] = []
+        self.operators: list[str] = []
+        self._start_command()
+        self._start_word()
+
+    # ---- the line ------------------------------------------------------------------------------------------------
+
+    def read(self) -> CommandLine:
+        if "\\\n" in self.text:
+            # Bash takes these out before it looks at anything else, even in the middle of an operator.
+            self._fault("continuation")
+        if self.text.lstrip(" \t").startswith("^"):
+            self._fault("history")
+        while self.position < len(self.text):
+            self._step()
+        self._end_word()
+        self._end_line()
+        faults = tuple(self.faults)
+        why = FAULTS[faults[0]] if faults else ""
+        operators = tuple(self.operators[: max(0, len(self.commands) - 1)])
+        return CommandLine(self.text, tuple(self.commands), not faults, why, operators, faults)
+
+    def _step(self) -> None:
+        character = self.text[self.position]
+        if character in " \t\r":
+            self._end_word()
+            self.position += 1
+        elif found := _PLAIN.match(self.text, self.position):
+            self._add(found.group())
+            self.position = found.end()
+        elif character in "'\"\\":
+            self._read_quoted(character)
+        elif character in "$`":
+            self._read_dollar(character)
+        elif character in "<>&;|\n()":
+            self._read_operator()
+        else:
+            self._read_special(character)
+
+    def _end_line(self) -> None:
+        is_empty = not (self.words or self.assignments or self.redirections)
+        self._end_command()
+        if not self.commands:
+            self._fault("empty")
+        elif is_empty and self.operators and self.operators[-1] != ";":
+            self._fault("syntax")
+
+    def _fault(self, name: str) -> None:
+        self.faults.setdefault(name)
+
+    # ---- words ---------------------------------------------------------------------------------------------------
+
+    def _start_word(self) -> None:
+        self.parts: list[str] = []
+        self.marks: dict[str, None] = {}
+        self.start = -1
+        self.quoted = False
+        self.braced = False
+
+    def _begin(self) -> None:
+        if self.start < 0:
+            self.start = self.position
+
+    def _add(self, piece: str) -> None:
+        self._begin()
+        self.parts.append(piece)
+
+    def _mark(self, name: str) -> None:
+        self._begin()
+        self.marks[name] = None
+        self._fault(name)
+
+    def _end_word(self) -> None:
+        if self.start < 0:
+            return
+        text = "".join(self.parts)
+        if self.braced and ("," in text or ".." in text):
+            self._mark("brace")
+        self._place_word(text)
+        self._start_word()
+
+    def _place_word(self, text: str) -> None:
+        marks = " ".join(self.marks)
+        if self.pending is not None:
+            self._place_target(text, marks)
+        elif not self.words and _ASSIGNMENT.match(self.text, self.start):
+            self.assignments.append(text)
+        elif not self.words and not self.quoted and text in KEYWORDS:
+            self._fault("keyword")
+        else:
+            if not self.words and (marks or text.startswith("%")):
+                self._fault("command_word")
+            self.words.append(text)
+            self.word_marks.append(marks)
+
+    def _place_target(self, text: str, marks: str) -> None:
+        assert self.pending is not None
+        operator, descriptor = self.pending
+        self.pending = None
+        is_number = len(text) == 1 and text.isascii() and text.isdigit()
+        if marks or not (operator in _PLAIN_REDIRECTIONS or (operator in (">&", "<&") and is_number)):
+            self._fault("redirection")
+        self.redirections.append(Redirection(operator, text, descriptor))
+
+    # ---- commands ------------------------------------------------------------------------------------------------
+
+    def _start_command(self) -> None:
+        self.words: list[str] = []
+        self.word_marks: list[str] = []
+        self.assignments: list[str] = []
+        self.redirections: list[Redirection] = []
+        self.pending = None
+
+    def _end_command(self) -> None:
+        if self.pending is not None:
+            self._fault("syntax")
+            self.redirections.append(Redirection(self.pending[0], "", self.pending[1]))
+        if self.words or self.assignments or self.redirections:
+            parts = (self.words, self.redirections, self.assignments, self.word_marks)
+            self.commands.append(SimpleCommand(*(tuple(part) for part in parts)))  # type: ignore[arg-type]
+        self._start_command()
+
+    def _read_operator(self) -> None:
+        found = _REDIRECTION.match(self.text, self.position)
+        if found:
+            self._read_redirection(found.group())
+            return
+        found = _CONTROL.match(self.text, self.position)
+        assert found is not None
+        operator = found.group()
+        self._end_word()
+        self.position = found.end()
+        if operator in _JOINING:
+            if not (self.words or self.assignments or self.redirections):
+                self._fault("syntax")
+        elif operator in "()":
+            self._fault("group")
+        elif operator == "&":
+            self._fault("background")
+        elif operator != "\n":
+            self._fault("syntax")
+        self._close_command(operator)
+
+    def _close_command(self, operator: str) -> None:
+        before = len(self.commands)
+        self._end_command()
+        if len(self.commands) > before:
+            self.operators.append(operator if operator in _JOINING else ";")
+
+    def _read_redirection(self, operator: str) -> None:
+        descriptor = self._take_descriptor() if operator[0] != "&" else None
+        self._end_word()
+        if self.pending is not None:
+            self._fault("syntax")
+        self.position += len(operator)
+        if self.text.startswith("(", self.position):
+            self._fault("substitution")
+        if operator.startswith("<<"):
+            self._fault("here_document")
+        self.pending = (operator, descriptor)
+
+    def _take_descriptor(self) -> int | None:
+        """The number that stands directly in front of a redirection, which is then no word of its own."""
+        if self.start < 0:
+            return None
+        raw = self.text[self.start : self.position]
+        if self.braced:
+            self._fault("redirection")
+        if not _DIGITS.match(raw):
+            return None
+        if len(raw) > 1 or self.pending is not None:
+            self._fault("redirection")
+            return None
+        self._start_word()
+        return int(raw)
+
+    # ---- quotes and expansions -------------------------------------------------------------------------------------
+
+    def _read_quoted(self, character: str) -> None:
+        self._begin()
+        self.quoted = True
+        if character == "\\":
+            self._read_escape()
+        elif character == "'":
+            found = _SINGLE.match(self.text, self.position + 1)
+            assert found is not None
+            self.parts.append(found.group())
+            self.position = found.end() + 1
+            if found.end() >= len(self.text):
+                self._fault("quote")
+        else:
+            self._read_double()
+
+    def _read_escape(self) -> None:
+        following = self.text[self.position + 1 : self.position + 2]
+        if following == "":
+            self._fault("escape")
+        if following != "\n":
+            self.parts.append(following)
+        self.position += 2
+
+    def _read_double(self) -> None:
+        self.position += 1
+        while self.position < len(self.text):
+            character = self.text[self.position]
+            if character == '"':
+                self.position += 1
+                return
+            if found := _DOUBLE.match(self.text, self.position):
+                self.parts.append(found.group())
+                self.position = found.end()
+            elif character == "\\":
+                self._read_escape_in_double()
+            elif character == "!":
+                self._read_bang('" \t=')
+            else:
+                self._read_dollar(character, in_double=True)
+        self._fault("quote")
+
+    def _read_escape_in_double(self) -> None:
+        following = self.text[self.position + 1 : self.position + 2]
+        if following == "\n":
+            pass
+        elif following and following in '$`"\\':
+            self.parts.append(following)
+        else:
+            self.parts.append("\\" + following)
+        self.position += 2
+
+    def _read_dollar(self, character: str, in_double: bool = False) -> None:
+        if character == "`":
+            self._mark("substitution")
+            self._add("`")
+            self.position += 1
+        elif found := _LITERAL_DOLLAR.match(self.text, self.position):
+            self._add("$")
+            self.position = found.end()
+        elif in_double and self.text.startswith('$"', self.position):
+            self._add("$")
+            self.position += 1
+        elif found := _VARIABLE.match(self.text, self.position):
+            self._mark("variable")
+            self._add(found.group())
+            self.position = found.end()
+        else:
+            following = self.text[self.position + 1 : self.position + 2]
+            self._mark("substitution")
+            if following in ("'", '"'):
+                self._fault("ansi_quote")
+            self._add("$")
+            self.position += 1
+
+    # ---- other characters ------------------------------------------------------------------------------------------
+
+    def _read_bang(self, harmless: str) -> None:
+        following = self.text[self.position + 1 : self.position + 2]
+        if following != "" and following not in harmless:
+            self._fault("history")
+        self._add("!")
+        self.position += 1
+
+    def _read_special(self, character: str) -> None:
+        """The characters that mean something in some places: `* ? [ ~ { # !`, and the odd ones."""
+        if character == "#" and self.start < 0:
+            self._fault("comment")
+            end = self.text.find("\n", self.position)
+            self.position = len(self.text) if end < 0 else end
+            return
+        if character == "!":
+            self._read_bang(" \t=")
+            return
+        self._begin()
+        if character == "*" and self.star:
+            character = self.star
+        elif character in "*?[":
+            self._mark_glob(character)
+        elif character == "~" and self._may_be_home():
+            self._mark("tilde")
+        elif character == "{":
+            self.braced = True
+        self._add(character)
+        self.position += 1
+
+    def _mark_glob(self, character: str) -> None:
+        """A `[` that stands alone is the name of a program and no pattern."""
+        following = self.text[self.position + 1 : self.position + 2]
+        is_alone = self.start == self.position and following in ("", " ", "\t")
+        if character != "[" or not is_alone:
+            self._mark("glob")
+
+    def _may_be_home(self) -> bool:
+        return self.start == self.position or self.text[self.position - 1] in "=:"
