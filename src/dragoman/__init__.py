@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dragoman import (
         agent,
         args,
-        audit,
         builtin,
         client,
         config,
@@ -56,7 +55,6 @@ _MODULES = frozenset(
     {
         "agent",
         "args",
-        "audit",
         "builtin",
         "client",
         "config",
@@ -156,7 +154,6 @@ __all__ = [
     "args",
     "ask",
     "astream",
-    "audit",
     "augment_system_prompt",
     "builtin",
     "client",

@@ -11,7 +11,8 @@ from tests.agent.desks import Launcher
 from tests.agent.runs import agent, wait
 
 import dragoman
-from dragoman.audit import AuditFailed, read_records, verify
+from dragoman.journal.audit import AuditFailed
+from dragoman.journal.verification import read_records, verify
 from dragoman.testing import call
 
 SECRET = "tr0ub4dor-and-3-horses"

@@ -14,10 +14,10 @@ from dragoman.agent.approvals import Approval
 from dragoman.agent.parking import answer_request, list_requests
 from dragoman.agent.questions import Question
 from dragoman.agent.recording import Header, encode
-from dragoman.audit import read_records, verify
 from dragoman.cli.approvals_answering import name_of_user
 from dragoman.cli.approvals_view import reveal, say_span
 from dragoman.journal import Entry, SqliteJournal
+from dragoman.journal.verification import read_records, verify
 from dragoman.types import Message, Operand, Text, ToolCall
 
 HOUR = 3600.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.audit import AuditLog
+from dragoman.journal.audit import AuditLog
 
 
 @pytest.fixture

@@ -89,13 +89,13 @@ def test_a_handler_of_the_programs_own_is_left_alone() -> None:
 def test_a_fork_gets_a_loop_of_its_own() -> None:
     code = """
 import os
-from dragoman.client import threadloops
+from dragoman.client import portal
 async def value(): return 7
-threadloops.run(value())
+portal.run_in_thread(value())
 child = os.fork()
 if child == 0:
-    os._exit(threadloops.run(value()))
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threadloops.run(value()))
+    os._exit(portal.run_in_thread(value()))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), portal.run_in_thread(value()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["7", "7"]
@@ -104,10 +104,10 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threadloops.run(value(
 def test_threads_and_the_program_end_without_anything_left_open() -> None:
     code = """
 import asyncio, threading
-from dragoman.client import threadloops
+from dragoman.client import portal
 async def value(): return asyncio.get_running_loop()
-loops = [threadloops.run(value())]
-thread = threading.Thread(target=lambda: loops.append(threadloops.run(value())))
+loops = [portal.run_in_thread(value())]
+thread = threading.Thread(target=lambda: loops.append(portal.run_in_thread(value())))
 thread.start(); thread.join()
 print(loops[0].is_closed(), loops[1].is_closed())
 """

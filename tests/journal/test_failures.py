@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from tests.journal.support import Clock, record_run
 
-from dragoman.journal import Entry, JournalDamaged, JournalFailed, JournalTooNew, SqliteJournal, schema, writer
-from dragoman.journal.worker import Job
-from dragoman.journal.writer import Settings, Writer
+from dragoman.journal import Entry, JournalDamaged, JournalFailed, JournalTooNew, SqliteJournal, schema, sqlite
+from dragoman.journal.sqlite import Job, Settings, Writer
 
 
 def test_a_full_disk_refuses_and_keeps_what_was_written(tmp_path: Path) -> None:
@@ -79,7 +78,7 @@ def test_a_file_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return connection
 
     # The rights of a file do not bind every user, but a connection is bound by its mode.
-    monkeypatch.setattr(writer, "connect", read_only)
+    monkeypatch.setattr(sqlite, "connect", read_only)
     with SqliteJournal(path) as journal:
         with pytest.raises(JournalFailed, match="read-only") as caught:
             asyncio.run(journal.claim("r"))

@@ -20,11 +20,11 @@ import dragoman
 from dragoman import builtin
 from dragoman.agent import ApprovalRequest
 from dragoman.agent.events import ToolStarted
-from dragoman.audit import read_records, verify
 from dragoman.cli.approvals_prompt import TerminalQuestion
 from dragoman.cli.showing import ScreenView
 from dragoman.events import TextDelta
 from dragoman.journal import MemoryJournal
+from dragoman.journal.verification import read_records, verify
 from dragoman.telemetry import JsonLog
 from dragoman.testing import ScriptedModel, call, calls, thinking
 

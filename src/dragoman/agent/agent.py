@@ -37,8 +37,7 @@ from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.tool_mode import Manner, ToolMode, settle_manner
 from dragoman.extraction.trust import Profile, get_profile, stricter
-from dragoman.journal.errors import RunBusy
-from dragoman.journal.journal import Journal
+from dragoman.journal.journal import Journal, RunBusy
 from dragoman.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts, Registry
 from dragoman.providers.prices import Prices

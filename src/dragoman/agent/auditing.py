@@ -26,7 +26,7 @@ _IGNORED = frozenset({"approval_ignored", "approval_stale"})
 
 
 class AuditSink(Protocol):
-    """Where records go: `dragoman.audit.AuditLog`, or something of your own."""
+    """Where records go: `dragoman.journal.audit.AuditLog`, or something of your own."""
 
     def append(self, kind: Any, *, run: str = "", call: str = "", **fields: Any) -> Any: ...
 

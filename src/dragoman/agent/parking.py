@@ -16,8 +16,7 @@ from dragoman.agent.questions import Answer, read_questions
 from dragoman.agent.recording import Header, encode
 from dragoman.agent.restoring import read_header
 from dragoman.errors import DragomanError, nearest
-from dragoman.journal.errors import JournalDamaged, UnknownRun
-from dragoman.journal.journal import Entry, Journal, Record
+from dragoman.journal.journal import Entry, Journal, JournalDamaged, Record, UnknownRun
 from dragoman.types import Operand, ToolCall
 
 

@@ -108,7 +108,7 @@ class Safety:
 
 def _open_audit(given: AuditSink | str | os.PathLike[str], sink: HumanSink) -> AuditSink:
     if isinstance(given, str | os.PathLike):
-        from dragoman.audit import AuditLog
+        from dragoman.journal.audit import AuditLog
 
         return AuditLog(given, sink=sink)
     return given

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval
 from dragoman.agent.parking import ApprovalRefused, Parked, answer_request, list_requests
-from dragoman.audit import AuditFailed, AuditLog, beside, digest_of
 from dragoman.cli.approvals_view import reveal, state_of
 from dragoman.cli.excerpts import one_line
 from dragoman.cli.exits import FATAL, complain
 from dragoman.cli.screen import Screen, write_json
 from dragoman.journal import Journal, RunBusy, RunOver
+from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
+from dragoman.paths import beside
 from dragoman.secrets import HumanSink
 
 Answering = Callable[[Parked], Approval]

@@ -15,7 +15,7 @@ from dragoman.cli.screen import Screen, write_json
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.audit import AuditReport
+    from dragoman.journal.verification import AuditReport
 
 HELP = """Verify and show the log of decisions, approvals and what was run.
 
@@ -67,10 +67,10 @@ def verify(
     audit.jsonl.head, records that were removed at the end cannot be seen. Whoever can write both files can make a log
     that verifies; only a --head from another place tells.
     """
-    from dragoman import audit
+    from dragoman.journal.verification import verify as verify_log
 
     place = find_log(path)
-    report = audit.verify(place, head=head)
+    report = verify_log(place, head=head)
     if as_json:
         write_json(msgspec.to_builtins(report) | {"path": str(place)})
     else:
@@ -91,7 +91,7 @@ def show(
 
     This does not verify them; lines that do not fit their own hash are marked.
     """
-    from dragoman.audit import read_records
+    from dragoman.journal.verification import read_records
 
     place = find_log(path)
     records = read_records(place, run=run, last=number or None)
@@ -105,8 +105,8 @@ def find_log(named: str | None) -> Path:
     """The log that is named, or the one beside the journal of the configuration."""
     if named is not None:
         return Path(named).expanduser()
-    from dragoman.audit import beside
     from dragoman.config import load
+    from dragoman.paths import beside
 
     place = load()["journal.path"]
     if place is None:

@@ -14,7 +14,7 @@ from dragoman.secrets import HumanSink, known_secrets
 from dragoman.types import Tool
 
 if TYPE_CHECKING:
-    from dragoman.audit import AuditLog
+    from dragoman.journal.audit import AuditLog
     from dragoman.mcp import Toolbox
 
 _PINS = "mcp-pins.json"
@@ -93,7 +93,8 @@ class Guard:
         config = self._config
         if not config["audit.enabled"] or not config["journal.enabled"]:
             return None
-        from dragoman.audit import AuditLog, beside
+        from dragoman.journal.audit import AuditLog
+        from dragoman.paths import beside
 
         path, journal = config["audit.path"], config["journal.path"]
         if journal is not None and config.origin("audit.path").kind == "default":

@@ -143,7 +143,7 @@ def export(
     """Write a session as lines of JSON: one for the session, one for each run, one for each record."""
 
     async def work(store: SqliteJournal) -> int:
-        from dragoman.journal.exporting import write_export
+        from dragoman.journal.history import write_export
 
         session = await _find(store, name)
         if output is None or output == "-":

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.journal.errors import (
+from dragoman.journal.history import CallTrace, Turn, calls, open_calls, order_faults, turns, was_ended
+from dragoman.journal.journal import (
+    DURABLE,
+    KINDS,
     CannotFork,
+    Entry,
+    Journal,
     JournalDamaged,
     JournalError,
     JournalFailed,
     JournalTooNew,
+    Kind,
+    Record,
     RunBusy,
     RunExists,
     RunLost,
     RunOver,
+    RunSummary,
     SessionExists,
+    SessionSummary,
     UnknownRun,
     UnknownSession,
+    open_journal,
 )
-from dragoman.journal.journal import DURABLE, KINDS, Entry, Journal, Kind, Record, RunSummary, SessionSummary
 from dragoman.journal.memory import MemoryJournal
-from dragoman.journal.place import open_journal
-from dragoman.journal.reading import CallTrace, Turn, calls, open_calls, order_faults, turns, was_ended
 from dragoman.paths import default_path
 
 if TYPE_CHECKING:

@@ -1,16 +1,220 @@
-"""What a run needs of a journal: claim it, append to it, read it back. Nothing else, so that another store is a page.
-
-A journal knows runs, sessions and the order of records; what stands in a body is the business of whoever wrote it.
-Per call the order is: planned (in a `reply`), `approved` or `denied`, `started`, `finished`, `delivered`. Where nobody
-was there to approve, `asked` and `answered` stand before: the question, and what somebody said about it later.
-"""
+"""The journal protocol: claim a run, append to it, read it back; its errors and leases."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import os
+import platform
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import cache
 from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
+
+from dragoman.errors import ConfigError, DragomanError
+
+# --------------------------------------------------------------------------------------------------------------------
+# What can go wrong with a journal, each with the next step.
+
+
+class JournalError(DragomanError):
+    """The root of everything that a journal refuses or cannot do."""
+
+
+class JournalFailed(JournalError):
+    """The file cannot be read or written: full, read-only, locked, closed. Nothing was written."""
+
+    hint = "check the disk and the rights of the file, then resume the run"
+
+
+class JournalDamaged(JournalError):
+    """What is stored is not what was written. The run is refused, nothing of it is guessed."""
+
+    hint = "restore the file from a backup, or delete the session and begin again"
+
+    def __init__(self, place: str, why: str, *, run_id: str = "", number: int | None = None) -> None:
+        self.place = place
+        self.why = why
+        self.run_id = run_id
+        self.number = number
+        at = f", run {run_id}" if run_id else ""
+        at += "" if number is None else f", record {number}"
+        super().__init__(f"the journal {place}{at} is damaged: {why}")
+
+
+class JournalTooNew(JournalError):
+    hint = "upgrade dragoman, or name another file"
+
+    def __init__(self, place: str, found: int, known: int) -> None:
+        self.found = found
+        self.known = known
+        super().__init__(
+            f"the journal {place} was written by a newer dragoman (version {found}, this one knows {known})"
+        )
+
+
+class RunBusy(JournalError):
+    """Somebody else is running it."""
+
+    hint = "wait until it ends, or end that process; its claim then falls"
+
+    def __init__(self, run_id: str, holder: str) -> None:
+        self.run_id = run_id
+        self.holder = holder
+        super().__init__(f"run {run_id} is held by {holder}")
+
+
+class RunLost(JournalError):
+    """The claim was released or taken over, so what its former owner still has to say is refused."""
+
+    hint = "stop this run; whoever holds it now goes on with it"
+
+    def __init__(self, run_id: str, token: int, holder: str = "") -> None:
+        self.run_id = run_id
+        self.token = token
+        self.holder = holder
+        by = f"; it is held by {holder} now" if holder else ""
+        super().__init__(f"claim {token} on run {run_id} is no longer valid{by}")
+
+
+class RunOver(JournalError):
+    hint = "begin a new run in the same session"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"run {run_id} has ended and takes no more records")
+
+
+class RunExists(JournalError):
+    hint = "resume it, or begin a run with another id"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"there is already a run {run_id}")
+
+
+class SessionExists(JournalError):
+    hint = "choose another name, or delete that session first"
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"there is already a session {session!r}")
+
+
+class UnknownRun(JournalError):
+    hint = "`dragoman sessions list` shows what the journal holds"
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        super().__init__(f"the journal has no run {run_id!r}")
+
+
+class UnknownSession(JournalError):
+    hint = "`dragoman sessions list` shows what the journal holds"
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        super().__init__(f"the journal has no session {session!r}")
+
+
+class CannotFork(JournalError):
+    """The place to fork from is none, or what stands there is still open."""
+
+    hint = "fork from an earlier turn, or resume the run first"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Who holds a run, and when that claim falls: the process is gone, or has not been heard of for too long.
+
+LEASE_SECONDS = 60.0
+
+
+class Holder(Struct, frozen=True):
+    """A process, named so that another one on the same machine can tell whether it still runs."""
+
+    host: str
+    pid: int
+    began: str = ""
+    """When the process was started, as the system counts; a number of a process is used again, this pair is not."""
+    label: str = ""
+
+    def __str__(self) -> str:
+        where = f"process {self.pid} on {self.host.partition('#')[0]}"
+        return f"{self.label} ({where})" if self.label else where
+
+
+class Lease(Struct, frozen=True):
+    """A claim on a run until a moment of the wall clock. The `token` outlives it and orders the claims."""
+
+    token: int
+    holder: Holder | None = None
+    until: float = 0.0
+    seconds: float = LEASE_SECONDS
+
+
+def is_held(lease: Lease, now: float, is_alive: Callable[[Holder], bool]) -> bool:
+    """Whether the claim still stands."""
+    if lease.holder is None:
+        return False
+    # An end that lies further ahead than a lease is long was written before the clock was set back.
+    if not now < lease.until <= now + lease.seconds:
+        return False
+    return is_alive(lease.holder)
+
+
+def this_process(label: str = "") -> Holder:
+    return Holder(_host(), os.getpid(), _began(os.getpid()) or "", label)
+
+
+def is_running(holder: Holder) -> bool:
+    """Whether the process still runs, as far as this machine can tell; of another machine only its lease speaks."""
+    if holder.host != _host() or sys.platform == "win32":
+        # Windows has no signal that only asks.
+        return True
+    try:
+        os.kill(holder.pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    began = _began(holder.pid)
+    return began is None or not holder.began or began == holder.began
+
+
+@cache
+def _host() -> str:
+    """The name of the machine, its boot and its space of process numbers: only within them is a number a process."""
+    parts = [platform.node() or "localhost"]
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            parts.append(file.read().strip())
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    except OSError:
+        pass
+    return "#".join(parts)
+
+
+def _began(pid: int) -> str | None:
+    """The start time of a process where /proc tells it."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    # The second field is a name in parentheses that may hold anything; the start time is the 22nd field.
+    fields = content.rpartition(b")")[2].split()
+    if fields[:1] == [b"Z"]:
+        return "ended"
+    return fields[19].decode() if len(fields) > 19 else None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a run needs of a journal: claim it, append to it, read it back. Nothing else, so that another store is a page.
+#
+# A journal knows runs, sessions and the order of records; what stands in a body is the business of whoever wrote it.
+# Per call the order is: planned (in a `reply`), `approved` or `denied`, `started`, `finished`, `delivered`. Where
+# nobody was there to approve, `asked` and `answered` stand before: the question, and what somebody said about it
+# later.
 
 Kind = Literal[
     "run", "reply", "asked", "answered", "approved", "denied", "started", "finished", "delivered", "input", "ended"
@@ -138,3 +342,59 @@ class Journal(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a journal accepts: names that can be shown and stored, and entries of the known kinds.
+
+LONGEST_NAME = 200
+
+
+def check_name(what: str, name: str) -> str:
+    """The name of a run or a session, if it is one that a person can type and a terminal can show."""
+    if not name or name != name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise ConfigError(
+            f"{name[:LONGEST_NAME]!r} cannot be the name of a {what}",
+            hint=f"a name has 1 to {LONGEST_NAME} characters that can be printed, without blanks at its ends",
+        )
+    return name
+
+
+def check_entries(entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        if entry.kind not in KINDS or entry.kind == "run":
+            raise ConfigError(
+                f"a record cannot be of the kind {entry.kind!r}",
+                hint=f"the kinds are {', '.join(sorted(KINDS))}; `run` is written by begin",
+            )
+        for call_id in (entry.call_id, *entry.calls):
+            if not _is_text(call_id):
+                raise ConfigError(f"{call_id!r} cannot be the id of a call", hint="an id has to be valid UTF-8")
+    for entry in entries[:-1]:
+        if entry.kind == "ended":
+            raise ConfigError("nothing can stand behind `ended`", hint="make it the last entry")
+
+
+def new_run_id() -> str:
+    return f"run_{os.urandom(8).hex()}"
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where the journal lies unless somebody says otherwise.
+
+
+def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | None:
+    """A journal for whatever names one: itself, the path of a file, or None."""
+    if not isinstance(journal, str | os.PathLike):
+        return journal
+    from dragoman.journal.sqlite import SqliteJournal
+
+    return SqliteJournal(journal)

@@ -6,21 +6,26 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-from dragoman.journal.entries import check_entries, check_name, new_run_id
-from dragoman.journal.errors import (
+from dragoman.journal.history import export_session, fork_plan, summarise
+from dragoman.journal.journal import (
+    Entry,
+    Holder,
     JournalFailed,
+    Record,
     RunBusy,
     RunExists,
     RunLost,
     RunOver,
+    RunSummary,
     SessionExists,
+    SessionSummary,
     UnknownRun,
     UnknownSession,
+    check_entries,
+    check_name,
+    new_run_id,
+    this_process,
 )
-from dragoman.journal.exporting import export_session
-from dragoman.journal.journal import Entry, Record, RunSummary, SessionSummary
-from dragoman.journal.leases import Holder, this_process
-from dragoman.journal.reading import fork_plan, summarise
 
 
 class _Run:

@@ -1,27 +1,397 @@
-"""The journal in a file: append-only tables of SQLite, one thread that writes, one that reads."""
+"""The journal in an SQLite file: append-only tables, one writer thread, one reader thread."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import queue
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from dragoman.journal.entries import check_entries, check_name, new_run_id
-from dragoman.journal.errors import RunBusy, RunExists, RunLost, RunOver, SessionExists, UnknownSession
-from dragoman.journal.exporting import export_session
-from dragoman.journal.journal import DURABLE, Entry, Record, RunSummary, SessionSummary
-from dragoman.journal.leases import LEASE_SECONDS, Holder, is_held, is_running, this_process
-from dragoman.journal.reading import fork_plan, summarise
-from dragoman.journal.rows import Row, encode_calls, find_last_run, find_run, find_runs, link, read_first, read_records
-from dragoman.journal.worker import Worker
-from dragoman.journal.writer import Reader, Settings, Writer
+from dragoman.journal.history import export_session, fork_plan, summarise
+from dragoman.journal.journal import (
+    DURABLE,
+    LEASE_SECONDS,
+    Entry,
+    Holder,
+    JournalError,
+    JournalFailed,
+    Record,
+    RunBusy,
+    RunExists,
+    RunLost,
+    RunOver,
+    RunSummary,
+    SessionExists,
+    SessionSummary,
+    UnknownSession,
+    check_entries,
+    check_name,
+    is_held,
+    is_running,
+    new_run_id,
+    this_process,
+)
+from dragoman.journal.schema import (
+    Row,
+    connect,
+    empty,
+    encode_calls,
+    explain,
+    find_last_run,
+    find_run,
+    find_runs,
+    is_broken_disk,
+    link,
+    read_first,
+    read_records,
+)
+
+# --------------------------------------------------------------------------------------------------------------------
+# A thread that does what tasks ask of it, many at once, so that no event loop ever waits for the disk.
+
+T = TypeVar("T")
+MOST_AT_ONCE = 256
+
+
+class Job:
+    """One piece of work, and the task that waits for it."""
+
+    __slots__ = ("durable", "future", "loop", "outcome", "work")
+
+    def __init__(self, work: Callable[[Any], Any], durable: bool) -> None:
+        self.work = work
+        self.durable = durable
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.outcome: tuple[Any, BaseException | None] = (None, JournalFailed("the journal did not answer"))
+
+    def settle(self) -> None:
+        # Whoever was cancelled while waiting does not want to know any more; the work is done all the same.
+        if self.future.done():
+            return
+        value, error = self.outcome
+        if error is None:
+            self.future.set_result(value)
+        else:
+            self.future.set_exception(error)
+
+
+class Servant(Protocol):
+    """What the thread does with the jobs. All of it is called in the thread, `close` last."""
+
+    def serve(self, jobs: list[Job]) -> None:
+        """Give each job its outcome."""
+        ...
+
+    def rest(self) -> float | None:
+        """Do what is due while nobody asks: after how many seconds to call again, None for never."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Worker:
+    """The thread of one servant. It starts with the first job and ends with `close`."""
+
+    def __init__(self, name: str, servant: Servant) -> None:
+        self._name = name
+        self._servant = servant
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._process = 0
+        self._closed = False
+
+    async def do(self, work: Callable[[Any], T], *, durable: bool = False) -> T:
+        """Have work done with the servant's connection. Once asked for it is done, even if the waiting is cancelled."""
+        job = Job(work, durable)
+        with self._lock:
+            self._check_usable()
+            if self._thread is None:
+                self._process = os.getpid()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._queue, self._servant), name=self._name, daemon=True
+                )
+                self._thread.start()
+            self._queue.put(job)
+        result: T = await job.future
+        return result
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise JournalFailed("the journal is closed", hint="open it again")
+        if self._thread is not None and self._process != os.getpid():
+            # Neither the thread nor a connection of SQLite survives a fork of the process.
+            raise JournalFailed("the journal was opened before this process was forked", hint="open it in the child")
+
+    def close(self) -> None:
+        """Do what was asked for before, then end the thread."""
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        if thread is not None and self._process == os.getpid():
+            self._queue.put(None)
+            # The last one to forget a journal may be its own thread.
+            if thread is not threading.current_thread():
+                thread.join()
+
+
+def _serve(jobs: queue.SimpleQueue[Job | None], servant: Servant) -> None:
+    try:
+        open_ = True
+        while open_:
+            batch, open_ = _next_batch(jobs, servant)
+            if batch:
+                servant.serve(batch)
+                _answer(batch)
+            # While it waits, the thread must not keep alive whoever asked.
+            batch = []
+    finally:
+        servant.close()
+
+
+def _next_batch(jobs: queue.SimpleQueue[Job | None], servant: Servant) -> tuple[list[Job], bool]:
+    """Whatever waits by now, so that it shares one commit; and whether there may be more."""
+    batch: list[Job] = []
+    wait = servant.rest()
+    try:
+        job = jobs.get(timeout=wait)
+        while job is not None and len(batch) < MOST_AT_ONCE - 1:
+            batch.append(job)
+            job = jobs.get_nowait()
+    except queue.Empty:
+        return batch, True
+    if job is not None:
+        batch.append(job)
+    return batch, job is not None
+
+
+def _answer(batch: list[Job]) -> None:
+    """Wake the tasks: one message per event loop, however many of its tasks wait."""
+    waiting: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    for job in batch:
+        waiting.setdefault(job.loop, []).append(job)
+    for loop, jobs in waiting.items():
+        try:
+            loop.call_soon_threadsafe(_settle, jobs)
+        except RuntimeError:
+            # The loop was closed: nobody waits any more.
+            continue
+
+
+def _settle(jobs: list[Job]) -> None:
+    for job in jobs:
+        job.settle()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The one connection that writes: jobs of many runs share a transaction, and the disk is waited for once.
+
+
+class Settings:
+    """How a file is opened; the same for its writer and its reader."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        busy_seconds: float,
+        most_bytes: int | None,
+        clock: Callable[[], float],
+        lease_seconds: float = LEASE_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = path
+        self.busy_seconds = busy_seconds
+        self.most_bytes = most_bytes
+        self.clock = clock
+        self.lease_seconds = lease_seconds
+        self.monotonic = monotonic
+
+
+class Writer:
+    """Serves jobs that write. A job refuses before it writes anything, so a refusal leaves the others untouched."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection: sqlite3.Connection | None = None
+        self._synchronous = ""
+        self._failure: JournalError | None = None
+        self._renewed = self._settings.monotonic()
+        self.held: dict[str, int] = {}
+        """The runs that were claimed through this connection, with their tokens. Only the thread touches it."""
+        self.fold = False
+
+    def serve(self, jobs: list[Job]) -> None:
+        try:
+            connection = self._open()
+        except JournalError as error:
+            for job in jobs:
+                job.outcome = (None, error)
+            return
+        if not self._try(connection, jobs) and len(jobs) > 1:
+            # One of them failed in a way that undoes the whole transaction: each has to stand for itself.
+            for job in jobs:
+                self._try(connection, [job])
+        self._fold(connection)
+
+    def _try(self, connection: sqlite3.Connection, jobs: list[Job]) -> bool:
+        """Do the jobs in one transaction; False, and the failure as everyone's outcome, if it was undone."""
+        held = dict(self.held)
+        try:
+            self._be_durable(connection, any(job.durable for job in jobs))
+            connection.execute("BEGIN IMMEDIATE")
+            for job in jobs:
+                try:
+                    job.outcome = (job.work(connection), None)
+                except JournalError as refusal:
+                    job.outcome = (None, refusal)
+            connection.execute("COMMIT")
+        except BaseException as error:
+            failure = explain(error, self._settings.path) if isinstance(error, sqlite3.Error) else error
+            self.held = held
+            self._undo(connection)
+            if is_broken_disk(error) and isinstance(failure, JournalError):
+                self._failure = failure
+            for job in jobs:
+                job.outcome = (None, failure)
+            return False
+        return True
+
+    def _undo(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            # What cannot even be undone is undone by opening the file again.
+            connection.close()
+            self._connection = None
+            self._synchronous = ""
+
+    def _fold(self, connection: sqlite3.Connection) -> None:
+        """Empty the log behind a deletion: until then it still holds what was deleted."""
+        if not self.fold:
+            return
+        self.fold = False
+        with contextlib.suppress(sqlite3.Error):
+            # A reader in another process can keep it from happening; the next checkpoint does it then.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _be_durable(self, connection: sqlite3.Connection, durable: bool) -> None:
+        wanted = "FULL" if durable else "NORMAL"
+        if wanted != self._synchronous:
+            connection.execute(f"PRAGMA synchronous = {wanted}").close()
+            self._synchronous = wanted
+
+    def _open(self) -> sqlite3.Connection:
+        if self._failure is not None:
+            raise self._failure
+        if self._connection is None:
+            settings = self._settings
+            self._connection = connect(
+                settings.path, busy_seconds=settings.busy_seconds, writing=True, most_bytes=settings.most_bytes
+            )
+        assert self._connection is not None
+        return self._connection
+
+    def rest(self) -> float | None:
+        """Keep the claims alive: a process that runs a tool for minutes has not gone away."""
+        if not self.held or self._connection is None:
+            return None
+        due = self._renewed + self._settings.lease_seconds / 3
+        if self._settings.monotonic() >= due:
+            self._renew(self._connection)
+            due = self._renewed + self._settings.lease_seconds / 3
+        return max(0.0, due - self._settings.monotonic())
+
+    def _renew(self, connection: sqlite3.Connection) -> None:
+        until = self._settings.clock() + self._settings.lease_seconds
+        try:
+            self._be_durable(connection, False)
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                "UPDATE runs SET until = ? WHERE run_id = ? AND token = ? AND holder IS NOT NULL",
+                [(until, run_id, token) for run_id, token in self.held.items()],
+            )
+            connection.execute("COMMIT")
+        except sqlite3.Error:
+            # The next append meets the same obstacle and reports it; a lost claim is refused by its token.
+            self._undo(connection)
+        self._renewed = self._settings.monotonic()
+
+    def close(self) -> None:
+        """Give back what is still held, so that the next process need not wait, and close the file."""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            if self.held:
+                self._be_durable(connection, False)
+                connection.executemany(
+                    "UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", list(self.held.items())
+                )
+        except sqlite3.Error:
+            # They fall by themselves when the process is gone.
+            pass
+        finally:
+            self.held.clear()
+            connection.close()
+
+
+class Reader:
+    """Serves jobs that read, each from one consistent state of the file, without keeping a writer waiting."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._connection: sqlite3.Connection | None = None
+
+    def serve(self, jobs: list[Job]) -> None:
+        for job in jobs:
+            try:
+                job.outcome = (self._read(job), None)
+            except sqlite3.Error as error:
+                job.outcome = (None, explain(error, self._settings.path))
+            except Exception as error:
+                job.outcome = (None, error)
+
+    def _read(self, job: Job) -> object:
+        connection = self._connection or self._open()
+        if connection is None:
+            # Nothing was written yet, so whatever is asked for is not there.
+            with contextlib.closing(empty()) as nothing:
+                return job.work(nothing)
+        connection.execute("BEGIN")
+        try:
+            return job.work(connection)
+        finally:
+            connection.execute("ROLLBACK")
+
+    def _open(self) -> sqlite3.Connection | None:
+        settings = self._settings
+        if settings.path.exists():
+            self._connection = connect(settings.path, busy_seconds=settings.busy_seconds, writing=False)
+        return self._connection
+
+    def rest(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The journal in a file: append-only tables of SQLite, one thread that writes, one that reads.
 
 _INSERT = "INSERT INTO records (run, number, at, kind, call_id, calls, checksum, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 import sys
 
-from dragoman.audit import AuditFailed, AuditLog
+from dragoman.journal.audit import AuditFailed, AuditLog
 
 
 def main(path: str, name: str, count: int, max_bytes: int | None) -> None:

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.audit import KINDS, AuditFailed, AuditLog, beside, default_audit_path, digest_of, read_records, verify
-from dragoman.audit.wording import escape, put_down
 from dragoman.errors import ConfigError
+from dragoman.journal.audit import KINDS, AuditFailed, AuditLog, digest_of, escape, put_down
+from dragoman.journal.verification import read_records, verify
+from dragoman.paths import beside, default_audit_path
 from dragoman.secrets import HumanSink
 
 WRITERS = str(Path(__file__).with_name("writers.py"))

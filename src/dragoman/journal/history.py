@@ -1,15 +1,19 @@
-"""What the records of a run say: its turns, how far each call came, and what of it another session may keep."""
+"""What the records of a run say, and sessions exported as JSON lines."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Any, BinaryIO, Literal
 
+import msgspec
 from msgspec import Struct
 
-from dragoman.journal.errors import CannotFork
-from dragoman.journal.journal import Record, RunSummary, SessionSummary
+from dragoman.journal.journal import CannotFork, Journal, Record, RunSummary, SessionSummary, UnknownSession
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the records of a run say: its turns, how far each call came, and what of it another session may keep.
 
 Stage = Literal["planned", "approved", "denied", "started", "finished", "delivered"]
 _STAGES: tuple[Stage, ...] = ("planned", "approved", "denied", "started", "finished", "delivered")
@@ -174,3 +178,51 @@ def summarise(runs: Iterable[RunSummary], origins: dict[str, str] | None = None)
         for session, members in grouped.items()
     ]
     return sorted(sessions, key=lambda each: each.last, reverse=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A session as lines of JSON: one for the session, one for each run, one for each record.
+
+VERSION = 1
+
+
+async def export_session(journal: Journal, session: str) -> AsyncIterator[dict[str, Any]]:
+    """The lines, one run in memory at a time."""
+    runs = await journal.runs(session)
+    if not runs:
+        raise UnknownSession(session)
+    yield {"type": "session", "version": VERSION, "session": session, "runs": len(runs)}
+    for run in runs:
+        records = await journal.read(run.run_id)
+        yield run_line(run)
+        for record in records:
+            yield record_line(run.run_id, record)
+
+
+async def write_export(journal: Journal, session: str, file: BinaryIO) -> int:
+    """Write a session into an open file, one object per line: how many lines."""
+    count = 0
+    async for line in journal.export(session):
+        file.write(msgspec.json.encode(line) + b"\n")
+        count += 1
+    return count
+
+
+def run_line(run: RunSummary) -> dict[str, Any]:
+    kept = ("run_id", "parent", "copied_from", "begun", "last", "records", "turns", "ended")
+    return {"type": "run"} | {name: getattr(run, name) for name in kept}
+
+
+def record_line(run_id: str, record: Record) -> dict[str, Any]:
+    line: dict[str, Any] = {"type": "record", "run_id": run_id, "number": record.number, "kind": record.kind}
+    line["at"] = record.at
+    if record.call_id:
+        line["call_id"] = record.call_id
+    if record.calls:
+        line["calls"] = list(record.calls)
+    try:
+        line["body"] = msgspec.json.decode(record.body)
+    except (msgspec.DecodeError, RecursionError):
+        # Bodies are JSON by agreement only; what is not is kept all the same.
+        line["body_base64"] = b64encode(record.body).decode()
+    return line

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.audit import AuditFailed, AuditLog, verify
-from dragoman.audit.lines import NOTHING_BEFORE, write_line
 from dragoman.errors import ConfigError
+from dragoman.journal.audit import NOTHING_BEFORE, AuditFailed, AuditLog, write_line
+from dragoman.journal.verification import verify
 
 RECORDS = 8
 

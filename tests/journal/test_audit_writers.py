@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.audit import AuditLog, read_records, verify
+from dragoman.journal.audit import AuditLog
+from dragoman.journal.verification import read_records, verify
 
 WRITERS = str(Path(__file__).with_name("writers.py"))
 
