@@ -15,40 +15,37 @@ from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.agent.commands import (
+from dragoman.agent.config import Setup
+from dragoman.agent.events import Asked, LoopEvent, Noticed, ToolEnded, TurnEnded
+from dragoman.agent.handle import read_task
+from dragoman.agent.machine import Machine
+from dragoman.agent.protocol import (
+    Approved,
     Ask,
     AskApproval,
+    Cancelled,
     CancelTools,
     Command,
     Compact,
-    Finish,
-    Learn,
-    Planned,
-    Review,
-    RunTools,
-    Tell,
-)
-from dragoman.agent.events import Asked, LoopEvent, Noticed, ToolEnded, TurnEnded
-from dragoman.agent.inputs import (
-    Approved,
-    Cancelled,
     Compacted,
     Denied,
+    Finish,
     Input,
+    Learn,
+    Planned,
     Replied,
+    Review,
     Reviewed,
+    RunTools,
     Steered,
     Stopped,
+    Tell,
     Ticked,
     ToolAnswered,
 )
-from dragoman.agent.limits import Spending
-from dragoman.agent.machine import Machine
-from dragoman.agent.outcomes import CATEGORIES, RunResult
-from dragoman.agent.recording import Header, encode, kind_of
-from dragoman.agent.restoring import restore
-from dragoman.agent.setup import Setup
-from dragoman.agent.tasks import read_task
+from dragoman.agent.records import Header, encode, kind_of
+from dragoman.agent.result import CATEGORIES, RunResult, Spending
+from dragoman.agent.resume import restore
 from dragoman.extraction.tool_mode import open_reader
 from dragoman.journal.journal import Record
 from dragoman.replies import unfold

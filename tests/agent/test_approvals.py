@@ -14,8 +14,8 @@ from tests.agent.desks import Launcher
 from tests.agent.runs import agent, notices, wait
 
 from dragoman.agent import Approval, ApprovalRequest, Limits
-from dragoman.agent.binding import canonical, digest_call
-from dragoman.agent.desk import show_arguments
+from dragoman.agent.approvals import canonical, digest_call
+from dragoman.agent.broker import show_arguments
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, CallDecided, RunEvent, ToolStarted
 from dragoman.policy import Rule, Rules
 from dragoman.secrets import HumanSink

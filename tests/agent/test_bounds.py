@@ -8,7 +8,7 @@ import pytest
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import delete, look, read, weather, write
 
-from dragoman.agent.limits import Limits, Spending
+from dragoman.agent.result import Limits, Spending
 from dragoman.errors import ConfigError
 from dragoman.testing import call
 from dragoman.types import Failure, Message, Reply, Text, ToolCall, Usage

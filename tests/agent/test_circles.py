@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import look, poll, weather, write
 
-from dragoman.agent.limits import Limits
-from dragoman.agent.watchers.settings import WatchSettings
+from dragoman.agent.result import Limits
+from dragoman.agent.watch import WatchSettings
 from dragoman.testing import call
 
 PARIS = call("weather", city="Paris")

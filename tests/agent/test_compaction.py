@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import wire
-from dragoman.agent.compaction import Compaction, Room, Summarise, TrimOldResults
-from dragoman.agent.estimating import Estimate
+from dragoman.agent.context import Compaction, Room, Summarise, TrimOldResults
+from dragoman.agent.tokens import Estimate
 from dragoman.errors import ConfigError
 from dragoman.providers import WIRES
 from dragoman.types import Image, Message, Part, Request, Text, Tool, ToolCall, ToolResult

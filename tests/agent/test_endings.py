@@ -8,7 +8,8 @@ import pytest
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import delete, look, read, weather, write
 
-from dragoman.agent.inputs import (
+from dragoman.agent.context import ContextSettings
+from dragoman.agent.protocol import (
     Approved,
     Cancelled,
     Compacted,
@@ -21,8 +22,7 @@ from dragoman.agent.inputs import (
     Ticked,
     ToolAnswered,
 )
-from dragoman.agent.limits import Limits
-from dragoman.agent.rooms import ContextSettings
+from dragoman.agent.result import Limits
 from dragoman.testing import call
 from dragoman.types import Message, Reply, Text, ToolResult, Usage
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agent.estimating import IMAGE_TOKENS, Estimate, window
+from dragoman.agent.tokens import IMAGE_TOKENS, Estimate, window
 from dragoman.providers import resolve
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 

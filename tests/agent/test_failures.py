@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import weather
 
-from dragoman.agent.limits import Limits
-from dragoman.agent.rooms import ContextSettings
+from dragoman.agent.context import ContextSettings
+from dragoman.agent.result import Limits
 from dragoman.providers import Endpoint, Fact
 from dragoman.testing import call, scripted_endpoint
 from dragoman.types import Failure, Message, Text, ToolCall
@@ -122,7 +122,7 @@ def test_an_endpoint_that_wants_another_wire_gets_it() -> None:
 
 def test_a_run_that_is_brought_back_after_its_agent_has_learned_goes_on_where_it_was() -> None:
     """The failure that taught the lesson stands in the journal; the agent that reads it knows the lesson already."""
-    from dragoman.agent.restoring import restore
+    from dragoman.agent.resume import restore
 
     play = Playbook(weather).starts("hi").asks().fails("bad_request", "tools are bad functions", 400).asks(mode="text")
     play.replies("Let me see.", call("weather", city="Paris")).learns(native=False).runs("weather")

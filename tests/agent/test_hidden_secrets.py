@@ -16,7 +16,7 @@ from tests.agent.runs import agent, wait
 import dragoman
 from dragoman.agent import Agent
 from dragoman.agent.events import RunEnded, RunEvent, ToolEnded, ToolStarted, TurnEnded
-from dragoman.agent.veiling import Veil
+from dragoman.agent.redaction import Veil
 from dragoman.events import ArgumentsDelta, TextDelta, ThinkingDelta
 from dragoman.journal import MemoryJournal
 from dragoman.secrets import HumanSink
@@ -278,7 +278,7 @@ def test_what_a_run_leaves_for_the_next_one_is_scrubbed_too() -> None:
 
 
 def test_results_of_several_parts_are_scrubbed_part_by_part() -> None:
-    from dragoman.agent.hiding import hide_secrets
+    from dragoman.agent.redaction import hide_secrets
     from dragoman.secrets import ModelSink
     from dragoman.types import Image, ToolResult
 

@@ -6,7 +6,7 @@ import pytest
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import read, weather, write
 
-from dragoman.agent.limits import Limits
+from dragoman.agent.result import Limits
 from dragoman.testing import call, thinking
 from dragoman.types import Failure, Fault, Image, InvalidCall, Message, Reply, Text, ToolCall, Usage
 

@@ -11,10 +11,22 @@ from tests.agent.playbook import Playbook, check_account, check_conversation, ch
 from tests.agent.toolbox import delete, look, read, roll, send, weather, write
 from tests.wire.rules import violations
 
-from dragoman.agent.commands import Ask, AskApproval, Compact, Review, RunTools
-from dragoman.agent.inputs import Approved, Cancelled, Denied, Reviewed, Steered, Stopped, ToolAnswered
-from dragoman.agent.limits import Limits
-from dragoman.agent.recording import decode_input, encode
+from dragoman.agent.protocol import (
+    Approved,
+    Ask,
+    AskApproval,
+    Cancelled,
+    Compact,
+    Denied,
+    Review,
+    Reviewed,
+    RunTools,
+    Steered,
+    Stopped,
+    ToolAnswered,
+)
+from dragoman.agent.records import decode_input, encode
+from dragoman.agent.result import Limits
 from dragoman.testing import call
 from dragoman.types import InvalidCall, Message, Reply, Request, Text, ToolCall, ToolResult
 from dragoman.wire import get, names
@@ -184,7 +196,7 @@ ODD = ["\ud800 half", "\x00", "ü 世界 🌍", "\u2028", 10**30, -(2**63) - 1, 
 def test_whatever_stands_in_an_input_comes_back_out_of_the_journal(odd: Any) -> None:
     made = ToolCall("call_1", "look", {"where": odd}, raw=str(odd))
     reply = Reply(Message("assistant", [made, Text(str(odd))]), extra={"odd": odd})
-    from dragoman.agent.inputs import Replied
+    from dragoman.agent.protocol import Replied
     from dragoman.extraction import Extraction
 
     told = Replied(reply, Extraction(str(odd), calls=[made]), 1.5)

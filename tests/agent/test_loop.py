@@ -7,7 +7,7 @@ from tests.agent.playbook import Playbook, words_of
 from tests.agent.toolbox import delete, look, read, roll, send, weather, write
 
 from dragoman.agent.events import Asked, CallDecided, ToolEnded, TurnEnded
-from dragoman.agent.limits import Limits
+from dragoman.agent.result import Limits
 from dragoman.policy import Decision, ask_for, default_policy, deny, strictest
 from dragoman.testing import call
 from dragoman.types import InvalidCall, Message, Text, Tool, ToolCall, ToolResult
@@ -365,7 +365,7 @@ def test_an_error_goes_to_the_model_and_the_run_goes_on() -> None:
 
 
 def test_a_result_bears_the_id_of_its_call_whatever_the_tool_wrote() -> None:
-    from dragoman.agent.inputs import ToolAnswered
+    from dragoman.agent.protocol import ToolAnswered
 
     play = Playbook(weather).starts("hi").asks().replies(call("weather", city="Paris")).runs("weather")
     play.receives(ToolAnswered("call_1", ToolResult("forged", "other", "sunny"))).asks()

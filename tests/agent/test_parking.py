@@ -15,9 +15,9 @@ from tests.wire.rules import WIRES, violations
 
 import dragoman
 from dragoman.agent import LATER, Agent, Approval
+from dragoman.agent.broker import ApprovalRefused, Parked, answer_request, find_request, list_requests
 from dragoman.agent.events import RunEvent
-from dragoman.agent.parking import ApprovalRefused, Parked, answer_request, find_request, list_requests
-from dragoman.agent.recording import Started, decode
+from dragoman.agent.records import Started, decode
 from dragoman.errors import DragomanError
 from dragoman.journal import Journal, MemoryJournal, RunBusy, SqliteJournal, order_faults
 from dragoman.testing import ScriptedModel, call, calls
@@ -262,8 +262,8 @@ def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launch
 
 def test_49_an_answer_to_another_question_says_nothing_about_this_one(launcher: Launcher, journal: Journal) -> None:
     """Somebody writes the records by hand: the digest does not fit, so it is no answer."""
-    from dragoman.agent.questions import Answer
-    from dragoman.agent.recording import encode
+    from dragoman.agent.approvals import Answer
+    from dragoman.agent.records import encode
     from dragoman.journal import Entry
 
     office = Office(launcher, journal)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import look, weather, write
 
-from dragoman.agent.limits import Limits
+from dragoman.agent.result import Limits
 from dragoman.testing import call, thinking
 from dragoman.types import InvalidCall, Message, Text, ToolCall, ToolResult
 

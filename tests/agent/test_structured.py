@@ -9,8 +9,8 @@ import pytest
 from tests.agent.playbook import Playbook
 from tests.agent.toolbox import weather
 
-from dragoman.agent.answering import answer_tool
-from dragoman.agent.limits import Limits
+from dragoman.agent.replies import answer_tool
+from dragoman.agent.result import Limits
 from dragoman.errors import InvalidTool
 from dragoman.testing import call
 from dragoman.tools import gather

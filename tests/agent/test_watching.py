@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.agent.watchers import fingerprints
-from dragoman.agent.watchers.settings import Steps, Verdict, WatchSettings
-from dragoman.agent.watching import Watch, duplicates, is_blank, is_starved
+from dragoman.agent import watch
+from dragoman.agent.watch import Steps, Verdict, Watch, WatchSettings, duplicates, is_blank, is_starved
 from dragoman.errors import ConfigError
 from dragoman.types import (
     Image,
@@ -492,7 +491,7 @@ def backwards(value: object) -> object:
 def test_a_call_is_the_same_in_any_order_of_keys(arguments: dict[str, object]) -> None:
     other = backwards(arguments)
     assert isinstance(other, dict)
-    assert fingerprints.of_call(ToolCall("1", "f", arguments)) == fingerprints.of_call(ToolCall("2", "f", other))
+    assert watch.call_digest(ToolCall("1", "f", arguments)) == watch.call_digest(ToolCall("2", "f", other))
 
 
 def nested(depth: int, leaf: object) -> dict[str, object]:
@@ -517,9 +516,9 @@ def nested(depth: int, leaf: object) -> dict[str, object]:
     ids=["half characters", "huge numbers", "deep", "type", "empty", "nesting", "tuples", "half keys"],
 )
 def test_odd_arguments_have_a_fingerprint_too(one: dict[str, object], other: dict[str, object]) -> None:
-    same = fingerprints.of_call(ToolCall("1", "f", one))
-    assert same == fingerprints.of_call(ToolCall("2", "f", one))
-    assert same != fingerprints.of_call(ToolCall("3", "f", other))
+    same = watch.call_digest(ToolCall("1", "f", one))
+    assert same == watch.call_digest(ToolCall("2", "f", one))
+    assert same != watch.call_digest(ToolCall("3", "f", other))
 
 
 def test_results_differ_by_what_the_model_is_shown() -> None:
@@ -530,8 +529,8 @@ def test_results_differ_by_what_the_model_is_shown() -> None:
         ToolResult("1", "f", [Text("text"), Image(data="AAAA", media_type="image/png")]),
         ToolResult("1", "f", [Text("text"), Image(data="BBBB", media_type="image/png")]),
     ]
-    assert len({fingerprints.of_result(result) for result in shown}) == len(shown)
-    assert fingerprints.of_result(shown[0]) == fingerprints.of_result(ToolResult("2", "g", "text", data={"for": "you"}))
+    assert len({watch.result_digest(result) for result in shown}) == len(shown)
+    assert watch.result_digest(shown[0]) == watch.result_digest(ToolResult("2", "g", "text", data={"for": "you"}))
 
 
 # ---- replies that say nothing --------------------------------------------------------------------------------------

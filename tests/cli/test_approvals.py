@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.agent.approvals import Approval
-from dragoman.agent.parking import answer_request, list_requests
-from dragoman.agent.questions import Question
-from dragoman.agent.recording import Header, encode
+from dragoman.agent.approvals import Approval, Question
+from dragoman.agent.broker import answer_request, list_requests
+from dragoman.agent.records import Header, encode
 from dragoman.cli.approvals_answering import name_of_user
 from dragoman.cli.approvals_view import reveal, say_span
 from dragoman.journal import Entry, SqliteJournal

@@ -15,8 +15,7 @@ from tests.faults.streams import WIRES
 import dragoman
 from dragoman import wire
 from dragoman.agent.events import ApprovalNeeded, RunEnded, ToolStarted
-from dragoman.agent.limits import Limits
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import Limits, RunResult
 from dragoman.events import TextDelta
 from dragoman.testing import Answer, Fault, ScriptedModel, Upstream, call, calls
 from dragoman.types import Message, Request, ToolCall, ToolResult

@@ -8,7 +8,7 @@ import pytest
 from tests.faults.streams import WIRES
 
 import dragoman
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.testing import Answer, ScriptedModel, call
 from dragoman.types import Message, Part, Reply, StopReason, Text, ToolCall, ToolResult
 

@@ -12,7 +12,7 @@ import pytest
 from tests.faults.odd_replies import ROWS, Row, streamed, whole
 
 import dragoman
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.client import Retries
 from dragoman.testing import Fault, Upstream
 from dragoman.types import ToolCall, ToolResult

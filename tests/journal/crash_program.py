@@ -19,7 +19,7 @@ from typing import Any
 import dragoman
 from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import ApprovalRequest
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.journal import Entry, MemoryJournal, SqliteJournal, UnknownRun
 from dragoman.testing import ScriptedModel
 from dragoman.types import Request, ToolCall, ToolResult

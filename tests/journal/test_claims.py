@@ -14,7 +14,7 @@ import pytest
 from tests.journal.support import Clock, record_run
 
 from dragoman.journal import Entry, Journal, RunBusy, RunLost, SqliteJournal
-from dragoman.journal.journal import LEASE_SECONDS, Holder, Lease, is_held, is_running, this_process
+from dragoman.journal.leases import LEASE_SECONDS, Holder, Lease, is_held, is_running, this_process
 from dragoman.journal.sqlite import Job, Settings, Writer
 
 HOLD = """

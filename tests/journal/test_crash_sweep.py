@@ -18,8 +18,8 @@ from tests.journal import crash_program
 from tests.wire.rules import WIRES, violations
 
 import dragoman
-from dragoman.agent.recording import Ended, decode
-from dragoman.agent.turns import UNKNOWN_OUTCOME
+from dragoman.agent.records import Ended, decode
+from dragoman.agent.turn import UNKNOWN_OUTCOME
 from dragoman.journal import Record, SqliteJournal, order_faults
 from dragoman.types import Message, Request, ToolCall, ToolResult
 
@@ -96,7 +96,7 @@ def check_case(case: Path) -> list[str]:
     ended: Ended = decode(records[-1].body, Ended)
     assert ended.kind == "answered"
     results = check_conversation(ended.messages)
-    check_wires(dragoman.agent.recording.encode(ended.messages))
+    check_wires(dragoman.agent.records.encode(ended.messages))
     return check_effects(case, results)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dragoman.agent import Agent
 from dragoman.agent.events import ApprovalNeeded, CallDecided, RunEvent, ToolStarted
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.testing import Answer, ScriptedModel, sse
 from dragoman.types import Request, ToolResult
 

@@ -14,8 +14,8 @@ from tests.security.attacks import play
 import dragoman
 from dragoman import builtin
 from dragoman.agent import Agent, Approval, ApprovalRequest
+from dragoman.agent.broker import ApprovalRefused, answer_request, list_requests
 from dragoman.agent.events import Asked
-from dragoman.agent.parking import ApprovalRefused, answer_request, list_requests
 from dragoman.journal import MemoryJournal, SqliteJournal
 from dragoman.testing import ScriptedModel, call, calls
 from dragoman.types import Operand, Request

@@ -17,7 +17,7 @@ from tests.security.attacks import aplay
 
 import dragoman
 from dragoman.agent import Agent, Approval
-from dragoman.agent.parking import answer_request, list_requests
+from dragoman.agent.broker import answer_request, list_requests
 from dragoman.errors import DragomanError
 from dragoman.journal import SqliteJournal
 from dragoman.testing import ScriptedModel, call

@@ -13,7 +13,7 @@ import pytest
 
 import dragoman
 from dragoman.agent import Agent
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.client.http import HttpTransport
 from dragoman.client.retry import Retries
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault

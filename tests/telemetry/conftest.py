@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.agent.events import Asked, RunEnded, RunEvent, RunStarted, ToolEnded, ToolStarted, TurnEnded
-from dragoman.agent.outcomes import OutcomeKind, RunResult, end
+from dragoman.agent.result import OutcomeKind, RunResult, end
 from dragoman.events import CallEnded, ReplyEnded, ReplyStarted, TextDelta, UsageReported
 from dragoman.telemetry import Listener
 from dragoman.types import ToolCall, ToolResult, Usage

@@ -7,7 +7,7 @@ import json
 from tests.telemetry.conftest import ended, tell, whole_run
 
 from dragoman.agent.events import Asked, TurnEnded
-from dragoman.agent.outcomes import RunResult, end
+from dragoman.agent.result import RunResult, end
 from dragoman.telemetry import Total, UsageTotals, total_results
 from dragoman.types import Usage
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
     from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-    from dragoman.agent.compaction import Compaction, Compactor, Room, Summarise, TrimOldResults
+    from dragoman.agent.config import Setup
+    from dragoman.agent.context import Compaction, Compactor, ContextSettings, Room, Summarise, TrimOldResults
     from dragoman.agent.events import (
         ApprovalGiven,
         ApprovalNeeded,
@@ -27,14 +28,11 @@ if TYPE_CHECKING:
         ToolStarted,
         TurnEnded,
     )
-    from dragoman.agent.handles import Run
+    from dragoman.agent.handle import Run
     from dragoman.agent.hooks import Deny, Stop
-    from dragoman.agent.limits import Limits
     from dragoman.agent.machine import Machine
-    from dragoman.agent.outcomes import Outcome, Problem, RunResult
-    from dragoman.agent.rooms import ContextSettings
-    from dragoman.agent.setup import Setup
-    from dragoman.agent.watchers.settings import WatchSettings
+    from dragoman.agent.result import Limits, Outcome, Problem, RunResult
+    from dragoman.agent.watch import WatchSettings
     from dragoman.policy import Decision, Policy, Rule, Rules, ask_for, default_policy, deny, read_rule, strictest
 
 # The settings need the limits and the modes alone; the rest is loaded when it is first used.
@@ -46,36 +44,36 @@ _HOMES = {
     "ApprovalRequest": "dragoman.agent.approvals",
     "Asked": "dragoman.agent.events",
     "CallDecided": "dragoman.agent.events",
-    "Compaction": "dragoman.agent.compaction",
-    "Compactor": "dragoman.agent.compaction",
-    "ContextSettings": "dragoman.agent.rooms",
+    "Compaction": "dragoman.agent.context",
+    "Compactor": "dragoman.agent.context",
+    "ContextSettings": "dragoman.agent.context",
     "Decision": "dragoman.policy",
     "Deny": "dragoman.agent.hooks",
     "LATER": "dragoman.agent.approvals",
-    "Limits": "dragoman.agent.limits",
+    "Limits": "dragoman.agent.result",
     "LoopEvent": "dragoman.agent.events",
     "Machine": "dragoman.agent.machine",
     "Noticed": "dragoman.agent.events",
-    "Outcome": "dragoman.agent.outcomes",
+    "Outcome": "dragoman.agent.result",
     "Policy": "dragoman.policy",
-    "Problem": "dragoman.agent.outcomes",
-    "Room": "dragoman.agent.compaction",
+    "Problem": "dragoman.agent.result",
+    "Room": "dragoman.agent.context",
     "Rule": "dragoman.policy",
     "Rules": "dragoman.policy",
-    "Run": "dragoman.agent.handles",
+    "Run": "dragoman.agent.handle",
     "RunEnded": "dragoman.agent.events",
     "RunEvent": "dragoman.agent.events",
-    "RunResult": "dragoman.agent.outcomes",
+    "RunResult": "dragoman.agent.result",
     "RunStarted": "dragoman.agent.events",
-    "Setup": "dragoman.agent.setup",
+    "Setup": "dragoman.agent.config",
     "Stop": "dragoman.agent.hooks",
-    "Summarise": "dragoman.agent.compaction",
+    "Summarise": "dragoman.agent.context",
     "ToolEnded": "dragoman.agent.events",
     "ToolProgressed": "dragoman.agent.events",
     "ToolStarted": "dragoman.agent.events",
-    "TrimOldResults": "dragoman.agent.compaction",
+    "TrimOldResults": "dragoman.agent.context",
     "TurnEnded": "dragoman.agent.events",
-    "WatchSettings": "dragoman.agent.watchers.settings",
+    "WatchSettings": "dragoman.agent.watch",
     "ask_for": "dragoman.policy",
     "default_policy": "dragoman.policy",
     "deny": "dragoman.policy",

@@ -1,4 +1,4 @@
-"""An Agent: a model, tools, and the rules by which they are brought together."""
+"""An Agent: a model, tools, and the rules by which it uses them."""
 
 from __future__ import annotations
 
@@ -9,28 +9,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman import providers
-from dragoman.agent.answering import answer_tool
 from dragoman.agent.approvals import Approver
-from dragoman.agent.auditing import AuditSink
-from dragoman.agent.compaction import Compactor
-from dragoman.agent.driver import Driver
-from dragoman.agent.estimating import window
+from dragoman.agent.audit import AuditSink
+from dragoman.agent.config import Setup
+from dragoman.agent.context import Compactor, ContextSettings
+from dragoman.agent.driver import Driver, Listener, Speakers, Surroundings
 from dragoman.agent.events import RunEvent, RunStarted
-from dragoman.agent.handles import Run
+from dragoman.agent.handle import Run, begin_conversation, read_task
 from dragoman.agent.hooks import Hooks
-from dragoman.agent.journalling import Ledger
-from dragoman.agent.limits import Limits, Spending
+from dragoman.agent.journal import Ledger
 from dragoman.agent.machine import Machine
-from dragoman.agent.outcomes import RunResult
-from dragoman.agent.recording import Header, encode
-from dragoman.agent.restoring import Restored, last_messages, restore
-from dragoman.agent.rooms import ContextSettings
+from dragoman.agent.records import Header, encode
+from dragoman.agent.replies import answer_tool
+from dragoman.agent.result import Limits, RunResult, Spending
+from dragoman.agent.resume import Restored, last_messages, restore
 from dragoman.agent.safety import DAY, Safety
-from dragoman.agent.setup import Setup
-from dragoman.agent.speakers import Speakers
-from dragoman.agent.surroundings import Listener, Surroundings
-from dragoman.agent.tasks import begin_conversation, read_task
-from dragoman.agent.watchers.settings import WatchSettings
+from dragoman.agent.tokens import window
+from dragoman.agent.watch import WatchSettings
 from dragoman.client import portal
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts, Transport
@@ -287,7 +282,7 @@ class Agent:
 
     def as_tool(self, name: str, description: str, **options: Any) -> Tool:
         """This agent as a tool: it works under the rights and within the budget of the run that calls it."""
-        from dragoman.agent.subagents import delegate_to
+        from dragoman.agent.driver import delegate_to
 
         return delegate_to(self, name, description, options)
 

@@ -1,13 +1,22 @@
-"""The question whether a call may run, and the answers that there are to it."""
+"""Approval requests and answers, bound to the exact call by a digest. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from dragoman.agent.records import decode, encode
+from dragoman.journal.journal import Record
+from dragoman.policy import Rules
 from dragoman.types import JsonObject, Operand, Tool, ToolCall
+
+# --------------------------------------------------------------------------------------------------------------------
+# The question whether a call may run, and the answers that there are to it.
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -55,3 +64,117 @@ LATER = Approval(False, later=True)
 
 Approver = Callable[[ApprovalRequest], Any]
 """`approve(request)`, sync or async: True or False, an `Approval`, or the reason of a denial as text."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The digest of a call: what an approval holds for, down to the file that a path leads to. Pure.
+
+_VERSION = 2
+_TRAITS = ("pin", "origin", "class", "digest")
+"""What tells a tool from another one of its name: of a server, the definition as it was looked at."""
+
+
+def canonical(value: Any) -> bytes:
+    """A value as JSON that is the same whenever the value is: keys in order, 1 and true and "1" kept apart."""
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except (UnicodeError, OverflowError, ValueError, TypeError, RecursionError):
+        # Half a character, a number of more than 64 bits, or something that is no JSON at all.
+        plain = msgspec.to_builtins(value, enc_hook=repr)
+        return json.dumps(plain, sort_keys=True, default=repr).encode()
+
+
+def digest_call(
+    call: ToolCall,
+    tool: Tool,
+    operands: Iterable[Operand],
+    *,
+    run_id: str,
+    request: str,
+    expires: float | None,
+    rules: Rules,
+    workspace: str | None = None,
+    sandbox: str = "",
+) -> str:
+    """SHA-256 over everything that an approval depends on."""
+    bound = {
+        "version": _VERSION,
+        "tool": [tool.name, tool.description, tool.parameters, *(tool.metadata.get(name, "") for name in _TRAITS)],
+        "call": [call.id, call.name, call.arguments],
+        "operands": list(operands),
+        "run": run_id,
+        "request": request,
+        "expires": expires,
+        "policy": digest_rules(rules),
+        "workspace": workspace,
+        "sandbox": sandbox,
+    }
+    return hashlib.sha256(canonical(bound)).hexdigest()
+
+
+def digest_rules(rules: Rules) -> str:
+    """SHA-256 over the mode and the rules that deny or ask. One more rule that allows voids nothing."""
+    strict = sorted({(rule.verdict, str(rule)) for rule in rules.rules if rule.verdict != "allow"})
+    return hashlib.sha256(canonical([rules.mode, strict])).hexdigest()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Questions about calls as they stand in a journal, and the answers behind them. Pure.
+
+
+class Question(Struct, frozen=True):
+    """A request for approval as it stands in the journal."""
+
+    id: str
+    call: ToolCall
+    why: str
+    digest: str
+    asked: float
+    expires: float | None = None
+    operands: tuple[Operand, ...] = ()
+    suggestion: str = ""
+    workspace: str | None = None
+
+
+class Answer(Struct, frozen=True):
+    """What somebody said about a question: the digest ties it to exactly that one."""
+
+    request: str
+    digest: str
+    approval: Approval
+    at: float
+
+
+def write_question(request: ApprovalRequest, asked: float) -> bytes:
+    """A request as the journal keeps it."""
+    return encode(
+        Question(
+            request.id,
+            request.call,
+            request.why,
+            request.digest,
+            asked,
+            request.expires,
+            request.operands,
+            request.suggestion,
+            request.workspace,
+        )
+    )
+
+
+def read_questions(records: Iterable[Record]) -> dict[str, tuple[Question, Answer | None]]:
+    """The last question about each call of a run, with its answer; those that were used up or settled are gone."""
+    found: dict[str, tuple[Question, Answer | None]] = {}
+    for record in records:
+        if record.kind == "asked":
+            question: Question = decode(record.body, Question)
+            found[record.call_id] = (question, None)
+        elif record.kind == "answered" and record.call_id in found:
+            answer: Answer = decode(record.body, Answer)
+            question, before = found[record.call_id]
+            # The first answer counts; one for another question says nothing about this one.
+            if before is None and (answer.request, answer.digest) == (question.id, question.digest):
+                found[record.call_id] = (question, answer)
+        elif record.kind in ("started", "denied", "finished"):
+            found.pop(record.call_id, None)
+    return found

@@ -1,25 +1,258 @@
-"""Runs the calls of a batch: checked once more, recorded, started, waited for, and told to the machine."""
+"""Run the calls of a batch: inspect, record, start, wait, answer."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import copy
+import queue
+import threading
+from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.commands import Planned, RunTools
 from dragoman.agent.events import ToolProgressed, ToolStarted
-from dragoman.agent.hiding import LOST, hide_secrets, restore_secrets
 from dragoman.agent.hooks import HookFailed, Stop
-from dragoman.agent.inputs import Stopped, ToolAnswered
-from dragoman.agent.inspecting import inspect_call
-from dragoman.agent.running import Cancelling, Ran, prepare, run_call
-from dragoman.agent.turns import TOO_LATE, UNKNOWN_OUTCOME
-from dragoman.tools import BoundCall, Error, ToolContext, to_answer, to_result
+from dragoman.agent.protocol import Planned, RunTools, Stopped, ToolAnswered
+from dragoman.agent.redaction import LOST, hide_secrets, restore_secrets
+from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
+from dragoman.errors import InvalidArguments
+from dragoman.tools import Answer, BoundCall, Error, ToolContext, answer_sync, bind, run_async, to_answer, to_result
 from dragoman.types import Operand, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a call is about, as its tool tells it: asked before a decision, and again right before the call runs.
+
+_MOST = 1000
+"""Operands of one call; nobody could look at more."""
+
+
+def inspect_call(call: ToolCall, tool: Tool, context: ToolContext) -> tuple[tuple[Operand, ...], str]:
+    """The operands of a call, and why they could not be found out, where that failed."""
+    if tool.inspect is None:
+        return (), ""
+    try:
+        # What it does to its arguments is not what will run, and it may go on for ever.
+        found = tuple(islice(tool.inspect(copy.deepcopy(call.arguments), context), _MOST + 1))
+    except Exception as problem:  # The tool's own code; what it cannot say has to be asked about.
+        return (), f"{type(problem).__name__}: {problem}"[:300]
+    if not all(isinstance(each, Operand) for each in found):
+        return (), "the tool told something else than operands"
+    if len(found) > _MOST:
+        return found[:_MOST], f"the call is about more than {_MOST} things, which nobody can look through"
+    return found, ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Threads for blocking tools. They are daemons: a tool that never comes back does not keep the program from ending.
+
+_IDLE_SECONDS = 10.0
+
+
+class Workers:
+    """Threads that are kept for a while after their work, and made anew when none is free."""
+
+    def __init__(self) -> None:
+        self._idle: list[_Worker] = []
+        self._lock = threading.Lock()
+
+    def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run something in a thread, in the context of the caller; the future belongs to the running loop."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        job = _Job(work, contextvars.copy_context(), loop, future)
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+        if worker is None:
+            worker = _Worker(self)
+            worker.start()
+        worker.jobs.put(job)
+        return future
+
+    def keep(self, worker: _Worker) -> None:
+        """Have a worker wait for its next job."""
+        with self._lock:
+            self._idle.append(worker)
+
+    def dismiss(self, worker: _Worker) -> bool:
+        """Whether a worker that has waited long may go; not if it was just given a job."""
+        with self._lock:
+            if worker in self._idle:
+                self._idle.remove(worker)
+                return True
+            return False
+
+
+class _Job:
+    def __init__(
+        self,
+        work: Callable[[], Any],
+        context: contextvars.Context,
+        loop: asyncio.AbstractEventLoop,
+        future: asyncio.Future[Any],
+    ) -> None:
+        self._work = work
+        self._context = context
+        self._loop = loop
+        self._future = future
+
+    def do(self) -> None:
+        value: Any = None
+        problem: BaseException | None = None
+        try:
+            value = self._context.run(self._work)
+        except BaseException as raised:  # Nothing may end the thread of everybody's tools.
+            problem = raised
+        try:
+            self._loop.call_soon_threadsafe(self._settle, value, problem)
+        except RuntimeError:
+            return  # the loop is closed, and nobody waits any more
+
+    def _settle(self, value: Any, problem: BaseException | None) -> None:
+        if self._future.done():
+            return  # given up meanwhile
+        if problem is None:
+            self._future.set_result(value)
+        else:
+            self._future.set_exception(_carry(problem))
+
+
+def _carry(problem: BaseException) -> BaseException:
+    """A future refuses StopIteration, and would end the loop with an exit or an interrupt."""
+    if isinstance(problem, Exception) and not isinstance(problem, StopIteration):
+        return problem
+    return RuntimeError(f"{type(problem).__name__}: {problem}")
+
+
+class _Worker(threading.Thread):
+    def __init__(self, workers: Workers) -> None:
+        super().__init__(name="dragoman-tool", daemon=True)
+        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._workers = workers
+
+    def run(self) -> None:
+        while True:
+            try:
+                job = self.jobs.get(timeout=_IDLE_SECONDS)
+            except queue.Empty:
+                if self._workers.dismiss(self):
+                    return
+                continue
+            # It counts as free before the caller learns of the result: the next call may then have this thread.
+            job.do()
+            del job
+            self._workers.keep(self)
+
+
+shared = Workers()
+"""The threads of the process."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One call, run within its limits: converted, started, waited for, and answered whatever happens.
+
+_GRACE = 1.0
+"""Seconds that a tool has to clean up after it was cancelled."""
+_TIMED_OUT = "The tool did not answer within {seconds:g} seconds and was stopped."
+
+
+class Ran(Struct, frozen=True):
+    """What became of a call."""
+
+    answer: Answer
+    is_mistake: bool = False
+    abandoned: bool = False
+    """The tool did not stop when it was told to, and may still be at work."""
+
+
+class Cancelling:
+    """Whether a call was given up; tools in threads can only ask."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def __call__(self) -> bool:
+        return self._event.is_set()
+
+    def set(self) -> None:
+        self._event.set()
+
+
+def prepare(tool: Tool, call: ToolCall, context: ToolContext) -> BoundCall | Ran:
+    """The call in the types of its function, or the answer that says why that cannot be."""
+    try:
+        return bind(tool, call.arguments, context)
+    except InvalidArguments as mistake:
+        return Ran(to_answer(mistake, call, tool), is_mistake=True)
+    except Exception as problem:  # A class of the developer's may refuse its members in any way it likes.
+        return Ran(to_answer(problem, call, tool))
+
+
+async def run_call(
+    bound: BoundCall, call: ToolCall, cancelling: Cancelling, seconds: float, *, max_output: int | None = None
+) -> Ran:
+    """Run a bound call for so many seconds at most. If this is cancelled, the tool is cancelled too, and waited for."""
+    work = _start(bound, call, max_output)
+    try:
+        await asyncio.wait((work,), timeout=max(0.0, seconds))
+        if work.done():
+            return Ran(_take(work, call, bound.tool))
+        abandoned = await _stop(work, cancelling)
+    except asyncio.CancelledError:
+        await _stop(work, cancelling)
+        raise
+    if work.done() and not work.cancelled() and work.exception() is None:
+        # It was done in the very last moment; what it did is not to be lost.
+        return Ran(_take(work, call, bound.tool))
+    words = _TIMED_OUT.format(seconds=round(seconds, 1))
+    if not (bound.tool.repeatable or bound.tool.read_only):
+        words = f"{words} {UNKNOWN_OUTCOME}"
+    return Ran(to_answer(Error(words), call, bound.tool), abandoned=abandoned)
+
+
+def _start(bound: BoundCall, call: ToolCall, max_output: int | None) -> asyncio.Future[Answer]:
+    if bound.is_async:
+        return asyncio.ensure_future(_answer(bound, call, max_output))
+    return shared.submit(lambda: answer_sync(bound, call, wait=asyncio.run, max_output=max_output))
+
+
+async def _answer(bound: BoundCall, call: ToolCall, max_output: int | None) -> Answer:
+    value: Any
+    try:
+        value = await run_async(bound)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as problem:  # An exit or an interrupt that a tool raises is the tool's, not the program's.
+        value = problem
+    return to_answer(value, call, bound.tool, max_output=max_output)
+
+
+def _take(work: asyncio.Future[Answer], call: ToolCall, tool: Tool) -> Answer:
+    if work.cancelled():
+        return to_answer(Error("the tool cancelled itself"), call, tool)
+    problem = work.exception()
+    return work.result() if problem is None else to_answer(problem, call, tool)
+
+
+async def _stop(work: asyncio.Future[Answer], cancelling: Cancelling) -> bool:
+    """Cancel the work and give it a moment; whether it had to be left alone."""
+    cancelling.set()
+    work.cancel()
+    if isinstance(work, asyncio.Task):
+        await asyncio.wait((work,), timeout=_GRACE)
+        return not work.done()
+    return True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Runs the calls of a batch: checked once more, recorded, started, waited for, and told to the machine.
 
 
 class Calls:

@@ -1,28 +1,28 @@
-"""The driver: it does what the machine says, and tells it how that went.
-
-Everything that waits, counts time, opens connections or runs the developer's code is here and in the modules beside
-it. Decisions are the machine's.
-"""
+"""The driver executes the commands of the machine and feeds it the results."""
 
 from __future__ import annotations
 
 import asyncio
 import copy
 import inspect
+import time
 from collections import deque
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from msgspec.structs import replace
 
-from dragoman.agent import commands as do
-from dragoman.agent.approvals import ApprovalRequest, Approver
+from dragoman.agent import protocol as do
+from dragoman.agent.approvals import Answer, ApprovalRequest, Approver, Question
+from dragoman.agent.audit import Auditor
+from dragoman.agent.broker import Desk, Terms
 from dragoman.agent.calls import Calls
-from dragoman.agent.compaction import TrimOldResults
-from dragoman.agent.desk import Desk
+from dragoman.agent.context import Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import Deny, HookFailed, Hooks, Stop, change_call, change_reply, change_request
-from dragoman.agent.inputs import (
+from dragoman.agent.journal import Ledger
+from dragoman.agent.machine import Machine
+from dragoman.agent.protocol import (
     Approved,
     Cancelled,
     Compacted,
@@ -34,15 +34,147 @@ from dragoman.agent.inputs import (
     Steered,
     Stopped,
 )
-from dragoman.agent.machine import Machine
-from dragoman.agent.outcomes import RunResult
-from dragoman.agent.surroundings import Surroundings
-from dragoman.agent.veiling import Veil
-from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
+from dragoman.agent.redaction import Veil
+from dragoman.agent.result import RunResult
+from dragoman.client.client import Client
+from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried, Retries
+from dragoman.client.transport import Timeouts, Transport
 from dragoman.extraction import Extractor
 from dragoman.extraction.tool_mode import Composed, open_reader
-from dragoman.types import Failure, Message, Reply
+from dragoman.providers import Endpoint, Fact
+from dragoman.secrets import HumanSink, ModelSink
+from dragoman.tools import Error, Ok, ToolContext, tool_from_function
+from dragoman.types import Failure, Message, Reply, Request, Tool
 from dragoman.wire.failures import Loss
+
+if TYPE_CHECKING:
+    from dragoman.agent.agent import Agent
+    from dragoman.tools import Options
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The clients of an agent: one for each endpoint that it speaks to.
+
+
+class Speakers:
+    """Makes clients when they are needed and keeps them, so that connections are used again."""
+
+    def __init__(
+        self,
+        *,
+        transport: Transport | None = None,
+        key: str | None = None,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._transport = transport
+        self._key = key
+        self._timeouts = timeouts
+        self._retries = retries
+        self._environment = environment
+        self._clients: dict[tuple[str, str, str], Client] = {}
+        self._key_of: tuple[str, str] | None = None
+
+    def of(self, endpoint: Endpoint) -> Client:
+        """The client of an endpoint."""
+        where = (endpoint.provider.name, endpoint.base_url, endpoint.wire)
+        client = self._clients.get(where)
+        if client is None:
+            # A key that was given by hand is the first endpoint's; others find their own.
+            if self._key_of is None:
+                self._key_of = where[:2]
+            key = self._key if where[:2] == self._key_of else None
+            client = Client(
+                endpoint,
+                transport=self._transport,
+                key=key,
+                timeouts=self._timeouts,
+                retries=self._retries,
+                environment=self._environment,
+            )
+            self._clients[where] = client
+        return client
+
+    async def close(self) -> None:
+        """Close every connection."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.close()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a driver is given to work with: who carries requests, who is asked, who is told, and what time it is.
+
+Listener = Callable[[str, RunEvent], object]
+
+
+class Speaker(Protocol):
+    """Whatever can carry a request: `dragoman.client.Client`, or something of your own."""
+
+    def stream(self, request: Request, *, whole: bool = False, deadline: float | None = None) -> AsyncIterator[Any]: ...
+
+
+class Surroundings:
+    """What a driver is given to work with."""
+
+    def __init__(
+        self,
+        *,
+        speaker: Callable[[Endpoint], Speaker],
+        hooks: Hooks | None = None,
+        approver: Approver | None = None,
+        compactor: Compactor | None = None,
+        ledger: Ledger | None = None,
+        learn: Callable[[Endpoint, Fact], None] | None = None,
+        listeners: Iterable[Listener] = (),
+        streaming: bool = False,
+        data: Any = None,
+        workspace: str | None = None,
+        max_output: int | None = None,
+        terms: Terms | None = None,
+        human_sink: HumanSink | None = None,
+        model_sink: ModelSink | None = None,
+        auditor: Auditor | None = None,
+        parked: Mapping[str, tuple[Question, Answer | None]] | None = None,
+        sandbox: Any = None,
+        ask_user: Callable[..., Any] | None = None,
+        room: Callable[[], Awaitable[None]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.speaker = speaker
+        self.hooks = hooks or Hooks()
+        self.approver = approver
+        self.compactor = compactor
+        self.ledger = ledger
+        self.learn = learn
+        self.listeners = tuple(listeners)
+        self.streaming = streaming
+        self.data = data
+        self.workspace = workspace
+        self.max_output = max_output
+        self.terms = terms or Terms("")
+        self.human_sink = human_sink or HumanSink()
+        """Hides secrets from people and logs."""
+        self.model_sink = model_sink
+        """Hides secrets in results from the model; None where it may see them."""
+        self.auditor = auditor
+        self.parked = parked
+        """Questions about calls that were in the journal, with their answers."""
+        self.sandbox = sandbox
+        self.ask_user = ask_user
+        self.room = room
+        """Waited for between two pieces of a reply, so that a slow listener makes the model wait."""
+        self.clock = clock
+        self.wall = wall
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The driver: it does what the machine says, and tells it how that went.
+#
+# Everything that waits, counts time, opens connections or runs the developer's code is here and in the modules beside
+# it. Decisions are the machine's.
 
 
 class Driver:
@@ -362,3 +494,27 @@ class Driver:
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")
             made = TrimOldResults()(list(command.messages), command.room)
         return Compacted(made.messages, made.losses, at=self.now())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An agent as a tool of another: it never has more rights than the run that calls it, and spends from its budget.
+
+
+def delegate_to(agent: Agent, name: str, description: str, options: dict[str, Any]) -> Tool:
+    """A tool that hands a task to an agent and gives back its answer."""
+
+    async def delegate(task: str, context: ToolContext) -> Any:
+        above = context.scope if isinstance(context.scope, Driver) else None
+        limits = agent.limits
+        if above is not None and context.deadline is not None:
+            left = max(0.001, context.deadline - above.clock())
+            limits = replace(limits, seconds=left if limits.seconds is None else min(left, limits.seconds))
+        result = await agent.arun(task, limits=limits, above=above)
+        outcome = result.outcome
+        if outcome.is_success:
+            return Ok(result.text, data=result)
+        words = f"{outcome.kind}: {outcome.reason}" if outcome.reason else outcome.kind
+        return Error(f"{words}\n\nIts last words: {result.text}" if result.text else words, data=result)
+
+    traits = cast("Options", {**options, "name": name, "description": description})
+    return tool_from_function(delegate, traits)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.client.retry import RequestRetried
 from dragoman.events import Event
 from dragoman.types import InvalidCall, ToolCall, ToolResult, Usage

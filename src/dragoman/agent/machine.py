@@ -1,36 +1,104 @@
-"""The loop as a pure state machine: it is told what happened and says what is to be done next.
-
-    start -> Ask -> Replied -> (Review, AskApproval, RunTools -> ...)* -> Ask -> ... -> Finish
-
-It waits for nothing, reads no clock and draws no lots. Whatever drives it (async code, a test, a durable engine) does
-what the commands say, and tells it how that went; the same inputs always give the same commands.
-"""
+"""The loop as a pure state machine: inputs in, commands out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dragoman.agent.account import Account
-from dragoman.agent.answering import read_answer, unwrap_answer, write_answer
-from dragoman.agent.asking import Asking
-from dragoman.agent.commands import Ask, Command, Compact, Finish, Learn, Park, Tell
-from dragoman.agent.estimating import Estimate
+from dragoman.agent.config import Setup
+from dragoman.agent.context import find_room
 from dragoman.agent.events import Asked, Noticed, ToolEnded, TurnEnded
-from dragoman.agent.inputs import Cancelled, Compacted, Input, Replied, Steered, Stopped, Ticked, ToolAnswered
-from dragoman.agent.judging import is_empty, judge_failure, only_refused
-from dragoman.agent.limits import Spending
-from dragoman.agent.outcomes import Outcome, OutcomeKind, RunResult, end
-from dragoman.agent.patience import Patience
-from dragoman.agent.permitting import Permits
-from dragoman.agent.rooms import find_room
-from dragoman.agent.setup import Setup
-from dragoman.agent.strangers import read_strangers
-from dragoman.agent.turns import CallNews, CallTurn
-from dragoman.agent.watching import Watch, is_starved
+from dragoman.agent.protocol import (
+    Ask,
+    Cancelled,
+    Command,
+    Compact,
+    Compacted,
+    Finish,
+    Input,
+    Learn,
+    Park,
+    Replied,
+    Steered,
+    Stopped,
+    Tell,
+    Ticked,
+    ToolAnswered,
+)
+from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
+from dragoman.agent.requests import Asking, read_strangers
+from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_usage, end
+from dragoman.agent.tokens import Estimate
+from dragoman.agent.turn import CallNews, CallTurn, Patience, Permits
+from dragoman.agent.watch import Watch, is_starved
 from dragoman.extraction import Background
 from dragoman.extraction.tool_mode import Composed, Mode, answer_parts, find_breach
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
+
+# --------------------------------------------------------------------------------------------------------------------
+# The account of a run: what was spent, what was called, what went wrong on the way.
+
+
+class Account:
+    """Keeps everything that the result of a run tells, but for the conversation."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self.usage = Usage()
+        self.cost: float | None = 0.0
+        self.last_usage = Usage()
+        self.last_cost: float | None = None
+        self._model = ""
+        self._calls: list[ToolCall | InvalidCall] = []
+        self._results: list[ToolResult] = []
+        self._problems: list[Problem] = []
+        self._turn = 0
+
+    def spend(self, usage: Usage, cost: float | None, model: str) -> None:
+        """Take in one reply."""
+        self._turn += 1
+        self._model = model
+        self.last_usage, self.last_cost = usage, cost
+        self.usage = add_usage(self.usage, usage)
+        self.cost = None if self.cost is None or cost is None else self.cost + cost
+
+    def answer(self, calls: Iterable[ToolCall | InvalidCall], results: Iterable[ToolResult]) -> None:
+        """Take in the calls of a turn, each with its result."""
+        self._calls += calls
+        self._results += results
+
+    def note(self, kind: str, message: str) -> None:
+        """Keep what went wrong, or was done about it."""
+        self._problems.append(Problem(kind, message, self._turn))
+
+    def conclude(
+        self, outcome: Outcome, text: str, data: Any, messages: list[Message], turns: int, model: str
+    ) -> RunResult:
+        """The result of the run."""
+        return RunResult(
+            outcome,
+            text,
+            data,
+            messages,
+            list(self._results),
+            list(self._calls),
+            self.usage,
+            self.cost,
+            turns,
+            list(self._problems),
+            self._setup.run_id,
+            self._setup.session,
+            self._model or model,
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The loop as a pure state machine: it is told what happened and says what is to be done next.
+#
+#     start -> Ask -> Replied -> (Review, AskApproval, RunTools -> ...)* -> Ask -> ... -> Finish
+#
+# It waits for nothing, reads no clock and draws no lots. Whatever drives it (async code, a test, a durable engine)
+# does what the commands say, and tells it how that went; the same inputs always give the same commands.
 
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."
 _BLANK = "Your last reply was empty. Answer in words, or call a tool."

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dragoman.agent.auditing import Auditor, AuditSink
-from dragoman.agent.desk import Terms
-from dragoman.agent.setup import Setup
+from dragoman.agent.audit import Auditor, AuditSink
+from dragoman.agent.broker import Terms
+from dragoman.agent.config import Setup
 from dragoman.client.keys import find_key
 from dragoman.errors import ConfigError
 from dragoman.policy import Rules

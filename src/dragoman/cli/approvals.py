@@ -18,7 +18,7 @@ from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.agent.approvals import Approval
-    from dragoman.agent.parking import Parked
+    from dragoman.agent.broker import Parked
     from dragoman.cli.approvals_answering import Answering
     from dragoman.journal import SqliteJournal
     from dragoman.secrets import HumanSink
@@ -104,7 +104,7 @@ def show(request: Id, journal: Place = None, as_json: Json = False) -> None:
 
     Secrets are hidden, and it says where; characters that cannot be seen are written out.
     """
-    from dragoman.agent.parking import find_request
+    from dragoman.agent.broker import find_request
     from dragoman.cli.approvals_view import draw_request, request_as_data
 
     now = time.time()
@@ -228,13 +228,13 @@ class _Choice(msgspec.Struct, frozen=True):
 
 
 async def _list_all(store: SqliteJournal) -> list[Parked]:
-    from dragoman.agent.parking import list_requests
+    from dragoman.agent.broker import list_requests
 
     return await list_requests(store)
 
 
 async def _find(store: SqliteJournal, choice: _Choice, now: float) -> list[Parked]:
-    from dragoman.agent.parking import find_request, list_requests
+    from dragoman.agent.broker import find_request, list_requests
     from dragoman.cli.approvals_view import state_of
 
     if not choice.every:

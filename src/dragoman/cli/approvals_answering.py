@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval
-from dragoman.agent.parking import ApprovalRefused, Parked, answer_request, list_requests
+from dragoman.agent.broker import ApprovalRefused, Parked, answer_request, list_requests
 from dragoman.cli.approvals_view import reveal, state_of
 from dragoman.cli.excerpts import one_line
 from dragoman.cli.exits import FATAL, complain

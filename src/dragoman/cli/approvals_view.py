@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.agent.desk import show_arguments
-from dragoman.agent.parking import Parked
+from dragoman.agent.broker import Parked, show_arguments
 from dragoman.cli.excerpts import one_line, summarise, write_arguments
 from dragoman.cli.screen import Screen
 from dragoman.secrets import HumanSink

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from dragoman.agent import Agent, Run, RunEvent
-from dragoman.agent.limits import add_usage
-from dragoman.agent.recording import Header, decode
+from dragoman.agent.records import Header, decode
+from dragoman.agent.result import add_usage
 from dragoman.cli.agents import Workshop
 from dragoman.cli.approvals_prompt import Approvals
 from dragoman.cli.excerpts import one_line

@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 
-from dragoman.agent.outcomes import Category, RunResult
+from dragoman.agent.result import Category, RunResult
 from dragoman.cli.screen import show_controls
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession

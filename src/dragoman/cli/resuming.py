@@ -7,7 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from dragoman.agent import Agent, Run, RunEvent
-from dragoman.agent.recording import Ended, Header, decode
+from dragoman.agent.records import Ended, Header, decode
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunSummary, UnknownSession
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from dragoman.agent.inputs import Denied, Replied, Reviewed, Steered, ToolAnswered
-from dragoman.agent.recording import Ended, Header, decode, decode_input
+from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
+from dragoman.agent.records import Ended, Header, decode, decode_input
 from dragoman.cli.screen import Screen, pretty_json
 from dragoman.journal import Record, RunSummary, calls, turns
 from dragoman.secrets import HumanSink, scrub

@@ -22,7 +22,7 @@ from dragoman.agent.events import (
     ToolProgressed,
     ToolStarted,
 )
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.cli.excerpts import first_lines, name_part, one_line, result_text, tame, write_call
 from dragoman.cli.exits import WHAT_HELPS
 from dragoman.cli.waiting import Waiting

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.agent.limits import Limits
+from dragoman.agent.result import Limits
 from dragoman.client.transport import Timeouts
 from dragoman.config.layers import Origin
 from dragoman.config.merging import Overridden, Settled

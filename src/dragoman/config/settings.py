@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from dragoman.agent.limits import Limits
+from dragoman.agent.result import Limits
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
 from dragoman.config import kinds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from dragoman.journal.history import CallTrace, Turn, calls, open_calls, order_faults, turns, was_ended
@@ -26,7 +27,6 @@ from dragoman.journal.journal import (
     SessionSummary,
     UnknownRun,
     UnknownSession,
-    open_journal,
 )
 from dragoman.journal.memory import MemoryJournal
 from dragoman.paths import default_path
@@ -67,6 +67,15 @@ __all__ = [
     "turns",
     "was_ended",
 ]
+
+
+def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | None:
+    """A journal for whatever names one: itself, the path of a file, or None."""
+    if not isinstance(journal, str | os.PathLike):
+        return journal
+    from dragoman.journal.sqlite import SqliteJournal
+
+    return SqliteJournal(journal)
 
 
 def __getattr__(name: str) -> Any:

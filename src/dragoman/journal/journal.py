@@ -1,12 +1,8 @@
-"""The journal protocol: claim a run, append to it, read it back; its errors and leases."""
+"""The journal protocol: claim a run, append to it, read it back; and its errors. Pure."""
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cache
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Literal, Protocol, get_args
 
 from msgspec import Struct
@@ -121,91 +117,6 @@ class CannotFork(JournalError):
     """The place to fork from is none, or what stands there is still open."""
 
     hint = "fork from an earlier turn, or resume the run first"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Who holds a run, and when that claim falls: the process is gone, or has not been heard of for too long.
-
-LEASE_SECONDS = 60.0
-
-
-class Holder(Struct, frozen=True):
-    """A process, named so that another one on the same machine can tell whether it still runs."""
-
-    host: str
-    pid: int
-    began: str = ""
-    """When the process was started, as the system counts; a number of a process is used again, this pair is not."""
-    label: str = ""
-
-    def __str__(self) -> str:
-        where = f"process {self.pid} on {self.host.partition('#')[0]}"
-        return f"{self.label} ({where})" if self.label else where
-
-
-class Lease(Struct, frozen=True):
-    """A claim on a run until a moment of the wall clock. The `token` outlives it and orders the claims."""
-
-    token: int
-    holder: Holder | None = None
-    until: float = 0.0
-    seconds: float = LEASE_SECONDS
-
-
-def is_held(lease: Lease, now: float, is_alive: Callable[[Holder], bool]) -> bool:
-    """Whether the claim still stands."""
-    if lease.holder is None:
-        return False
-    # An end that lies further ahead than a lease is long was written before the clock was set back.
-    if not now < lease.until <= now + lease.seconds:
-        return False
-    return is_alive(lease.holder)
-
-
-def this_process(label: str = "") -> Holder:
-    return Holder(_host(), os.getpid(), _began(os.getpid()) or "", label)
-
-
-def is_running(holder: Holder) -> bool:
-    """Whether the process still runs, as far as this machine can tell; of another machine only its lease speaks."""
-    if holder.host != _host() or sys.platform == "win32":
-        # Windows has no signal that only asks.
-        return True
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    began = _began(holder.pid)
-    return began is None or not holder.began or began == holder.began
-
-
-@cache
-def _host() -> str:
-    """The name of the machine, its boot and its space of process numbers: only within them is a number a process."""
-    parts = [platform.node() or "localhost"]
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            parts.append(file.read().strip())
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    except OSError:
-        pass
-    return "#".join(parts)
-
-
-def _began(pid: int) -> str | None:
-    """The start time of a process where /proc tells it."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            content = file.read()
-    except OSError:
-        return None
-    # The second field is a name in parentheses that may hold anything; the start time is the 22nd field.
-    fields = content.rpartition(b")")[2].split()
-    if fields[:1] == [b"Z"]:
-        return "ended"
-    return fields[19].decode() if len(fields) > 19 else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -375,26 +286,9 @@ def check_entries(entries: Sequence[Entry]) -> None:
             raise ConfigError("nothing can stand behind `ended`", hint="make it the last entry")
 
 
-def new_run_id() -> str:
-    return f"run_{os.urandom(8).hex()}"
-
-
 def _is_text(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
         return False
     return True
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Where the journal lies unless somebody says otherwise.
-
-
-def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | None:
-    """A journal for whatever names one: itself, the path of a file, or None."""
-    if not isinstance(journal, str | os.PathLike):
-        return journal
-    from dragoman.journal.sqlite import SqliteJournal
-
-    return SqliteJournal(journal)

@@ -9,7 +9,6 @@ from typing import Any
 from dragoman.journal.history import export_session, fork_plan, summarise
 from dragoman.journal.journal import (
     Entry,
-    Holder,
     JournalFailed,
     Record,
     RunBusy,
@@ -23,9 +22,8 @@ from dragoman.journal.journal import (
     UnknownSession,
     check_entries,
     check_name,
-    new_run_id,
-    this_process,
 )
+from dragoman.journal.leases import Holder, new_run_id, this_process
 
 
 class _Run:

@@ -17,16 +17,15 @@ from msgspec import Struct
 
 from dragoman.journal.journal import (
     KINDS,
-    Holder,
     JournalDamaged,
     JournalError,
     JournalFailed,
     JournalTooNew,
-    Lease,
     Record,
     RunSummary,
     UnknownRun,
 )
+from dragoman.journal.leases import Holder, Lease
 
 # --------------------------------------------------------------------------------------------------------------------
 # The chain of checksums of a run: each covers its record and the one before, so no record can change or go unseen.

@@ -20,9 +20,7 @@ import msgspec
 from dragoman.journal.history import export_session, fork_plan, summarise
 from dragoman.journal.journal import (
     DURABLE,
-    LEASE_SECONDS,
     Entry,
-    Holder,
     JournalError,
     JournalFailed,
     Record,
@@ -36,11 +34,8 @@ from dragoman.journal.journal import (
     UnknownSession,
     check_entries,
     check_name,
-    is_held,
-    is_running,
-    new_run_id,
-    this_process,
 )
+from dragoman.journal.leases import LEASE_SECONDS, Holder, is_held, is_running, new_run_id, this_process
 from dragoman.journal.schema import (
     Row,
     connect,

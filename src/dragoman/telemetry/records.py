@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, RunEnded, RunEvent, ToolEnded, ToolStarted, TurnEnded
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallEnded, CallRefused, PartEnded, PartReceived, ReplyEnded, ReplyFailed
 from dragoman.secrets import HumanSink

@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.agent.events import Asked, RunEnded, RunEvent, TurnEnded
-from dragoman.agent.limits import add_usage
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult, add_usage
 from dragoman.types import Usage
 
 _MOST_RUNS = 10_000

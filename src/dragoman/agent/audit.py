@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from dragoman.agent.binding import canonical
+from dragoman.agent.approvals import canonical
 from dragoman.agent.events import (
     ApprovalGiven,
     ApprovalNeeded,

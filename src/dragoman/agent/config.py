@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from dragoman.agent.limits import Limits
-from dragoman.agent.rooms import ContextSettings
-from dragoman.agent.watchers.settings import WatchSettings
+from dragoman.agent.context import ContextSettings
+from dragoman.agent.result import Limits
+from dragoman.agent.watch import WatchSettings
 from dragoman.extraction.tool_mode import Manner, ToolMode
 from dragoman.extraction.trust import Profile
 from dragoman.policy import Policy, Rules

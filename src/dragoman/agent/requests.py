@@ -1,18 +1,38 @@
-"""How the model is asked: at which endpoint, in which manner, with which options. An endpoint may teach otherwise."""
+"""Build the requests of a run, and adapt when the endpoint rejects tools or needs another wire."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from dragoman.agent.judging import judge_failure, learn_from, rejects_tools
-from dragoman.agent.setup import Lots, Setup
+from dragoman.agent.approvals import canonical
+from dragoman.agent.config import Lots, Setup
+from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
 from dragoman.extraction.tool_mode import Composed, Manner, Mode, ToolMode, compose, is_written_as_text, settle_manner
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
-from dragoman.types import Failure, InvalidCall, Message, Text, ToolCall
+from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolResult
 from dragoman.wire.codec import read_choice
+
+# --------------------------------------------------------------------------------------------------------------------
+# What strangers wrote before anything was said: the definitions of tools that come from servers.
+
+_FOREIGN = "mcp:"
+
+
+def read_strangers(tools: Iterable[Tool]) -> list[Message]:
+    """Definitions of strangers as content of the conversation, so that a call that stands in one is an echo of it."""
+    return [
+        Message("tool", [ToolResult("", f"the definition of {tool.name}", text)])
+        for tool in tools
+        if str(tool.metadata.get("origin", "")).startswith(_FOREIGN)
+        for text in (tool.description, canonical(tool.parameters).decode("utf-8", "replace"))
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How the model is asked: at which endpoint, in which manner, with which options. An endpoint may teach otherwise.
 
 _ESCALATION = 4
 """How much more a model may write that spent all its tokens on thinking."""

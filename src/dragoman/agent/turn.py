@@ -1,30 +1,128 @@
-"""The calls of one reply, on their way from planned to answered.
-
-Each call is a slot. Slots are taken from the front: one call alone, or several safe ones that stand next to each other.
-A group is shown to the hooks, decided by the policy, approved where that is asked for, and run; then comes the next.
-Whatever happens, each slot ends with exactly one result, and the results keep the order of the calls.
-"""
+"""The calls of one reply, from planned to answered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
 
-from dragoman.agent.commands import AskApproval, Bond, CancelTools, Command, Planned, Review, RunTools, Tell
-from dragoman.agent.denials import TOO_STALE, WAITING, say_decided, say_denied, say_nobody
+from dragoman.agent.config import Setup
 from dragoman.agent.events import CallDecided, Noticed, ToolEnded
-from dragoman.agent.inputs import Approved, Denied, Postponed, Reviewed, Stale, ToolAnswered
-from dragoman.agent.outcomes import Outcome, end
-from dragoman.agent.permitting import Permits
-from dragoman.agent.setup import Setup
-from dragoman.agent.watchers.settings import Verdict
-from dragoman.agent.watching import Watch, duplicates
+from dragoman.agent.protocol import (
+    Approved,
+    AskApproval,
+    Bond,
+    CancelTools,
+    Command,
+    Denied,
+    Planned,
+    Postponed,
+    Review,
+    Reviewed,
+    RunTools,
+    Stale,
+    Tell,
+    ToolAnswered,
+)
+from dragoman.agent.records import Past
+from dragoman.agent.result import Limits, Outcome, end
+from dragoman.agent.watch import Verdict, Watch, duplicates
 from dragoman.args import load
+from dragoman.errors import ConfigError
 from dragoman.extraction import explain_invalid
-from dragoman.policy import Decision
+from dragoman.policy import Decision, DecisionContext, Rules, consult, decide, read_rule, suggest_rule
+from dragoman.policy.rules import strictest_of
 from dragoman.types import InvalidCall, Operand, Text, Tool, ToolCall, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the model is told when a call does not run. It names who decided: a user only where a user did.
+
+NOBODY = (
+    "Not run: this call needs approval, and nobody is there to give it. Go on without it, or say what you would have "
+    "done."
+)
+_HOW_TO_ALLOW = (
+    "Whoever starts the run can allow it beforehand: with a rule in `allow` or `auto_approve`, or with an approver."
+)
+_ONLY_A_PERSON = "No rule allows it beforehand: somebody has to look at it, so the run needs an approver."
+_FIRM = ("trust", "protected", "uninspected")
+TOO_STALE = (
+    "Not run: what was approved changed again and again before it could run ({reason}). Find out what changes it first."
+)
+WAITING = "Not run yet: this call waits for approval."
+
+
+def say_decided(decision: Decision) -> str:
+    """The words for a denial by the policy."""
+    return f"Denied by policy: {decision.reason}"
+
+
+def say_nobody(decision: Decision) -> str:
+    """The words where nobody can be asked."""
+    why = f" ({decision.reason})" if decision.reason else ""
+    how = _ONLY_A_PERSON if decision.code in _FIRM else _HOW_TO_ALLOW
+    return f"{NOBODY}{why} {how}"
+
+
+def say_denied(told: Denied) -> str:
+    """The words for a denial by whoever was asked."""
+    by = told.by or "the user"
+    return f"Denied by {by}: {told.reason}" if told.reason else f"Denied by {by}."
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether a call may run: what the rules say, what the developer's policies say, and what the runs above say.
+#
+# The strictest of them counts. Rules that somebody approved on the way are added for the rest of the run.
+
+
+class Permits:
+    """Decides on the calls of one run."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self.rules = setup.rules
+        self.past: Past | None = None
+        """What was decided before, while a run is brought back."""
+
+    @property
+    def chain(self) -> tuple[Rules, ...]:
+        """The rules of this run and of those above it."""
+        return (self.rules, *self._setup.rules_above)
+
+    def decide(self, call: ToolCall, tool: Tool, operands: Sequence[Operand], uninspected: str = "") -> Decision:
+        """What becomes of a call."""
+        sandboxed = self._setup.sandboxed and tool.metadata.get("class") == "exec"
+        context = DecisionContext(tool, tuple(operands), sandboxed, uninspected)
+        decisions = [decide(call, context, rules) for rules in self.chain]
+        if self._setup.policy is not None:
+            decisions.append(consult(self._setup.policy, call, tool))
+        decision = strictest_of(decisions)
+        return decision if self.past is None else self.past.correct(decision, call, tool)
+
+    def add(self, text: str) -> str:
+        """Allow what this rule describes from now on; what is wrong with it, where it is no rule."""
+        try:
+            rule = read_rule(text, "allow", "session")
+        except ConfigError as mistake:
+            return str(mistake)
+        if rule not in self.rules.rules:
+            self.rules = replace(self.rules, rules=(*self.rules.rules, rule))
+        return ""
+
+    def suggest(self, call: ToolCall, tool: Tool, operands: Sequence[Operand]) -> str:
+        """The rule that would allow calls like this one."""
+        rule = suggest_rule(call, DecisionContext(tool, tuple(operands)))
+        return "" if rule is None else str(rule)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The calls of one reply, on their way from planned to answered.
+#
+# Each call is a slot. Slots are taken from the front: one call alone, or several safe ones that stand next to each
+# other. A group is shown to the hooks, decided by the policy, approved where that is asked for, and run; then comes
+# the next. Whatever happens, each slot ends with exactly one result, and the results keep the order of the calls.
 
 State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready", "running", "settled"]
 _WAITING = ("reviewing", "asking", "running")
@@ -430,3 +528,45 @@ def _with_note(result: ToolResult, note: str) -> ToolResult:
     if isinstance(result.content, str):
         return replace(result, content=f"{result.content}\n\n[{note}]")
     return replace(result, content=[*result.content, Text(f"[{note}]")])
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How often a model may get it wrong, or say nothing, before the run is given up.
+
+
+class Patience:
+    """Counts mistakes, repairs and blank replies, each in a row."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self.mistakes = 0
+        self.repairs = 0
+        self.blanks = 0
+
+    def take_words(self) -> None:
+        """The model said something, or called something."""
+        self.blanks = 0
+
+    def allows_blank(self) -> bool:
+        """The model said nothing; whether it may be asked again."""
+        self.blanks += 1
+        return self.blanks <= self._limits.blanks
+
+    def allows_repair(self) -> bool:
+        """A reply has to be mended by its writer; whether he may be asked to."""
+        self.repairs += 1
+        return self.repairs <= self._limits.repairs
+
+    def allows_calls(self, turn: CallTurn) -> bool:
+        """Count a turn, once however many mistakes it held; whether the model may go on.
+
+        A call that ran begins the count anew, whatever came of it. What was denied or blocked is no mistake, and no
+        sign of getting better either.
+        """
+        if any(slot.ran for slot in turn.slots):
+            self.mistakes = self.repairs = 0
+        elif turn.mistakes:
+            self.mistakes += 1
+            only_invalid = all(isinstance(slot.call, InvalidCall) for slot in turn.slots)
+            self.repairs = self.repairs + 1 if only_invalid else 0
+        return self.mistakes < self._limits.mistakes and self.repairs <= self._limits.repairs

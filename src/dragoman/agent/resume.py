@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.commands import Command, Finish
-from dragoman.agent.inputs import Cancelled, Stale
-from dragoman.agent.limits import Spending
+from dragoman.agent.approvals import Answer, Question, read_questions
+from dragoman.agent.config import Setup
 from dragoman.agent.machine import Machine
-from dragoman.agent.questions import Answer, Question, read_questions
-from dragoman.agent.recording import Ended, Header, decode, decode_input
-from dragoman.agent.replaying import Past
-from dragoman.agent.setup import Setup
+from dragoman.agent.protocol import Cancelled, Command, Finish, Stale
+from dragoman.agent.records import Ended, Header, Past, decode, decode_input
+from dragoman.agent.result import Spending
 from dragoman.journal.journal import Record
 from dragoman.providers.provider import overrule
 from dragoman.types import Message

@@ -1,11 +1,8 @@
-"""Events as people and logs may see them: the secrets in them are hidden.
-
-A text that comes in pieces is let go word by word, each word judged with what stands before it, so that whoever reads
-along does not wait for the end of a line. What is held back meanwhile is told before anything else is.
-"""
+"""Redaction of the events and results of a run."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +20,7 @@ from dragoman.agent.events import (
     ToolStarted,
     TurnEnded,
 )
-from dragoman.agent.outcomes import RunResult
+from dragoman.agent.result import RunResult
 from dragoman.client.retry import RequestRetried
 from dragoman.events import (
     ArgumentsDelta,
@@ -35,8 +32,53 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.secrets import HumanSink
-from dragoman.types import Failure, Fault, InvalidCall, Message, Text, Thinking, ToolCall, ToolResult
+from dragoman.secrets import HumanSink, ModelSink
+from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Message, Text, Thinking, ToolCall, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the model is shown of a result, and what a tool that writes gets back: secrets leave, and return, unharmed.
+
+_TAGGED = re.compile(r"#[A-Za-z0-9]+-\d+\]\Z")
+LOST = (
+    "Not run: {name} stands for a secret that is not known any more. Read the file again, and use the placeholder that "
+    "stands there now."
+)
+
+
+def hide_secrets(result: ToolResult, sink: ModelSink) -> ToolResult:
+    """The result with a placeholder for each secret; what is for the caller alone stays as it is."""
+    content = result.content
+    if isinstance(content, str):
+        hidden: Any = sink.text(content)
+    else:
+        hidden = [replace(part, text=sink.text(part.text)) if isinstance(part, Text) else part for part in content]
+    return result if hidden == content else replace(result, content=hidden)
+
+
+def restore_secrets(arguments: JsonObject, sink: ModelSink) -> tuple[JsonObject, str]:
+    """The arguments with the secrets in the place of their placeholders; and the first placeholder of another run."""
+    unknown: list[str] = []
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, str):
+            if "[redacted:" not in value:
+                return value
+            restored = sink.restore(value)
+            # Whoever writes about placeholders has none with a tag; those of another run have another one.
+            unknown.extend(each for each in restored.unknown if _TAGGED.search(each))
+            return restored.text
+        if isinstance(value, dict):
+            return {key: walk(inner) for key, inner in value.items()}
+        return [walk(inner) for inner in value] if isinstance(value, list) else value
+
+    return walk(arguments), unknown[0] if unknown else ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Events as people and logs may see them: the secrets in them are hidden.
+#
+# A text that comes in pieces is let go word by word, each word judged with what stands before it, so that whoever
+# reads along does not wait for the end of a line. What is held back meanwhile is told before anything else is.
 
 _BEHIND = 512
 _BLANKS = " \t\n\r"

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from dragoman.agent.inputs import Input, Replied
-from dragoman.agent.outcomes import RunResult
-from dragoman.agent.recording import Ended, Started, encode, kind_of
+from dragoman.agent.protocol import Input, Replied
+from dragoman.agent.records import Ended, Started, encode, kind_of
+from dragoman.agent.result import RunResult
 from dragoman.journal.journal import Entry, Journal
 from dragoman.types import ToolCall
 

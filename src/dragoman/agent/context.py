@@ -1,24 +1,242 @@
-"""Making room in a conversation before the window of the model is full, and saying what was lost.
-
-Whatever is done, a call and its results stay together or go together, the system message, the first and the last words
-of the user and pinned messages (`Message.extra["pinned"]`) stay as they are, and nothing is left out without a note in
-its place.
-"""
+"""Compaction of a conversation before the context window of the model is full."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from dragoman.agent.estimating import Estimate
-from dragoman.agent.passages import Note, Passage, add_notes, is_pinned, note_of, read_passages, write_note
-from dragoman.agent.trimming import shorten_results, size_of, trim_results
+from dragoman.agent.tokens import Estimate
 from dragoman.errors import ConfigError
 from dragoman.tools.results import cut_text
-from dragoman.types import InvalidCall, Message, Text, Tool, ToolCall, ToolResult
+from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Tool, ToolCall, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# A conversation in passages: what can be left out of it as a whole without tearing a call from its results.
+
+PINNED = "pinned"
+NOTE = "compacted"
+"""The key in `Message.extra` of a message that stands for others."""
+_MOST_NAMES = 6
+
+
+class Passage(Struct):
+    """Messages that stay or go together: an assistant message with all results of its calls, or one message alone."""
+
+    places: list[int]
+    is_turn: bool = False
+    kept: bool = False
+    """Whether it has to stay, because one of its messages has to."""
+    note: bool = False
+
+
+class Note(Struct, frozen=True):
+    """What a message that stands for others says of them."""
+
+    messages: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
+    summary: str = ""
+
+
+def is_pinned(message: Message) -> bool:
+    return bool(message.extra.get(PINNED))
+
+
+def read_passages(messages: Sequence[Message]) -> list[Passage]:
+    """The passages of a conversation, in order. Results that come late bind everything back to their call."""
+    passages: list[Passage] = []
+    waiting: dict[str, list[int]] = {}  # the id of a call -> the passages in which it waits for its result
+    for place, message in enumerate(messages):
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        if results:
+            _bind(place, results, passages, waiting)
+        else:
+            passages.append(Passage([place], note=NOTE in message.extra))
+        if message.role == "assistant":
+            passages[-1].is_turn = True
+        for part in message.parts:
+            if isinstance(part, ToolCall | InvalidCall):
+                waiting.setdefault(part.id, []).append(len(passages) - 1)
+    staying = _find_staying(messages)
+    for passage in passages:
+        passage.kept = any(place in staying for place in passage.places)
+    return passages
+
+
+def _bind(place: int, results: Sequence[ToolResult], passages: list[Passage], waiting: dict[str, list[int]]) -> None:
+    """Put results to the passage of their calls, and everything in between with them."""
+    last = len(passages) - 1
+    # A result whose call is not to be found stays where it is, with what stands before it.
+    first = last if passages and passages[last].is_turn else last + 1
+    for result in results:
+        if places := waiting.get(result.call_id):
+            first = min(first, places.pop(), last)
+    if first > last:
+        passages.append(Passage([place]))
+        return
+    bound = passages[first]
+    for passage in passages[first + 1 :]:
+        bound.places += passage.places
+        bound.is_turn = bound.is_turn or passage.is_turn
+        bound.note = bound.note or passage.note
+    del passages[first + 1 :]
+    bound.places.append(place)
+
+
+def _find_staying(messages: Sequence[Message]) -> set[int]:
+    """What always stays: system messages, the first and the last words of the user, pinned messages, summaries."""
+    spoken = [
+        place
+        for place, message in enumerate(messages)
+        if message.role == "user"
+        and NOTE not in message.extra
+        and not all(isinstance(part, ToolResult) for part in message.parts)
+    ]
+    staying = {*spoken[:1], *spoken[-1:]}
+    for place, message in enumerate(messages):
+        if message.role == "system" or is_pinned(message) or (NOTE in message.extra and note_of(message).summary):
+            staying.add(place)
+    return staying
+
+
+# ---- notes ---------------------------------------------------------------------------------------------------------
+
+
+def note_of(message: Message) -> Note:
+    """What a message says that stands for others; of any other message, that it is one of those left out."""
+    told: Any = message.extra.get(NOTE)
+    if isinstance(told, dict):
+        calls = told.get("calls")
+        return Note(
+            int(told.get("messages") or 0),
+            {str(name): int(count) for name, count in calls.items()} if isinstance(calls, dict) else {},
+            message.text if told.get("summary") else "",
+        )
+    return Note(1, dict(Counter(part.name for part in message.parts if isinstance(part, ToolCall | InvalidCall))))
+
+
+def add_notes(notes: Iterable[Note]) -> Note:
+    total = 0
+    calls: Counter[str] = Counter()
+    for note in notes:
+        total += note.messages
+        calls.update(note.calls)
+    return Note(total, dict(calls))
+
+
+def write_note(note: Note) -> Message:
+    """The message that stands for those left out, or for those that are summarised."""
+    extra: dict[str, Any] = {NOTE: {"messages": note.messages, "calls": note.calls, "summary": bool(note.summary)}}
+    many = f"{note.messages:,} earlier message{'s' if note.messages != 1 else ''}"
+    if note.summary:
+        words = f"[Summary of {many}, which were left out to save room]\n{note.summary}"
+    else:
+        words = f"[{many} left out here to save room{_name_calls(note.calls)}]"
+    return Message("user", [Text(words)], extra)
+
+
+def _name_calls(calls: dict[str, int]) -> str:
+    if not calls:
+        return ""
+    ranked = sorted(calls.items(), key=lambda entry: (-entry[1], entry[0]))
+    named = [f"{name[:60]} {count:,} times" if count > 1 else name[:60] for name, count in ranked[:_MOST_NAMES]]
+    others = len(ranked) - len(named)
+    return f"; called were: {', '.join(named)}" + (f" and {others} other tools" if others else "")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Results made shorter: old ones down to their beginning, the latest ones in the middle.
+
+_MARK = "[result trimmed: "
+
+
+def size_of(message: Message) -> int:
+    """The characters of the largest result in a message."""
+    return max((_length(part) for part in message.parts if isinstance(part, ToolResult)), default=0)
+
+
+def trim_results(message: Message, head: int, least: int) -> tuple[Message, int]:
+    """The message with its results of `least` characters and more trimmed, and how many characters were lost.
+
+    Images and files in results go whatever the size of the text.
+    """
+    parts: list[Part] = []
+    lost = 0
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            trimmed = trim_result(part, head, least)
+            lost += 0 if trimmed is part else max(_length(part) - _length(trimmed), 1)
+            parts.append(trimmed)
+        else:
+            parts.append(part)
+    return (replace(message, parts=parts), lost) if lost else (message, 0)
+
+
+def trim_result(result: ToolResult, head: int, least: int) -> ToolResult:
+    """The result with its first characters and a note for the rest; itself where that would save nothing."""
+    content = result.content
+    if isinstance(content, str):
+        note = _note(content, head, least)
+        return result if note is None else replace(result, content=note)
+    text = "\n".join(part.text for part in content if isinstance(part, Text))
+    media = [part for part in content if not isinstance(part, Text)]
+    note = _note(text, head, least)
+    if note is None and not media:
+        return result
+    if note is None:
+        note = text
+    words = [f"[{_kind(part)} left out to save room]" for part in media]
+    return replace(result, content="\n".join([*([note] if note else ()), *words]))
+
+
+def shorten_results(message: Message, limit: int) -> Message:
+    """The message with results of at most so many characters: their beginning and their end, with a note between."""
+    return replace(message, parts=[_shorten(part, limit) for part in message.parts])
+
+
+def _shorten(part: Part, limit: int) -> Part:
+    if not isinstance(part, ToolResult) or _length(part) <= limit:
+        return part
+    if isinstance(part.content, str):
+        return replace(part, content=cut_text(part.content, limit))
+    texts = sum(isinstance(each, Text) for each in part.content)
+    each_limit = max(limit // texts, 1)
+    cut = [
+        replace(each, text=cut_text(each.text, each_limit)) if isinstance(each, Text) else each for each in part.content
+    ]
+    return replace(part, content=cut)
+
+
+def _note(text: str, head: int, least: int) -> str | None:
+    if len(text) < least or text.startswith(_MARK):
+        return None
+    beginning = " ".join(text[:head].split())
+    note = f"{_MARK}{len(text):,} characters" + (f", began with: {beginning}]" if beginning else "]")
+    # A note may take more tokens for a character than what it stands for, so it has to save a good deal.
+    return note if 2 * len(note) < len(text) else None
+
+
+def _length(result: ToolResult) -> int:
+    content = result.content
+    return (
+        len(content) if isinstance(content, str) else sum(len(part.text) for part in content if isinstance(part, Text))
+    )
+
+
+def _kind(part: Image | File) -> str:
+    return "image" if isinstance(part, Image) else f"file {part.name[:80]}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Making room in a conversation before the window of the model is full, and saying what was lost.
+#
+# Whatever is done, a call and its results stay together or go together, the system message, the first and the last
+# words of the user and pinned messages (`Message.extra["pinned"]`) stay as they are, and nothing is left out without
+# a note in its place.
 
 __all__ = ["Compaction", "Compactor", "Room", "Summarise", "TrimOldResults"]
 
@@ -298,3 +516,45 @@ def _words(result: ToolResult) -> str:
     content = result.content
     text = content if isinstance(content, str) else "\n".join(part.text for part in content if isinstance(part, Text))
     return cut_text(text, _LONGEST_PART)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# When a conversation has to be made shorter, and how short.
+
+
+class ContextSettings(Struct, frozen=True, kw_only=True):
+    """When room is made, and how much."""
+
+    window: int | None = None
+    """Tokens that the model's context holds; None takes what is known of the model."""
+    full: float = 0.85
+    """The share at which room is made."""
+    aim: float = 0.6
+    """The share that is in use afterwards, at most."""
+    reply: int = 4096
+    """Tokens that are kept free for the reply, where the request sets no limit of its own."""
+
+
+def find_room(
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
+    estimate: Estimate,
+    window: int | None,
+    settings: ContextSettings,
+    *,
+    max_tokens: int | None = None,
+    overflowed: bool = False,
+) -> Room | None:
+    """The room that the messages have to fit into; None when they may stay as they are.
+
+    `overflowed` says that the provider refused them as too long: then the estimate was wrong, and is not asked.
+    """
+    if window is None and not overflowed:
+        return None
+    size = estimate.count(messages, tools)
+    if overflowed or window is None:
+        return Room(int(min(size, window or size) * settings.aim), estimate, tools)
+    available = window - min(max_tokens or settings.reply, window // 2)
+    if size <= available * settings.full:
+        return None
+    return Room(int(available * settings.aim), estimate, tools)

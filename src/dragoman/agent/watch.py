@@ -1,0 +1,725 @@
+"""Loop detection: watch every call and result of a run for repetition."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import deque
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import ConfigError
+from dragoman.types import File, Image, InvalidCall, Reply, Thinking, Tool, ToolCall, ToolResult
+from dragoman.types import Text as TextPart
+
+# --------------------------------------------------------------------------------------------------------------------
+# How patient a watcher is: when it warns, when it blocks, when it ends the run.
+
+Action = Literal["warn", "block", "end"]
+
+
+class Verdict(Struct, frozen=True):
+    """What a watcher has to say of a call, a result or a turn.
+
+    `warn`: the message is a note for the model, to be put behind the result. `block`: the call does not run, the
+    message is its result. `end`: the run is over, the message says why. `kind` names the detector.
+    """
+
+    action: Action
+    kind: str
+    message: str
+
+
+class Steps(Struct, frozen=True):
+    """At which count a detector warns, blocks and ends the run; None leaves that step out."""
+
+    warn: int | None
+    block: int | None
+    end: int | None
+
+    def __post_init__(self) -> None:
+        given = [step for step in (self.warn, self.block, self.end) if step is not None]
+        if any(step < 2 for step in given) or given != sorted(given):
+            raise ConfigError(
+                f"the steps of a watcher are {given}",
+                hint="they count from 2 up, in the order warn, block, end; None leaves a step out",
+            )
+
+    def blocks(self, count: int) -> bool:
+        """Whether a call that would bring the count here is not to be run any more."""
+        return self.block is not None and count >= self.block
+
+    def ends(self, count: int) -> bool:
+        return self.end is not None and count >= self.end
+
+    def warns(self, count: int) -> bool:
+        return self.warn is not None and count >= self.warn
+
+
+class WatchSettings(Struct, frozen=True):
+    """The settings of a watcher. A detector that is None is off; `WatchSettings.off()` switches all of them off."""
+
+    repeats: Steps | None = Steps(3, 4, 5)
+    """The same call with the same result, one after the other."""
+    cycles: Steps | None = Steps(4, 5, 6)
+    """Two or more calls that alternate, each with its own same result: full rounds."""
+    same_results: Steps | None = Steps(5, 6, 7)
+    """One tool that gives the same result whatever its arguments are."""
+    failures: int | None = 3
+    """One tool that fails with the same error: after so many in a row, calls that failed so are not run again."""
+    idle_turns: int | None = 3
+    """Turns in a row with the same calls, the same results and no new text."""
+    window: int = 20
+    """Successful calls that are remembered for `same_results`."""
+    longest_cycle: int = 5
+    """The most calls in one round of `cycles`."""
+    exempt: tuple[str, ...] = ()
+    """Names of tools that may repeat themselves, as those with `metadata={"polling": True}` may."""
+
+    def __post_init__(self) -> None:
+        counts = {"failures": self.failures, "idle_turns": self.idle_turns}
+        for name, count in counts.items():
+            if count is not None and count < 2:
+                raise ConfigError(f"{name} of a watcher is {count}", hint="give 2 or more, or None to switch it off")
+        if self.window < 1 or self.longest_cycle < 2:
+            raise ConfigError(
+                f"a watcher with window {self.window} and longest_cycle {self.longest_cycle}",
+                hint="a window holds at least one call, a cycle at least two",
+            )
+
+    @classmethod
+    def off(cls) -> WatchSettings:
+        """Settings under which nothing is ever said."""
+        return cls(repeats=None, cycles=None, same_results=None, failures=None, idle_turns=None)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a watcher says: what was repeated, how often, and what to do instead.
+
+_ADVICE = "Use what you already know, change the arguments, or go another way; if nothing is left to do, answer now."
+
+
+def describe_repetition(name: str, count: int, *, blocked: bool) -> str:
+    if blocked:
+        return (
+            f"Not run: this is call {count} in a row of {name!r} with the same arguments, and the result was the same "
+            f"every time. It stands above and will not change. {_ADVICE}"
+        )
+    return f"{name!r} was called {count} times in a row with the same arguments and gave the same result. {_ADVICE}"
+
+
+def describe_alternation(name: str, count: int, period: int, *, blocked: bool) -> str:
+    if blocked:
+        return (
+            f"Not run: with this call of {name!r} the same {period} calls would have been made {count} times in turn, "
+            f"each with the same result as before. {_ADVICE}"
+        )
+    return (
+        f"The same {period} calls were made {count} times in turn, and each gave the same result as before. {_ADVICE}"
+    )
+
+
+def describe_same_result(name: str, count: int, *, blocked: bool) -> str:
+    if blocked:
+        return (
+            f"Not run: {name!r} has given the same result {count - 1} times, although its arguments were different. "
+            f"Other arguments are not likely to change that. {_ADVICE}"
+        )
+    return f"{name!r} has given the same result {count} times, although its arguments were different. {_ADVICE}"
+
+
+def describe_failure(name: str, count: int, *, blocked: bool) -> str:
+    advice = "Read the error, then change the arguments or go another way; if that is not possible, say so."
+    if blocked:
+        return (
+            f"Not run: {name!r} has failed {count} times in a row with the same error, and with these arguments as "
+            f"well. {advice}"
+        )
+    return (
+        f"{name!r} has failed {count} times in a row with the same error. It is not run again with arguments that "
+        f"failed so. {advice}"
+    )
+
+
+def describe_idle(turns: int) -> str:
+    return f"no progress: {turns} turns in a row made the same calls, got the same results and said nothing new"
+
+
+def describe_end(message: str) -> str:
+    """The reason of a run that ends, from what the model was told."""
+    return message.removesuffix(_ADVICE).strip().removesuffix(".")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Fingerprints of calls and results: equal for what a reader would call the same, in one pass and without copies.
+#
+# The order of keys does not matter; everything else does.
+
+Digest = bytes
+_SIZE = 16
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def call_digest(call: ToolCall) -> Digest:
+    """What makes two calls the same: the name and the arguments."""
+    state = blake2b(call.name.encode("utf-8", "surrogatepass"), digest_size=_SIZE)
+    state.update(b"\0")
+    try:
+        state.update(_encode(call.arguments))
+    except (ValueError, RecursionError, OverflowError, TypeError):
+        # Half characters, deep nesting, numbers of thousands of digits: JSON has no form for them, a walk has.
+        state.update(b"walked")
+        _walk(call.arguments, state)
+    return state.digest()
+
+
+def result_digest(result: ToolResult) -> Digest:
+    """What makes two results the same: what the model is shown of them, and whether they are errors."""
+    state = blake2b(b"error" if result.is_error else b"result", digest_size=_SIZE)
+    content = result.content
+    for part in [content] if isinstance(content, str) else content:
+        _add_part(part, state)
+    return state.digest()
+
+
+def text_digest(text: str) -> Digest:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_SIZE).digest()
+
+
+def _add_part(part: str | TextPart | Image | File, state: blake2b) -> None:
+    if isinstance(part, str):
+        _add_text("text", part, state)
+    elif isinstance(part, TextPart):
+        _add_text("text", part.text, state)
+    elif isinstance(part, Image):
+        _add_text("image", part.data or part.url or "", state)
+    else:
+        _add_text("file", part.name, state)
+        _add_text("of", part.data or part.url or "", state)
+
+
+def _add_text(kind: str, text: str, state: blake2b) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    state.update(f"{kind}{len(data)}:".encode())
+    state.update(data)
+
+
+def _walk(value: Any, state: blake2b) -> None:
+    """Feed a value of any depth, keys in order. What is no JSON counts by its type and its words."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            state.update(b"{%d" % len(item))
+            for key in sorted(item, key=str, reverse=True):
+                waiting += [item[key], str(key)]
+        elif isinstance(item, list | tuple):
+            state.update(b"[%d" % len(item))
+            waiting.extend(reversed(item))
+        elif isinstance(item, str):
+            _add_text("s", item, state)
+        elif isinstance(item, int) and not isinstance(item, bool):
+            _add_text("int", hex(item), state)  # the decimal form of a huge number takes quadratic time
+        else:
+            _add_text(type(item).__name__, repr(item), state)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The same calls with the same results, over and over: one call that repeats, or several that take turns.
+
+Pair = tuple[Digest, Digest]
+"""The fingerprints of a call and of its result."""
+_UNKNOWN = b""
+
+
+class Circle(Struct, frozen=True):
+    """A round of `period` calls, gone `count` times in full; `whole` when the last round has just been closed."""
+
+    period: int
+    count: int
+    whole: bool = True
+
+
+class Circles:
+    """Remembers what was called, and sees when it goes round. A round of one call is a plain repetition."""
+
+    def __init__(self, repeats: Steps | None, cycles: Steps | None, longest: int) -> None:
+        self._steps = [repeats, *([cycles] * (longest - 1))]  # by period, less one
+        given = [step for steps in (repeats, cycles) if steps for step in (steps.warn, steps.block, steps.end) if step]
+        self._most = longest * (max(given, default=1) + 1)
+        self._pairs: list[Pair] = []  # of the turns before this one
+        self._now: dict[Digest, Pair] = {}  # of this turn, in the order of the calls: the result, or the one to expect
+        self._settled: set[Digest] = set()
+
+    def steps(self, circle: Circle) -> Steps:
+        steps = self._steps[circle.period - 1]
+        assert steps is not None, "a circle is only found where it is looked for"
+        return steps
+
+    def foresee(self, call: Digest) -> tuple[Circle, Pair] | None:
+        """The circle that this call would close or go on with, if its result is the one of last time."""
+        expected = self._now.setdefault(call, self._expect(call))
+        for circle in self._find(self._until(call)):
+            if self.steps(circle).blocks(circle.count):
+                return circle, expected
+        return None
+
+    def add(self, pair: Pair) -> Circle | None:
+        """The circle that this call and result belong to, if there is one to speak of.
+
+        Calls of one turn may be answered in any order; what counts is the order in which they were made.
+        """
+        key = pair[0] if pair[0] not in self._settled else pair[0] + pair[1]
+        self._now[key] = pair
+        self._settled.add(key)
+        return max(self._find(self._until(key)), key=self._severity, default=None)
+
+    def forget(self, call: Digest) -> None:
+        """Nothing is expected of the call any more: it failed."""
+        if call not in self._settled:
+            self._now.pop(call, None)
+
+    def close_turn(self) -> None:
+        self._pairs += [pair for key, pair in self._now.items() if key in self._settled]
+        if len(self._pairs) > 2 * self._most:
+            del self._pairs[: -self._most]
+        self._now = {}
+        self._settled = set()
+
+    def _until(self, key: Digest) -> list[Pair]:
+        pairs = self._pairs[-self._most :]
+        for other, pair in self._now.items():
+            pairs.append(pair)
+            if other == key:
+                break
+        return pairs
+
+    def _severity(self, circle: Circle) -> int:
+        steps, count = self.steps(circle), circle.count
+        return 2 * steps.ends(count) + steps.warns(count)
+
+    def _expect(self, call: Digest) -> Pair:
+        return next((pair for pair in reversed(self._pairs) if pair[0] == call), (call, _UNKNOWN))
+
+    def _find(self, pairs: list[Pair]) -> list[Circle]:
+        found = []
+        for period, steps in enumerate(self._steps, start=1):
+            if steps is None:
+                continue
+            length = _run(pairs, period)
+            if length >= 2 * period and _is_smallest(pairs, period):
+                found.append(Circle(period, length // period, length % period == 0))
+        return found
+
+
+def _run(pairs: list[Pair], period: int) -> int:
+    """How many pairs at the end repeat with this period."""
+    place = len(pairs) - 1
+    while place >= period and pairs[place] == pairs[place - period]:
+        place -= 1
+    # What stopped the search belongs to the first round, with the others of that round before it.
+    return len(pairs) - 1 - place + period if place < len(pairs) - 1 else 0
+
+
+def _is_smallest(pairs: list[Pair], period: int) -> bool:
+    """Whether a round is no repetition itself: `A A` is one call twice, and not a round of two."""
+    last = pairs[-period:]
+    return not any(
+        period % part == 0 and all(last[place] == last[place - part] for place in range(part, period))
+        for part in range(1, period)
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One tool that fails with the same error again and again: what failed so is not tried in the same way once more.
+
+_MOST_CALLS = 200
+_Key = TypeVar("_Key", str, Digest)
+
+
+class _Streak(Struct):
+    """Turns in a row that ended with the same error."""
+
+    error: Digest
+    turn: int
+    count: int = 1
+
+    def goes_on(self, error: Digest, turn: int) -> None:
+        if error != self.error:
+            self.error, self.count = error, 1
+        elif turn != self.turn:
+            self.count += 1
+        self.turn = turn
+
+
+class Failures:
+    """Counts failures per tool and per call. Only a call that itself failed is ever blocked; others may be tried."""
+
+    def __init__(self) -> None:
+        self._tools: dict[str, _Streak] = {}
+        self._calls: dict[Digest, _Streak] = {}
+
+    def add(self, turn: int, name: str, call: Digest, error: Digest) -> int:
+        """How often in a row this tool, or this very call, has now failed with this error."""
+        tool = _go_on(self._tools, name, error, turn)
+        own = _go_on(self._calls, call, error, turn)
+        if len(self._calls) > _MOST_CALLS:
+            del self._calls[next(iter(self._calls))]
+        return max(tool.count, own.count)
+
+    def succeed(self, name: str, call: Digest) -> None:
+        self._tools.pop(name, None)
+        self._calls.pop(call, None)
+
+    def foresee(self, name: str, call: Digest) -> tuple[int, Digest] | None:
+        """How often in a row the error of this call has come, and that error; None for a call that has not failed."""
+        own = self._calls.get(call)
+        if own is None:
+            return None
+        tool = self._tools.get(name)
+        return max(own.count, tool.count if tool is not None and tool.error == own.error else 0), own.error
+
+
+def _go_on(streaks: dict[_Key, _Streak], key: _Key, error: Digest, turn: int) -> _Streak:
+    known = streaks.get(key)
+    if known is None:
+        known = streaks[key] = _Streak(error, turn)
+    else:
+        known.goes_on(error, turn)
+    return known
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# One tool that answers the same whatever it is asked: other arguments will not help either.
+
+_LEAST_ARGUMENTS = 2
+
+
+class _Seen(Struct, frozen=True):
+    turn: int
+    name: str
+    call: Digest
+    result: Digest
+
+
+class Sameness:
+    """Counts turns in which a tool gave one same result for different arguments, among the last calls.
+
+    Calls of other tools in between do not matter; another result of the same tool starts the count anew.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._seen: deque[_Seen] = deque(maxlen=window)
+
+    def foresee(self, turn: int, name: str, call: Digest) -> tuple[int, Digest] | None:
+        """The count with this call, if its result is the one that the tool gives anyway; and that result."""
+        result = next((seen.result for seen in reversed(self._seen) if seen.name == name), None)
+        if result is None:
+            return None
+        count = self._count(name, result, _Seen(turn, name, call, result))
+        return (count, result) if count else None
+
+    def add(self, turn: int, name: str, call: Digest, result: Digest) -> int:
+        """The count with this result, 0 as long as the arguments were the same as well."""
+        self._seen.append(_Seen(turn, name, call, result))
+        return self._count(name, result)
+
+    def _count(self, name: str, result: Digest, next_one: _Seen | None = None) -> int:
+        turns: set[int] = set()
+        calls: set[Digest] = set()
+        for seen in [*([next_one] if next_one else ()), *reversed(self._seen)]:
+            if seen.name != name:
+                continue
+            if seen.result != result:
+                break
+            turns.add(seen.turn)
+            calls.add(seen.call)
+        return len(turns) if len(calls) >= _LEAST_ARGUMENTS else 0
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A watcher: it sees every call and every result of a run, and says when they go in circles.
+#
+# Calls are compared by name, arguments *and* result, never by the name alone: the same tool with other arguments, or
+# with another answer, is work and not a loop. What happens several times within one turn counts once, because the
+# model had no chance to learn in between. Nothing here reads a clock or draws lots: replaying the same calls gives
+# the same verdicts.
+
+__all__ = ["Steps", "Verdict", "Watch", "WatchSettings", "duplicates", "is_blank", "is_starved"]
+
+_SEVERITY = ("warn", "block", "end")
+# What a tool says that has done something and has nothing to tell: no sign of standing still.
+_ACKNOWLEDGEMENTS = frozenset(
+    {"", "ok", "okay", "done", "success", "succeeded", "saved", "written", "created", "updated", "deleted", "sent"}
+    | {"true", "null", "none", "{}", "[]", '{"ok":true}', '{"ok": true}', '{"success": true}', '{"status": "ok"}'}
+)
+
+PATIENCE = WatchSettings()
+"""The settings that hold where nobody says otherwise."""
+
+
+class Watch:
+    """Sees the calls of one run: `before` each, `after` each, and `turn` when all of a turn have their results."""
+
+    def __init__(self, settings: WatchSettings = PATIENCE) -> None:
+        self._settings = settings
+        self._circles = Circles(settings.repeats, settings.cycles, settings.longest_cycle)
+        self._sameness = Sameness(settings.window)
+        self._failures = Failures()
+        self._number = 0
+        self._turn = _TurnSoFar()
+        self._last: frozenset[Pair] = frozenset()
+        self._idle = 0
+        self._text: Digest = b""
+
+    # ---- before a call -----------------------------------------------------------------------------------------------
+
+    def before(self, call: ToolCall, tool: Tool | None = None) -> Verdict | None:
+        """A verdict `block` when the call is not to be run, else None. The message is the result to give instead."""
+        if self._is_exempt(call, tool):
+            return None
+        key = self._turn.key(call)
+        if key not in self._turn.asked:
+            self._turn.asked[key] = self._judge_call(call, key)
+            self._count_attempt(call, key)
+        blocked = self._turn.asked[key]
+        if blocked is None:
+            return None
+        self._turn.keep(call, (key, blocked.expected), failed=blocked.fails, exempt=False)
+        return blocked.verdict
+
+    def _judge_call(self, call: ToolCall, key: Digest) -> _Blocked | None:
+        name, settings = call.name, self._settings
+        circle = self._circles.foresee(key)  # asked first and always: it keeps count of what is under way
+        failed = self._failures.foresee(name, key)
+        if settings.failures is not None and failed is not None and failed[0] >= settings.failures:
+            verdict = Verdict("block", "repeated_failure", describe_failure(name, failed[0], blocked=True))
+            return _Blocked(verdict, failed[1], fails=True)
+        if circle is not None:
+            found, expected = circle
+            return _Blocked(self._speak_of_circle("block", found, name), expected[1])
+        same = self._sameness.foresee(self._number, name, key) if settings.same_results else None
+        if same is not None and settings.same_results and settings.same_results.blocks(same[0]):
+            verdict = Verdict("block", "same_result", describe_same_result(name, same[0], blocked=True))
+            return _Blocked(verdict, same[1])
+        return None
+
+    def _count_attempt(self, call: ToolCall, key: Digest) -> None:
+        """A blocked attempt counts as one more of the same, so that insisting on it ends the run."""
+        blocked = self._turn.asked[key]
+        if blocked is None:
+            return
+        self._turn.told = True
+        if blocked.fails:
+            self._circles.forget(key)  # however often: a failing tool does not end a run
+            return
+        verdict = self._after_success(call, (key, blocked.expected), counts=True)
+        if verdict is not None and verdict.action == "end":
+            self._turn.ending = verdict
+
+    # ---- after a call ------------------------------------------------------------------------------------------------
+
+    def after(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> Verdict | None:
+        """A verdict `warn` (a note for the model) or `end`, or None. Blocked calls may be told as well."""
+        key = self._turn.key(call)
+        if self._turn.asked.get(key) is not None:
+            return self._turn.ending
+        digest = result_digest(result)
+        exempt = self._is_exempt(call, tool)
+        self._turn.keep(call, (key, digest), failed=result.is_error, exempt=exempt)
+        if exempt:
+            return None
+        verdict = self._after_failure(call, key, digest) if result.is_error else None
+        if not result.is_error:
+            self._failures.succeed(call.name, key)
+            verdict = self._after_success(call, (key, digest), counts=not _only_acknowledges(result, tool))
+        self._turn.told = self._turn.told or verdict is not None
+        return verdict
+
+    def _after_failure(self, call: ToolCall, key: Digest, error: Digest) -> Verdict | None:
+        self._circles.forget(key)
+        count = self._failures.add(self._number, call.name, key, error)
+        if self._settings.failures is None or count < self._settings.failures:
+            return None
+        return Verdict("warn", "repeated_failure", describe_failure(call.name, count, blocked=False))
+
+    def _after_success(self, call: ToolCall, pair: Pair, *, counts: bool) -> Verdict | None:
+        if pair in self._turn.counted:
+            return None
+        self._turn.counted.add(pair)
+        found = [self._judge_circle(self._circles.add(pair), call.name)]
+        if counts:
+            found.append(self._judge_sameness(call.name, pair))
+        verdicts = [verdict for verdict in found if verdict is not None]
+        return max(verdicts, key=lambda verdict: _SEVERITY.index(verdict.action), default=None)
+
+    def _judge_circle(self, circle: Circle | None, name: str) -> Verdict | None:
+        if circle is None or not circle.whole:
+            return None
+        steps = self._circles.steps(circle)
+        if steps.ends(circle.count):
+            return self._speak_of_circle("end", circle, name)
+        return self._speak_of_circle("warn", circle, name) if steps.warns(circle.count) else None
+
+    def _judge_sameness(self, name: str, pair: Pair) -> Verdict | None:
+        steps = self._settings.same_results
+        if steps is None:
+            return None
+        count = self._sameness.add(self._number, name, *pair)
+        if (name, pair[1]) in self._turn.same or not (steps.warns(count) or steps.ends(count)):
+            return None
+        self._turn.same.add((name, pair[1]))
+        message = describe_same_result(name, count, blocked=False)
+        if steps.ends(count):
+            return Verdict("end", "same_result", describe_end(message))
+        return Verdict("warn", "same_result", message)
+
+    def _speak_of_circle(self, action: str, circle: Circle, name: str) -> Verdict:
+        blocked = action == "block"
+        if circle.period == 1:
+            kind, message = "repeated_call", describe_repetition(name, circle.count, blocked=blocked)
+        else:
+            kind = "ping_pong"
+            message = describe_alternation(name, circle.count, circle.period, blocked=blocked)
+        if action == "end":
+            return Verdict("end", kind, describe_end(message))
+        return Verdict("block" if blocked else "warn", kind, message)
+
+    # ---- the end of a turn -------------------------------------------------------------------------------------------
+
+    def turn(
+        self, calls: Sequence[ToolCall | InvalidCall], results: Iterable[ToolResult], text: str = ""
+    ) -> Verdict | None:
+        """A verdict `end` when turn after turn brings nothing new, or a blocked call is insisted on; else None.
+
+        Told at the end of every turn that had calls, with all of them, whether they ran or not.
+        """
+        so_far, self._turn = self._turn, _TurnSoFar()
+        self._number += 1
+        self._circles.close_turn()
+        pairs, idle = so_far.sum_up(calls, results)
+        fresh = self._is_fresh(text)
+        if not idle or fresh or pairs != self._last:
+            self._idle = 1 if idle else 0
+            self._last = pairs
+            if fresh:
+                self._text = text_digest(text.strip())
+            return so_far.ending
+        self._idle += 1
+        limit = self._settings.idle_turns
+        # A model that was told something just now gets its chance to do something about it, but not for ever.
+        if limit is None or self._idle < (2 * limit if so_far.told else limit):
+            return so_far.ending
+        return Verdict("end", "no_progress", describe_idle(self._idle))
+
+    def _is_fresh(self, text: str) -> bool:
+        return not is_blank(text) and text_digest(text.strip()) != self._text
+
+    def _is_exempt(self, call: ToolCall, tool: Tool | None) -> bool:
+        return call.name in self._settings.exempt or (tool is not None and tool.metadata.get("polling") is True)
+
+
+class _Blocked(Struct, frozen=True):
+    """A call that is not run, and the result or the error that it would have had."""
+
+    verdict: Verdict
+    expected: Digest
+    fails: bool = False
+
+
+class _TurnSoFar:
+    """What one turn has brought until now."""
+
+    def __init__(self) -> None:
+        self.asked: dict[Digest, _Blocked | None] = {}
+        self.counted: set[Pair] = set()
+        self.same: set[tuple[str, Digest]] = set()
+        self.told = False
+        self.ending: Verdict | None = None
+        self._keys: dict[str, tuple[ToolCall, Digest]] = {}
+        self._kept: dict[str, tuple[Pair, bool]] = {}  # by the id of the call: what came of it, and whether it counts
+
+    def key(self, call: ToolCall) -> Digest:
+        known = self._keys.get(call.id)
+        if known is not None and known[0] is call:
+            return known[1]
+        key = call_digest(call)
+        self._keys[call.id] = (call, key)
+        return key
+
+    def keep(self, call: ToolCall, pair: Pair, *, failed: bool, exempt: bool) -> None:
+        self._kept[call.id] = (pair, not failed and not exempt)
+
+    def sum_up(
+        self, calls: Sequence[ToolCall | InvalidCall], results: Iterable[ToolResult]
+    ) -> tuple[frozenset[Pair], bool]:
+        """All pairs of the turn whatever their order, and whether it can be one without progress.
+
+        A turn in which everything failed, or of polling alone, never is.
+        """
+        pairs: set[Pair] = set()
+        counts = False
+        answers = {result.call_id: result for result in results}
+        for call in calls:
+            kept = self._kept.get(call.id)
+            if kept is not None:
+                pairs.add(kept[0])
+                counts = counts or kept[1]
+            elif isinstance(call, ToolCall) and call.id in answers:
+                answer = answers[call.id]
+                pairs.add((self.key(call), result_digest(answer)))
+                counts = counts or not answer.is_error
+        return frozenset(pairs), counts
+
+
+def _only_acknowledges(result: ToolResult, tool: Tool | None) -> bool:
+    """`ok` from a tool that writes says that something was done; from one that reads it says nothing."""
+    content = result.content
+    if not isinstance(content, str) or len(content) > 20 or (tool is not None and tool.read_only):
+        return False
+    return content.strip().rstrip(".!").strip('"').lower() in _ACKNOWLEDGEMENTS
+
+
+def duplicates(calls: Iterable[ToolCall | InvalidCall]) -> dict[str, str]:
+    """Identical calls within one turn: the id of each later one, and the id of the first."""
+    first: dict[Digest, str] = {}
+    found: dict[str, str] = {}
+    for call in calls:
+        if isinstance(call, ToolCall):
+            original = first.setdefault(call_digest(call), call.id)
+            if original != call.id:
+                found[call.id] = original
+    return found
+
+
+# ---- replies that say nothing ------------------------------------------------------------------------------------
+
+_INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+# Fillers and selectors that count as letters or marks and still show nothing.
+_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10))))
+
+
+def is_blank(what: str | Reply) -> bool:
+    """Whether there is nothing to see: no text but white space and invisible characters. A reply with a call, an image
+    or a file is not blank."""
+    if isinstance(what, Reply):
+        others = (ToolCall, InvalidCall, Image, File)
+        return not any(isinstance(part, others) for part in what.message.parts) and is_blank(what.text)
+    if what.isspace() or not what:
+        return True
+    return all(unicodedata.category(each) in _INVISIBLE or each in _FILLERS for each in what)
+
+
+def is_starved(reply: Reply, limit: int | None = None) -> bool:
+    """Whether the model thought until its tokens were used up, and came to neither text nor calls.
+
+    `limit` is the most tokens that were asked for: some servers report a normal end at the limit.
+    """
+    used_up = reply.stop == "length" or (limit is not None and 0 < limit <= reply.usage.output_tokens)
+    thought = reply.usage.reasoning_tokens > 0 or any(
+        isinstance(part, Thinking) and not is_blank(part.text) for part in reply.message.parts
+    )
+    return used_up and thought and is_blank(reply)

@@ -1,1 +1,0 @@
-"""The detectors behind `dragoman.agent.watching`: one idea of going in circles each."""
