@@ -12,37 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.builtin.commands.bash import Bash, make_bash
-    from dragoman.builtin.files.editing import Edit
-    from dragoman.builtin.files.globbing import Glob
-    from dragoman.builtin.files.patching import ApplyPatch
-    from dragoman.builtin.files.reading import Read
-    from dragoman.builtin.files.searching import Grep
+    from dragoman.builtin.files.patch import ApplyPatch
+    from dragoman.builtin.files.search import Grep
+    from dragoman.builtin.files.tools import Edit, Glob, Read, Write
     from dragoman.builtin.files.workspace import Workspace
-    from dragoman.builtin.files.writing import Write
-    from dragoman.builtin.notes.finishing import Finish
-    from dragoman.builtin.notes.memory import Recall, Remember, make_memory
-    from dragoman.builtin.notes.questions import AskUser
-    from dragoman.builtin.notes.todos import TodoWrite
-    from dragoman.builtin.web.fetching import WebFetch, make_web_fetch
+    from dragoman.builtin.memory import Recall, Remember, make_memory
+    from dragoman.builtin.notes import AskUser, Finish, TodoWrite
+    from dragoman.builtin.web.fetch import WebFetch, make_web_fetch
     from dragoman.types import Tool
 
 _HOMES = {
-    "Read": "files.reading",
-    "Glob": "files.globbing",
-    "Grep": "files.searching",
-    "WebFetch": "web.fetching",
-    "Write": "files.writing",
-    "Edit": "files.editing",
-    "ApplyPatch": "files.patching",
+    "Read": "files.tools",
+    "Glob": "files.tools",
+    "Grep": "files.search",
+    "WebFetch": "web.fetch",
+    "Write": "files.tools",
+    "Edit": "files.tools",
+    "ApplyPatch": "files.patch",
     "Bash": "commands.bash",
-    "TodoWrite": "notes.todos",
-    "AskUser": "notes.questions",
-    "Finish": "notes.finishing",
-    "Remember": "notes.memory",
-    "Recall": "notes.memory",
+    "TodoWrite": "notes",
+    "AskUser": "notes",
+    "Finish": "notes",
+    "Remember": "memory",
+    "Recall": "memory",
     "make_bash": "commands.bash",
-    "make_memory": "notes.memory",
-    "make_web_fetch": "web.fetching",
+    "make_memory": "memory",
+    "make_web_fetch": "web.fetch",
     "Workspace": "files.workspace",
 }
 NAMES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman import providers
-from dragoman.builtin.commands.environments import check_allowed, clean_environment
+from dragoman.builtin.commands.bash import check_allowed, clean_environment
 from dragoman.errors import ConfigError
 
 FOR_GIT = {

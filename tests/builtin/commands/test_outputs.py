@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin.commands.witnesses import output_of, run
 
-from dragoman.builtin.commands.bash import make_bash
-from dragoman.builtin.commands.outputs import MOST_CHARACTERS, Capture, Captured, clean, last_line
+from dragoman.builtin.commands.bash import MOST_CHARACTERS, Capture, Captured, clean, last_line, make_bash
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.builtin.commands.bash import Bash, make_bash
-from dragoman.builtin.commands.programs import find_programs
+from dragoman.builtin.commands.operands import find_programs
 from dragoman.tools import ToolContext
 from dragoman.types import Operand
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 from tests.builtin.commands.witnesses import ask, output_of, run
 
-from dragoman.builtin.commands.bash import Bash
-from dragoman.builtin.commands.environments import clean_environment
-from dragoman.builtin.commands.git_settings import parse_settings
+from dragoman.builtin.commands.bash import Bash, clean_environment
+from dragoman.builtin.commands.operands import parse_settings
 from dragoman.tools import ToolContext
 from dragoman.types import Operand
 

@@ -39,9 +39,9 @@ def context(folder: Path) -> ToolContext:
 def resolving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to stay inside: the kernel's, and the one for kernels that have none."""
     if request.param == "walk":
-        monkeypatch.setattr("dragoman.builtin.files.confining.kernel_open", lambda: None)
+        monkeypatch.setattr("dragoman.builtin.files.workspace.kernel_open", lambda: None)
     else:
-        from dragoman.builtin.files.confining import kernel_open
+        from dragoman.builtin.files.workspace import kernel_open
 
         assert kernel_open() is not None, "this kernel has no openat2, or something forbids it"
     return str(request.param)

@@ -11,10 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.builtin.files.conftest import Call
 
-from dragoman.builtin.files.editing import Edit, edit
-from dragoman.builtin.files.reading import read
-from dragoman.builtin.files.substituting import substitute
-from dragoman.builtin.files.writing import Write, write
+from dragoman.builtin.files.tools import Edit, Write, edit, read, substitute, write
 from dragoman.tools import Error, ToolContext
 
 

@@ -17,12 +17,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from dragoman.builtin.files.editing import edit
-from dragoman.builtin.files.globbing import glob
-from dragoman.builtin.files.patching import apply_patch
-from dragoman.builtin.files.reading import read
-from dragoman.builtin.files.searching import grep
-from dragoman.builtin.files.writing import write
+from dragoman.builtin.files.patch import apply_patch
+from dragoman.builtin.files.search import grep
+from dragoman.builtin.files.tools import edit, glob, read, write
 from dragoman.tools import Error, ToolContext
 
 SWAPS = 100_000

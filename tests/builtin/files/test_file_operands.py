@@ -11,12 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.builtin.files.editing import Edit
-from dragoman.builtin.files.globbing import Glob
-from dragoman.builtin.files.patching import ApplyPatch
-from dragoman.builtin.files.reading import Read
-from dragoman.builtin.files.searching import Grep
-from dragoman.builtin.files.writing import Write
+from dragoman.builtin.files.patch import ApplyPatch
+from dragoman.builtin.files.search import Grep
+from dragoman.builtin.files.tools import Edit, Glob, Read, Write
 from dragoman.tools import Error, ToolContext, bind
 from dragoman.types import Operand, Tool
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from tests.builtin.files.conftest import Call
 
-from dragoman.builtin.files import globbing, walking
-from dragoman.builtin.files.globbing import Glob
-from dragoman.builtin.files.patterns import PathPattern
-from dragoman.builtin.files.wording import quoted
+from dragoman.builtin.files import tools
+from dragoman.builtin.files import tree as tree_module
+from dragoman.builtin.files.tools import Glob
+from dragoman.builtin.files.tree import PathPattern
+from dragoman.builtin.files.workspace import quoted
 from dragoman.tools import Error
 
 
@@ -97,11 +98,11 @@ def test_what_is_left_out_is_told(call: Call) -> None:
 
 
 def test_the_answer_is_bounded(folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(globbing, "MOST_PATHS", 3)
+    monkeypatch.setattr(tools, "MOST_PATHS", 3)
     lines = call(Glob, pattern="src/**").splitlines()
     assert lines[:3] == ["src/a.d/e.py", "src/a.py", "src/b.ts"]
     assert lines[3] == "[3 of 5 matches; use a narrower pattern or a path to see the others]"
-    monkeypatch.setattr(walking, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(tree_module, "MOST_ENTRIES", 4)
     assert "[stopped after 4 names; ask for a folder further down]" in call(Glob, pattern="**")
 
 

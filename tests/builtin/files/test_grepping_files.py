@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from tests.builtin.files.conftest import Call
 
-from dragoman.builtin.files import engines, searching
-from dragoman.builtin.files.engines import Clock, Query, find_ripgrep
-from dragoman.builtin.files.searching import Grep, Search
+from dragoman.builtin.files import search
+from dragoman.builtin.files.search import Clock, Grep, Query, Search, find_ripgrep
 from dragoman.builtin.files.workspace import Workspace
 
 FILES: dict[str, bytes] = {
@@ -49,7 +48,7 @@ def tree(folder: Path, outside: Path) -> None:
 @pytest.fixture(params=[pytest.param("ripgrep", marks=needs_ripgrep), "own"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "own":
-        monkeypatch.setattr(searching, "find_ripgrep", lambda workspace: None)
+        monkeypatch.setattr(search, "find_ripgrep", lambda workspace: None)
     return str(request.param)
 
 
@@ -107,7 +106,7 @@ def test_with_and_without_ripgrep_the_answer_is_the_same(
 ) -> None:
     assert find_ripgrep("/nowhere") is not None
     by_ripgrep = call(Grep, **arguments)
-    monkeypatch.setattr(searching, "find_ripgrep", lambda workspace: None)
+    monkeypatch.setattr(search, "find_ripgrep", lambda workspace: None)
     assert call(Grep, **arguments) == by_ripgrep
 
 
@@ -158,7 +157,7 @@ def test_links_are_not_followed_and_large_folders_left_out(call: Call) -> None:
 def test_a_pattern_that_never_ends_is_stopped(folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python would be busy with it until the end of days, and would not hear anybody who calls."""
     (folder / "evil.txt").write_text("a" * 60 + "!\n")
-    monkeypatch.setattr(searching, "TIME_LIMIT", 0.5)
+    monkeypatch.setattr(search, "TIME_LIMIT", 0.5)
     answer = call(Grep, pattern=r"^(a|a)*$(?!x)", path="evil.txt")
     assert answer == "[stopped after 0 seconds; not everything was searched]"
 
@@ -172,10 +171,10 @@ def test_a_call_that_was_given_up_stops(folder: Path) -> None:
 
 
 def test_where_no_python_can_be_started_the_search_is_done_here(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "find_ripgrep", lambda workspace: None)
+    monkeypatch.setattr(search, "find_ripgrep", lambda workspace: None)
     elsewhere = call(Grep, pattern="def", context=1)
-    monkeypatch.setattr(engines.sys, "executable", "")
-    monkeypatch.setattr(engines, "_run", None)
+    monkeypatch.setattr(search.sys, "executable", "")
+    monkeypatch.setattr(search, "_run", None)
     assert call(Grep, pattern="def", context=1) == elsewhere
 
 
@@ -209,7 +208,7 @@ def test_a_file_that_cannot_be_searched_does_not_stop_the_others(folder: Path, c
 
 
 def test_many_files_are_searched_a_few_at_a_time(folder: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searching, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(search, "_MOST_AT_ONCE", 2)
     before = len(os.listdir("/proc/self/fd"))
     assert call(Grep, pattern="third", output="count").startswith("src/deep/b.py:3")
     assert "the first 2 matches; there are more" in call(Grep, pattern="def", limit=2)
@@ -217,7 +216,7 @@ def test_many_files_are_searched_a_few_at_a_time(folder: Path, call: Call, monke
 
 
 def test_a_line_without_end_is_not_held(monkeypatch: pytest.MonkeyPatch, folder: Path, call: Call) -> None:
-    monkeypatch.setattr(engines, "_LONGEST_MESSAGE", 100_000)
+    monkeypatch.setattr(search, "_LONGEST_MESSAGE", 100_000)
     (folder / "endless").write_bytes(b"y" * 200_000 + b"needle\nneedle\n")
     answer = call(Grep, pattern="needle", path="endless")
     assert answer.splitlines()[1] == "endless:2:needle"

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.builtin.files.conftest import Call
 
-from dragoman.builtin.files.patching import ApplyPatch, apply_patch
+from dragoman.builtin.files.patch import ApplyPatch, apply_patch
 from dragoman.tools import Error, ToolContext
 
 SIX = "one\ntwo\nthree\nfour\nfive\nsix\n"

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin.files.conftest import Call
 
-from dragoman.builtin.files.encodings import Encoding
-from dragoman.builtin.files.paging import LINE_CHARACTERS, as_utf8, read_page
-from dragoman.builtin.files.reading import LARGEST_IMAGE, Read
+from dragoman.builtin.files.text import LINE_CHARACTERS, Encoding, as_utf8, read_page
+from dragoman.builtin.files.tools import LARGEST_IMAGE, Read
 from dragoman.types import Image, Text, ToolResult
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
@@ -127,7 +126,7 @@ def test_of_a_missing_file_similar_names_are_told(folder: Path, call: Call) -> N
 
 
 def test_a_call_that_was_given_up_stops(folder: Path) -> None:
-    from dragoman.builtin.files.reading import read
+    from dragoman.builtin.files.tools import read
     from dragoman.tools import Error, ToolContext
 
     (folder / "file").write_text("x\n" * 500_000)
@@ -164,10 +163,10 @@ def test_a_page_is_what_splitting_the_whole_text_would_give(
 
 HUGE = """
 import os, resource, sys
-from dragoman.builtin.files.editing import edit
-from dragoman.builtin.files.reading import read
-from dragoman.builtin.files.searching import grep
-from dragoman.builtin.files.writing import write
+from dragoman.builtin.files.tools import edit
+from dragoman.builtin.files.tools import read
+from dragoman.builtin.files.search import grep
+from dragoman.builtin.files.tools import write
 from dragoman.tools import Error, ToolContext
 
 context = ToolContext(workspace=sys.argv[1])

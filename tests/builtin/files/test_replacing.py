@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from tests.builtin.files.conftest import Call
 
-from dragoman.builtin.files import replacing
-from dragoman.builtin.files.patching import ApplyPatch
-from dragoman.builtin.files.replacing import Change, apply_changes, remove, write_atomic
+from dragoman.builtin.files import atomic
+from dragoman.builtin.files.atomic import Change, apply_changes, remove, write_atomic
+from dragoman.builtin.files.patch import ApplyPatch
+from dragoman.builtin.files.tools import Write
 from dragoman.builtin.files.workspace import Workspace
-from dragoman.builtin.files.writing import Write
 from dragoman.tools import Error
 
 pytestmark = pytest.mark.usefixtures("resolving")
@@ -69,7 +69,7 @@ def test_a_file_that_may_not_grow_is_left_as_it_was(folder: Path) -> None:
     (folder / "a.txt").write_text("old")
     code = """
 import resource, sys
-from dragoman.builtin.files.writing import write
+from dragoman.builtin.files.tools import write
 from dragoman.tools import Error, ToolContext
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
@@ -106,10 +106,10 @@ def test_where_one_of_several_files_fails_none_is_changed(
         (folder / f"{name}.txt").write_text(f"old {name}\n")
     (folder / "b.txt").chmod(0o640)
     before = {path.name: (path.read_bytes(), path.stat().st_ino, path.stat().st_mode) for path in folder.iterdir()}
-    real = replacing._Step.commit
+    real = atomic._Step.commit
     commits = 0
 
-    def commit(self: replacing._Step, keep: bool) -> None:
+    def commit(self: atomic._Step, keep: bool) -> None:
         nonlocal commits
         commits += 1
         if commits == fault:
@@ -117,7 +117,7 @@ def test_where_one_of_several_files_fails_none_is_changed(
         real(self, keep)
 
     with monkeypatch.context() as patched:
-        patched.setattr(replacing._Step, "commit", commit)
+        patched.setattr(atomic._Step, "commit", commit)
         assert call(ApplyPatch, patch=PATCH) == "Error: no"
     after = {path.name: (path.read_bytes(), path.stat().st_ino, path.stat().st_mode) for path in folder.iterdir()}
     assert after == before

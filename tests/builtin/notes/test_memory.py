@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.builtin.notes import memory
-from dragoman.builtin.notes.memory import Memory, Recall, Remember, make_memory
-from dragoman.builtin.notes.memory_store import NoteStore, Owner
+from dragoman.builtin import memory
+from dragoman.builtin.memory import Memory, NoteStore, Owner, Recall, Remember, make_memory
 from dragoman.tools import Answer, ToolContext, answer_sync, bind
 from dragoman.types import Tool, ToolCall
 
@@ -250,7 +249,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from dragoman.builtin.notes.memory_store import NoteStore, Owner
+from dragoman.builtin.memory import NoteStore, Owner
 
 store = NoteStore(sys.argv[1])
 for number in range(25):

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import args
-from dragoman.builtin.notes.finishing import Finish
-from dragoman.builtin.notes.questions import AskUser
-from dragoman.builtin.notes.todos import Todo, TodoLists, TodoWrite, make_todo_write
+from dragoman.builtin.notes import AskUser, Finish, Todo, TodoLists, TodoWrite, make_todo_write
 from dragoman.tools import Answer, ToolContext, answer_async, bind
 from dragoman.types import Tool, ToolCall
 

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dragoman.builtin.web.addresses import Refused, carried_addresses, judge_address, judge_host, judge_name
-from dragoman.builtin.web.urls import follow, read_url
+from dragoman.builtin.web.addresses import (
+    Refused,
+    carried_addresses,
+    follow,
+    judge_address,
+    judge_host,
+    judge_name,
+    read_url,
+)
 
 PUBLIC = [
     "1.1.1.1",

@@ -14,7 +14,7 @@ import pytest
 from tests.builtin.web.websites import LOCAL, Names, fetch, fetcher, redirect, reply, site
 from tests.client.test_tls import make_certificate, server_side
 
-from dragoman.builtin.web.fetching import WebFetch, inspect_url, make_web_fetch
+from dragoman.builtin.web.fetch import WebFetch, inspect_url, make_web_fetch
 from dragoman.client.transport import Timeouts
 from dragoman.errors import ConfigError
 from dragoman.tools import ToolContext

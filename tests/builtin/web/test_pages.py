@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.builtin.web.pages import decode, kind_of, media_type_of, read_page
+from dragoman.builtin.web.fetch import decode, kind_of, media_type_of, read_page
 
 CHARSETS = [
     ("grün".encode(), "", "grün"),

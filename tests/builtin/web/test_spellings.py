@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.builtin.web.websites import LOCAL, Names, fetch, fetcher, redirect, reply, site
 
-from dragoman.builtin.web import pinning
-from dragoman.builtin.web.fetching import make_web_fetch
+from dragoman.builtin.web.fetch import make_web_fetch, resolve_by_system
 from dragoman.client.http import connection
 
 # PORT is replaced with that of a server that must not be reached.
@@ -345,7 +344,7 @@ def test_a_name_that_changes_between_redirects_is_judged_again() -> None:
 
 
 def test_the_resolver_of_the_system_is_asked_without_a_network() -> None:
-    assert asyncio.run(pinning.resolve_by_system("127.0.0.1", 80)) == ["127.0.0.1"]
+    assert asyncio.run(resolve_by_system("127.0.0.1", 80)) == ["127.0.0.1"]
 
 
 def test_nothing_is_said_to_a_peer_with_another_address(monkeypatch: pytest.MonkeyPatch) -> None:

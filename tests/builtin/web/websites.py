@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from dragoman.builtin.web.fetching import make_web_fetch
+from dragoman.builtin.web.fetch import make_web_fetch
 from dragoman.tools import Error, Ok, ToolContext
 from dragoman.types import Operand, Tool
 

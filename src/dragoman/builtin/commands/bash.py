@@ -1,25 +1,258 @@
-"""The tool `bash`: one command line in a shell of its own, with its output, how it ended, and nothing left behind."""
+"""The tool `bash`: one command line, run for a limited time, with nothing left behind."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
+import functools
 import os
+import re
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.builtin.commands.environments import check_allowed, clean_environment
-from dragoman.builtin.commands.outputs import MOST_CHARACTERS, Capture, Captured, clean, last_line
+from dragoman.builtin.commands.operands import absolute_entries, find_operands, has_changed
 from dragoman.builtin.commands.processes import GRACE, Ended, Order, Preparation, Running, run_async
-from dragoman.builtin.commands.scripts import find_operands, has_changed
+from dragoman.errors import ConfigError
 from dragoman.sandbox.system import secrets_below, system_secrets
 from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
 from dragoman.types import JsonObject, Operand, Tool
+
+# --------------------------------------------------------------------------------------------------------------------
+# The environment of a command: begun from nothing, with a short list of harmless variables.
+#
+# Keys of providers stand in the environment of many programs. A command that a model wrote has no use for them.
+
+ALLOWED = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ")
+"""Passed on where they are set, beside LC_*; TERM is always `dumb`."""
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Each of these makes a shell, the loader or an interpreter run or load something before the command itself.
+_NEVER = re.compile(
+    r"(DRAGOMAN_.*|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|BASH_FUNC_.*"
+    r"|LD_.*|DYLD_.*|GCONV_PATH|PYTHONSTARTUP|PERL5OPT|RUBYOPT|NODE_OPTIONS)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FOR_GIT = (("core.fsmonitor", "false"), ("safe.bareRepository", "explicit"))
+"""Settings that count more than those of a repository: nothing is run to find changes, and a folder with the files of
+a repository in it is none unless it is called `.git` or named with `--git-dir`."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def clean_environment(own: Mapping[str, str], more: Mapping[str, str] | Iterable[str] = ()) -> dict[str, str]:
+    """What a command gets of our own environment: the list, and what the caller names or gives beside it."""
+    found = {name: value for name, value in own.items() if name in ALLOWED or name.startswith("LC_")}
+    found.setdefault("PATH", _PATH)
+    found["TERM"] = "dumb"
+    if isinstance(more, Mapping):
+        found.update(more)
+    else:
+        found.update({name: own[name] for name in more if name in own})
+    found["PATH"] = os.pathsep.join(absolute_entries(found["PATH"])) or _PATH
+    found.update(_settings_for_git(found))
+    return {name: value for name, value in found.items() if _NAME.fullmatch(name) and "\0" not in value}
+
+
+def _settings_for_git(given: Mapping[str, str]) -> dict[str, str]:
+    """What git is told beside its files, after what the caller tells it."""
+    counted = given.get("GIT_CONFIG_COUNT", "")
+    start = int(counted) if re.fullmatch(r"[0-9]{1,4}", counted) else 0
+    # Without this `git status` writes the index anew, and runs a hook when it has.
+    told = {"GIT_OPTIONAL_LOCKS": "0", "GIT_CONFIG_COUNT": str(start + len(_FOR_GIT))}
+    for index, (key, value) in enumerate(_FOR_GIT, start):
+        told |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
+    return told
+
+
+def check_allowed(more: Mapping[str, str] | Iterable[str]) -> Mapping[str, str] | tuple[str, ...]:
+    """What a caller wants commands to have beside the list; refused where it would be a key or a way in."""
+    if isinstance(more, str):
+        raise ConfigError(f"not a list of names: {more!r}", hint=f"write environment=({more!r},)")
+    kept = dict(more) if isinstance(more, Mapping) else tuple(more)
+    keys = _names_of_keys()
+    for name in kept:
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ConfigError(f"not the name of an environment variable: {name!r}", hint="letters, digits and _")
+        if name in keys and not isinstance(kept, dict):
+            raise ConfigError(
+                f"{name} holds the key of a provider, and commands never get ours",
+                hint=f"give commands a key of their own: environment={{{name!r}: ...}}",
+            )
+        if _NEVER.fullmatch(name):
+            raise ConfigError(f"{name} would change what a command runs, and is never passed on", hint="leave it out")
+    return kept
+
+
+@functools.cache
+def _names_of_keys() -> frozenset[str]:
+    from dragoman import providers
+
+    return frozenset(name for row in providers.names() for name in providers.get(row).key_names)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a command prints, kept within bounds and made readable: its beginning, its end, and a note of what is missing.
+#
+# Bytes are kept as they come and read as text only at the end, so that a character that arrives in two pieces is
+# whole and a flood costs no more memory than a trickle.
+
+MOST_CHARACTERS = 30_000
+_KEPT_BYTES = 128 * 1024
+"""Of the beginning, and as much of the end; more than is shown, because control sequences take room as well."""
+_LINE_SEARCH = 4096
+
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, movements, erasing
+    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # titles, links and other strings for the terminal
+    r"|\x1b[ -/]*[0-~]?"  # short ones, and whatever was cut off
+)
+_CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r\b"}
+
+
+class Captured(Struct, frozen=True):
+    """The text of an output as it is shown."""
+
+    text: str
+    size: int
+    """How many bytes were printed."""
+    left_out: int = 0
+    """How many of them are not shown, beyond control characters."""
+    has_odd_bytes: bool = False
+    """Whether some were no text, and were replaced or removed."""
+
+
+class Capture:
+    """Takes the bytes of an output, however many, and holds on to the first and the last of them."""
+
+    def __init__(self, most: int = MOST_CHARACTERS) -> None:
+        self._most = most
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self.size = 0
+
+    def feed(self, piece: bytes) -> None:
+        self.size += len(piece)
+        room = _KEPT_BYTES - len(self._head)
+        if room > 0:
+            self._head += piece[:room]
+            piece = piece[room:]
+        if piece:
+            self._tail.append(piece)
+            self._tail_size += len(piece)
+            while self._tail_size - len(self._tail[0]) >= _KEPT_BYTES:
+                self._tail_size -= len(self._tail.popleft())
+
+    def finish(self) -> Captured:
+        """The output as text. Where something is missing, a line says how much."""
+        head, tail = bytes(self._head), b"".join(self._tail)
+        missing = self.size - len(head) - len(tail)
+        if not missing:
+            whole = head + tail
+            text, left_out = cut_middle(clean(_decode(whole)), self._most)
+            return Captured(text, self.size, left_out, _is_odd(whole))
+        tail, skipped = _from_next_line(tail)
+        first, dropped_first = _cut_end(clean(_decode(head, whole=False)), self._most // 2)
+        last, dropped_last = _cut_start(clean(_decode(tail)), self._most // 2)
+        left_out = missing + skipped + dropped_first + dropped_last
+        return Captured(_join(first, left_out, last), self.size, left_out, _is_odd(head) or _is_odd(tail))
+
+
+def clean(text: str) -> str:
+    """The text without control sequences, and with every line as a terminal would show it in the end."""
+    if "\x1b" in text or "\x9b" in text:
+        text = _ESCAPES.sub("", text)
+    text = text.translate(_CONTROLS)
+    if "\r" not in text and "\b" not in text:
+        return text
+    return "\n".join(map(_last_state, text.split("\n")))
+
+
+def last_line(piece: bytes) -> str:
+    """The last line of a piece that holds anything, short, for whoever watches."""
+    lines = clean(piece[-4096:].decode("utf-8", "replace")).split("\n")
+    return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+
+
+def cut_middle(text: str, most: int) -> tuple[str, int]:
+    """At most so many characters, without the middle, and how many bytes that leaves out."""
+    if len(text) <= most:
+        return text, 0
+    half = most // 2
+    first, _ = _cut_end(text, half)
+    last, _ = _cut_start(text, half)
+    left_out = len(text[len(first) : len(text) - len(last)].encode("utf-8", "replace"))
+    return _join(first, left_out, last), left_out
+
+
+def _join(first: str, left_out: int, last: str) -> str:
+    before = "" if first.endswith("\n") or not first else "\n"
+    return f"{first}{before}... {left_out:,} bytes left out ...\n{last}"
+
+
+def _cut_end(text: str, most: int) -> tuple[str, int]:
+    """The beginning, up to the end of a line where one is near: half a line may be half a secret."""
+    if len(text) <= most:
+        return text, 0
+    end = text.rfind("\n", max(0, most - _LINE_SEARCH), most) + 1 or most
+    return text[:end], len(text[end:].encode("utf-8", "replace"))
+
+
+def _cut_start(text: str, most: int) -> tuple[str, int]:
+    if len(text) <= most:
+        return text, 0
+    begin = len(text) - most
+    line = text.find("\n", begin - 1, begin + _LINE_SEARCH) + 1
+    if 0 < line < len(text):
+        begin = line
+    return text[begin:], len(text[:begin].encode("utf-8", "replace"))
+
+
+def _from_next_line(raw: bytes) -> tuple[bytes, int]:
+    """Without the rest of a line or of a character whose beginning is missing."""
+    begin = raw.find(b"\n", 0, _LINE_SEARCH) + 1
+    if not 0 < begin < len(raw):
+        begin = next((index for index in range(min(4, len(raw))) if raw[index] & 0xC0 != 0x80), 0)
+    return raw[begin:], begin
+
+
+def _decode(raw: bytes, *, whole: bool = True) -> str:
+    return codecs.getincrementaldecoder("utf-8")("replace").decode(raw, final=whole)
+
+
+def _is_odd(raw: bytes) -> bool:
+    """Whether this is not all text; a character that was cut off at the end does not count."""
+    if b"\0" in raw:
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(raw)
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def _last_state(line: str) -> str:
+    """A line after all returns to its beginning: progress bars leave their last state only."""
+    line = line.rstrip("\r")
+    line = line[line.rfind("\r") + 1 :]
+    if "\b" not in line:
+        return line
+    shown: list[str] = []
+    for character in line:
+        if character != "\b":
+            shown.append(character)
+        elif shown:
+            shown.pop()
+    return "".join(shown)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tool `bash`: one command line in a shell of its own, with its output, how it ended, and nothing left behind.
 
 DEFAULT_SECONDS = 120.0
 LONGEST_SECONDS = 600.0

@@ -1,11 +1,167 @@
-"""Unified diffs, as `diff -u` and git write them, and as models do, who cannot count."""
+"""Patch formats: `*** Begin Patch` and unified diffs."""
 
 from __future__ import annotations
 
 import re
-from typing import cast
+from typing import Literal, cast
 
-from dragoman.builtin.files.patch_sections import Hunk, PatchFault, Section, Sign
+from msgspec import Struct
+
+from dragoman.tools import Error
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a patch says, whichever way it is written: sections for files, and hunks for places in a file.
+
+Sign = Literal[" ", "-", "+"]
+Action = Literal["add", "delete", "update", "copy"]
+
+
+class Hunk(Struct):
+    """Lines to be found at a place, and the ones to be there instead."""
+
+    lines: list[tuple[Sign, str]]
+    """Each with its line end, unless the patch says that it has none."""
+    at: int = 0
+    """The line of the patch that it begins in."""
+    start: int | None = None
+    """The index of the first line in the old file, where the patch tells it."""
+    anchors: tuple[str, ...] = ()
+    """Lines that come before the place, one after another."""
+    at_end: bool = False
+    """Whether the last line has to be the last one of the file."""
+    notes: list[str] = []
+
+    @property
+    def old(self) -> list[str]:
+        return [text for sign, text in self.lines if sign != "+"]
+
+    @property
+    def new(self) -> list[str]:
+        return [text for sign, text in self.lines if sign != "-"]
+
+
+class Section(Struct):
+    """What happens to one file."""
+
+    action: Action
+    path: str
+    target: str = ""
+    """The new name of a file that is moved or copied."""
+    hunks: list[Hunk] = []
+    mode: int | None = None
+
+    @property
+    def paths(self) -> list[str]:
+        return [self.path, self.target] if self.target else [self.path]
+
+
+class PatchFault(Error):
+    """The patch itself is wrong."""
+
+    def __init__(self, line: int, words: str) -> None:
+        super().__init__(f"line {line} of the patch: {words}; nothing was changed")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Patches between `*** Begin Patch` and `*** End Patch`: without line numbers, with the lines around a place.
+
+BEGIN, END = "*** Begin Patch", "*** End Patch"
+_ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
+_LAST = "*** End of File"
+_ANCHOR_RANGES = re.compile(r"^ -\d+(,\d+)? \+\d+(,\d+)? @@")
+HEADINGS = (_ADD, _DELETE, _UPDATE)
+
+
+def read_marked(lines: list[str]) -> list[Section]:
+    """The sections of such a patch; `lines` without their ends."""
+    reader = _MarkedReader()
+    for number, line in enumerate(lines, 1):
+        if line.strip() == END:
+            break
+        reader.read(number, line)
+    reader.close()
+    return reader.sections
+
+
+class _MarkedReader:
+    def __init__(self) -> None:
+        self.sections: list[Section] = []
+        self._section: Section | None = None
+        self._hunk: Hunk | None = None
+        self._anchors: tuple[str, ...] = ()
+        self._empty = 0
+
+    def close(self) -> None:
+        """End a hunk. Lines without anything at its end are space between the parts of a patch."""
+        if self._hunk is not None and self._empty:
+            del self._hunk.lines[-self._empty :]
+            if not self._hunk.lines and self._section is not None:
+                self._section.hunks.remove(self._hunk)
+        self._hunk, self._empty = None, 0
+
+    def read(self, number: int, line: str) -> None:
+        if line.startswith("*** "):
+            self._heading(number, line)
+        elif self._section is None:
+            if line.strip() and line[0] in "+-@":
+                raise PatchFault(number, "this belongs to no file; begin with *** Update File: PATH")
+        elif line.startswith("@@") and self._section.action == "update":
+            self.close()
+            anchor = _ANCHOR_RANGES.sub("", line[2:]).strip().removesuffix("@@").strip()
+            if anchor:
+                self._anchors = (*self._anchors, anchor)
+        else:
+            self._body(number, line, self._section)
+
+    def _heading(self, number: int, line: str) -> None:
+        words = line.rstrip()
+        if words == BEGIN:
+            return
+        if words == _LAST:
+            if self._hunk is not None:
+                self._hunk.at_end = True
+            self.close()
+            return
+        self.close()
+        self._anchors = ()
+        if words.startswith(_MOVE):
+            if self._section is None or self._section.action != "update":
+                raise PatchFault(number, "only a file that is updated can be moved")
+            self._section.target = _path(number, words, _MOVE)
+            return
+        for start, action in ((_ADD, "add"), (_DELETE, "delete"), (_UPDATE, "update")):
+            if words.startswith(start):
+                self._section = Section(action, _path(number, words, start), hunks=[])  # type: ignore[arg-type]
+                self.sections.append(self._section)
+                return
+        raise PatchFault(number, f"unknown heading {words[:60]!r}")
+
+    def _body(self, number: int, line: str, section: Section) -> None:
+        if section.action == "delete" or (section.action == "add" and line[:1] != "+"):
+            if line.strip():
+                what = "after a file to delete nothing may follow"
+                raise PatchFault(number, what if section.action == "delete" else "lines of a new file begin with +")
+            return
+        if line[:1] not in ("", " ", "-", "+"):
+            raise PatchFault(number, "lines of a hunk begin with a space, - or +")
+        if self._hunk is None:
+            self._hunk = Hunk([], number, anchors=self._anchors, notes=[])
+            self._anchors = ()
+            section.hunks.append(self._hunk)
+        # Trailing white space gets lost on the way, so an empty line stands for a line with nothing in it.
+        self._empty = 0 if line else self._empty + 1
+        self._hunk.lines.append((cast(Sign, line[:1] or " "), line[1:] + "\n"))
+
+
+def _path(number: int, words: str, start: str) -> str:
+    path = words[len(start) :].strip()
+    if not path:
+        raise PatchFault(number, "the path is missing")
+    return path
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Unified diffs, as `diff -u` and git write them, and as models do, who cannot count.
 
 _RANGES = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", '"': b'"', "\\": b"\\", "a": b"\a", "b": b"\b", "f": b"\f", "v": b"\v"}
@@ -15,10 +171,10 @@ _NOWHERE = "/dev/null"
 
 def read_unified(lines: list[str]) -> list[Section]:
     """The sections of a diff; `lines` without their ends."""
-    return _Reader(lines).read()
+    return _UnifiedReader(lines).read()
 
 
-class _Reader:
+class _UnifiedReader:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0

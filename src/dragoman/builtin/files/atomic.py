@@ -15,8 +15,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from dragoman.builtin.files.wording import quoted
-from dragoman.builtin.files.workspace import Found, Spot, Workspace, digest_of, explained, identity_of, times_of
+from dragoman.builtin.files.workspace import Found, Spot, Workspace, digest_of, explained, identity_of, quoted, times_of
 from dragoman.tools import Error
 
 _LARGE = 64 << 20

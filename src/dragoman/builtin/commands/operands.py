@@ -1,0 +1,616 @@
+"""Files and programs that a command line would run, and git settings that make git run programs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from dragoman.policy.shell import Visit
+from dragoman.types import Operand
+
+# --------------------------------------------------------------------------------------------------------------------
+# The settings of a repository, read far enough to say whether git would run something that they name.
+#
+# Git is never asked: it would already do what the settings say. Only settings that are known to name no program pass;
+# a key that is not known, a line that is written in an odd way and a file that is too large do not.
+
+_LARGEST_CONFIG = 1 << 20
+_HEADER = re.compile(r'[ \t]*\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?\]')
+_BLANK = re.compile(r"[ \t]*(?:[#;].*)?\Z")
+_PAIR = re.compile(r"[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=(.*))?\Z")
+_ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_COMMENT = re.compile(r"[#;]")
+
+
+def _keys(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_ALL = frozenset({"*"})
+_SECTIONS_WITHOUT_PROGRAMS = (
+    "advice am apply author blame branch checkout clean clone color column commit committer feature fetch format grep "
+    "gui http i18n index init log maintenance notes pack pull push rebase receive rerere sendemail stash status tag "
+    "transfer url user versionsort "
+    # Of programs beside git, which git itself does not look at.
+    "lfs gitflow git-town branchless vscode gitbutler github gk"
+)
+_HARMLESS: dict[str, frozenset[str]] = {
+    **dict.fromkeys(_SECTIONS_WITHOUT_PROGRAMS.split(), _ALL),
+    "core": _keys(
+        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol "
+        "safecrlf quotepath abbrev compression loosecompression bigfilethreshold sparsecheckout sparsecheckoutcone "
+        "untrackedcache preloadindex commitgraph multipackindex splitindex trustctime checkstat fscache longpaths "
+        "protecthfs protectntfs hidedotfiles excludesfile attributesfile commentchar commentstring whitespace fsync "
+        "fsyncmethod fsyncobjectfiles createobject notesref warnambiguousrefs usereplacerefs sharedrepository"
+    ),
+    "credential": _keys("username usehttppath"),
+    "diff": _keys(
+        "algorithm renames renamelimit context interhunkcontext noprefix mnemonicprefix ignoresubmodules "
+        "wserrorhighlight colormoved colormovedws indentheuristic suppressblankempty statgraphwidth statnamewidth "
+        "dirstat autorefreshindex relative wordregex tool guitool xfuncname funcname binary cachetextconv"
+    ),
+    "extensions": _keys("worktreeconfig objectformat compatobjectformat refstorage relativeworktrees preciousobjects"),
+    "gc": _keys("auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable packrefs cruftpacks"),
+    "gpg": _keys("format allowedsignersfile"),
+    "merge": _keys("conflictstyle ff renames renamelimit stat log verbosity directoryrenames autostash tool guitool"),
+    "remote": _keys("url pushurl fetch push mirror prune prunetags tagopt skipfetchall gh-resolved pushdefault"),
+    "submodule": _keys(
+        "url active branch ignore fetchrecursesubmodules recurse fetchjobs shallow propagatebranches alternatelocation "
+        "alternateerrorstrategy"
+    ),
+}
+_SWITCHES = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
+
+
+class Settings(Struct, frozen=True):
+    """What the settings of a repository say that matters here."""
+
+    names_programs: bool = False
+    """Whether they name a program or another file, or may do so."""
+    hooks: tuple[str, ...] = ()
+    """The folders of hooks that they name, as written."""
+    worktrees: tuple[str, ...] = ()
+    """The folders of files that they name, as written."""
+    included: tuple[str, ...] = ()
+    """The other files of settings that they name, as written."""
+
+
+_DOUBTFUL = Settings(names_programs=True)
+
+
+def read_settings(path: str) -> Settings | None:
+    """The settings in a file; None where there is no file."""
+    try:
+        content = read_start(path, _LARGEST_CONFIG + 1)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return _DOUBTFUL
+    return _DOUBTFUL if len(content) > _LARGEST_CONFIG else parse_settings(content)
+
+
+def read_start(path: str, size: int) -> bytes:
+    """The first bytes of a file, without waiting for anybody; OSError for what is no file."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no file")
+        pieces, left = [], size
+        while left > 0 and (piece := os.read(descriptor, left)):
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)
+
+
+def parse_settings(content: bytes) -> Settings:
+    """What settings say. Every form that git and this reader could take for different things is doubtful."""
+    text = content.removeprefix(b"\xef\xbb\xbf").decode("latin-1").replace("\r\n", "\n")
+    if _ODD.search(text):
+        return _DOUBTFUL
+    found = _Found()
+    section = ""
+    for line in text.split("\n"):
+        # A value that goes on in the next line would make that line something else than it looks.
+        if line.endswith("\\"):
+            return _DOUBTFUL
+        position = 0
+        while header := _HEADER.match(line, position):
+            section = header[1].lower().partition(".")[0]
+            position = header.end()
+        if _BLANK.match(line, position):
+            continue
+        pair = _PAIR.match(line, position)
+        if pair is None or not section or not found.take(section, pair[1].lower(), pair[2]):
+            found.names_programs = True
+    return Settings(found.names_programs, tuple(found.hooks), tuple(found.worktrees), tuple(found.included))
+
+
+class _Found:
+    def __init__(self) -> None:
+        self.names_programs = False
+        self.hooks: list[str] = []
+        self.worktrees: list[str] = []
+        self.included: list[str] = []
+
+    def take(self, section: str, key: str, written: str | None) -> bool:
+        """Take one setting; False where it names a program, or may."""
+        known = _HARMLESS.get(section, frozenset())
+        if known is _ALL or key in known:
+            return True
+        value = _plain(written)
+        if value is None:
+            return False
+        if (section, key) == ("core", "fsmonitor"):
+            return value.lower() in _SWITCHES
+        if (section, key) == ("submodule", "update"):
+            return not value.startswith("!")
+        if (section, key) in (("core", "hookspath"), ("core", "worktree")):
+            (self.hooks if key == "hookspath" else self.worktrees).append(value)
+            return value != "" and value[0] not in "~%"
+        if section in ("include", "includeif"):
+            self.included.append(value)
+        return False
+
+
+def _plain(written: str | None) -> str | None:
+    """A value as git would take it; None where that takes more than removing quotes around it."""
+    if written is None:
+        return "true"
+    value = written.strip(" \t")
+    if value.startswith('"'):
+        value, _, after = value[1:].partition('"')
+        return value if "\\" not in value and _BLANK.match(after) else None
+    value = _COMMENT.split(value, maxsplit=1)[0].rstrip(" \t")
+    return None if '"' in value or "\\" in value else value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where the programs of a command line come from: one that lies in the workspace may be the work of a model.
+
+_STARTED_BY = {
+    "egrep": ("grep",),
+    "fgrep": ("grep",),
+    "git": ("git", "gpg", "gpgsm", "ssh-keygen", "ssh", "sh"),
+    "gh": ("gh", "git", "gpg", "ssh", "sh"),
+}
+"""The programs that others start by name, although they only read."""
+_DEPTH = 3
+
+
+def absolute_entries(path: str) -> list[str]:
+    """The folders of a search path; one that is relative, or empty, means another folder after every `cd`."""
+    return [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]
+
+
+def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
+    """Of the programs with these names, those that lie in the workspace."""
+    entries = absolute_entries(path)
+    found: dict[str, None] = {}
+    seen: set[str] = set()
+    for name in names:
+        _look_up(name, entries, top, found, seen, 0)
+    return list(found)
+
+
+def _look_up(name: str, entries: list[str], top: str, found: dict[str, None], seen: set[str], depth: int) -> None:
+    if name in seen or not name or "/" in name or "\0" in name or depth > _DEPTH:
+        return
+    seen.add(name)
+    program = next(_candidates(name, entries), "")
+    if program and any(is_beneath(each, top) for each in _places(program)):
+        found[program] = None
+    for other in (*_STARTED_BY.get(name, ()), *_interpreters(program)):
+        _look_up(other, entries, top, found, seen, depth + 1)
+
+
+def _candidates(name: str, entries: list[str]) -> Iterator[str]:
+    for entry in entries:
+        program = os.path.join(entry, name)
+        if os.path.isfile(program) and os.access(program, os.X_OK):
+            yield program
+
+
+def _places(program: str) -> tuple[str, str, str]:
+    """The program as it is named, as it is named in its real folder, and as it is."""
+    folder, name = os.path.split(program)
+    return os.path.normpath(program), os.path.join(os.path.realpath(folder), name), os.path.realpath(program)
+
+
+def is_beneath(path: str, top: str) -> bool:
+    """Whether a path lies in a folder, as it is spelled."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def _interpreters(program: str) -> list[str]:
+    """The program that `env` looks for, where a script begins with it."""
+    if not program:
+        return []
+    try:
+        start = read_start(program, 256)
+    except OSError:
+        return []
+    if not start.startswith(b"#!"):
+        return []
+    words = os.fsdecode(start[2:].split(b"\n", 1)[0]).split()
+    is_found_by_name = bool(words) and words[0].rsplit("/", 1)[-1] == "env"
+    return [word for word in words[1:] if not word.startswith("-") and "=" not in word][:1] if is_found_by_name else []
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The folders that a repository keeps as repositories of their own: git looks into them, with their settings.
+
+_LINK = struct.pack(">I", 0o160000)
+_VERSIONS = (2, 3, 4)
+_STAT = 40
+"""Bytes of an entry before the name of its object; the mode is at 24."""
+_EXTENDED = 0x4000
+
+
+class OddIndex(Exception):
+    """An index in a form that is not read here."""
+
+
+def find_links(content: bytes) -> list[str]:
+    """The paths of the submodules in an index; OddIndex where they cannot be told."""
+    if content.find(_LINK) < 0:
+        return []
+    # The four bytes may also be part of a time or a digest; what does not work out with one length of digest may with
+    # the other.
+    for size in (20, 32):
+        try:
+            return [path.decode("utf-8", "surrogateescape") for path in _links(content, size)]
+        except (struct.error, ValueError, IndexError):
+            continue
+    raise OddIndex
+
+
+def _links(content: bytes, digest_size: int) -> Iterator[bytes]:
+    signature, version, count = struct.unpack_from(">4sII", content)
+    if signature != b"DIRC" or version not in _VERSIONS:
+        raise ValueError(version)
+    position, name = 12, b""
+    for _ in range(count):
+        start = position
+        flags = struct.unpack_from(">H", content, start + _STAT + digest_size)[0]
+        position = start + _STAT + digest_size + (4 if flags & _EXTENDED else 2)
+        kept = 0
+        if version == 4:
+            dropped, position = _read_number(content, position)
+            if dropped > len(name):
+                raise ValueError(dropped)
+            kept = len(name) - dropped
+        end = content.index(b"\0", position)
+        name = name[:kept] + content[position:end]
+        if len(name) != flags & 0xFFF and flags & 0xFFF != 0xFFF:
+            raise ValueError(name)
+        position = end + 1 if version == 4 else start + (end - start + 8) // 8 * 8
+        if content[start + 24 : start + 28] == _LINK:
+            if not name:
+                raise ValueError("a name that stands in another index")
+            yield name
+
+
+def _read_number(content: bytes, position: int) -> tuple[int, int]:
+    value = content[position] & 0x7F
+    while content[position] & 0x80:
+        position += 1
+        value = ((value + 1) << 7) | (content[position] & 0x7F)
+        if value > 1 << 20:
+            raise ValueError(value)
+    return value, position + 1
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The repositories that the git commands of a line would work in, and the files by which those run programs.
+#
+# Git runs what the settings of a repository name, and a repository may come from anybody. Nothing is run here:
+# folders are searched as git searches them, and more of them where it is not certain which one git would take.
+
+UNKNOWN = "?"
+"""Stands for settings in a folder that is not known, or for more of them than are looked at."""
+_PROGRAMS = ("git", "gh")
+_MOST_FOLDERS = 200
+_MOST_REPOSITORIES = 100
+_LARGEST_INDEX = 64 << 20
+_HOOKS = ("post-index-change", "reference-transaction")
+"""The hooks that git may run in commands that only read: they renew the index."""
+_HEAD = re.compile(rb"ref:[ \t]*refs/|[0-9a-f]{40}")
+
+
+def find_settings(visits: Iterable[Visit], top: str, environment: Mapping[str, str]) -> list[str]:
+    """The files by which git would run programs, for the commands of a line; UNKNOWN for folders that are not known."""
+    search = _Search(_hooks_of_user(environment))
+    for visit in visits:
+        if visit.words[0].rsplit("/", 1)[-1] not in _PROGRAMS:
+            continue
+        if not visit.is_certain:
+            search.found[UNKNOWN] = None
+        changes, named = _read_options(visit.words)
+        named += [value for name, _, value in (each.partition("=") for each in visit.assignments) if name == "GIT_DIR"]
+        named += [environment["GIT_DIR"]] if "GIT_DIR" in environment else []
+        for folder in visit.folders:
+            if "\0" in "".join((folder, *changes, *named)):
+                continue
+            search.start(_follow(top, (folder, *changes)), named)
+    return list(search.found)
+
+
+def _hooks_of_user(environment: Mapping[str, str]) -> list[str]:
+    """The folder for hooks in the user's own settings: it may be one in each repository."""
+    home = environment.get("HOME", "")
+    paths = ("/etc/gitconfig", os.path.join(home, ".gitconfig"), os.path.join(home, ".config", "git", "config"))
+    return [each for found in map(read_settings, paths) if found is not None for each in found.hooks]
+
+
+def _read_options(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """The folders that `git -C` changes to, one after another, and the repositories that `--git-dir` names."""
+    changes: list[str] = []
+    named: list[str] = []
+    for index, word in enumerate(words[1:-1], 1):
+        if word == "-C":
+            changes.append(words[index + 1])
+        elif word == "--git-dir":
+            named.append(words[index + 1])
+    named += [word.partition("=")[2] for word in words if word.startswith("--git-dir=")]
+    return changes, named
+
+
+def _follow(top: str, steps: Iterable[str]) -> set[str]:
+    """Where these steps lead: bash and git differ in what `..` after a link means, so both are taken."""
+    written = top
+    for step in steps:
+        written = os.path.join(written, os.path.expanduser(step))
+    return {os.path.realpath(written), os.path.realpath(os.path.normpath(written))}
+
+
+class _Search:
+    """Goes from folders to repositories, and from those to the ones inside them."""
+
+    def __init__(self, hooks: list[str]) -> None:
+        self.found: dict[str, None] = {}
+        self._hooks = hooks
+        self._started: set[str] = set()
+        self._repositories: set[tuple[str, str]] = set()
+
+    def start(self, folders: Iterable[str], named: Iterable[str]) -> None:
+        """Look for what git would take in these folders, and for what the line names besides."""
+        for folder in folders:
+            for each in named:
+                self._look_at(os.path.join(folder, os.path.expanduser(each)), folder)
+            if folder in self._started:
+                continue
+            if len(self._started) >= _MOST_FOLDERS:
+                self.found[UNKNOWN] = None
+                return
+            self._started.add(folder)
+            self._walk_up(folder)
+
+    def _walk_up(self, folder: str) -> None:
+        while True:
+            is_certain = self._look_at(os.path.join(folder, ".git"), folder)
+            # A folder may be a repository itself.
+            is_certain = is_certain or (
+                os.path.lexists(os.path.join(folder, "HEAD")) and self._look_at(folder, os.path.dirname(folder))
+            )
+            above = os.path.dirname(folder)
+            if is_certain or above == folder:
+                return
+            folder = above
+
+    def _look_at(self, path: str, top: str) -> bool:
+        """Look at a repository, or at the file that says where it is; True where git surely takes it."""
+        repository = _read_pointer(path)
+        if repository is None or not os.path.isdir(repository):
+            return False
+        repository = os.path.realpath(repository)
+        common = _read_common(repository)
+        if (repository, top) not in self._repositories:
+            if len(self._repositories) >= _MOST_REPOSITORIES:
+                self.found[UNKNOWN] = None
+                return False
+            self._repositories.add((repository, top))
+            self._read(repository, common, top)
+        return _is_repository(repository, common)
+
+    def _read(self, repository: str, common: str, top: str) -> None:
+        settings = [
+            *self._read_file(os.path.join(common, "config")),
+            *self._read_file(os.path.join(repository, "config.worktree")),
+        ]
+        named = [*self._hooks, *(each for one in settings for each in one.hooks)]
+        folders = [os.path.join(common, "hooks"), os.path.join(repository, "hooks")]
+        folders += [os.path.join(start, each) for each in named for start in (top, repository)]
+        hooks = [os.path.join(folder, name) for folder in folders for name in _HOOKS]
+        self.found.update(dict.fromkeys(hook for hook in hooks if os.path.isfile(hook)))
+        for one in settings:
+            for written in one.worktrees:
+                # A submodule says where its files are; whoever says something else sends git to other places.
+                if os.path.realpath(os.path.join(repository, written)) != os.path.realpath(top):
+                    self.found[os.path.join(common, "config")] = None
+        self._enter_submodules(repository, top)
+
+    def _read_file(self, path: str) -> Iterator[Settings]:
+        """The settings in a file, and in those that it includes."""
+        waiting = [path]
+        seen: set[str] = set()
+        while waiting:
+            path = waiting.pop()
+            if path in seen or len(seen) >= _MOST_REPOSITORIES:
+                continue
+            seen.add(path)
+            settings = read_settings(path)
+            if settings is None:
+                continue
+            if settings.names_programs:
+                self.found[path] = None
+            for each in settings.included:
+                included = os.path.join(os.path.dirname(path), os.path.expanduser(each))
+                self.found[included] = None
+                waiting.append(included)
+            yield settings
+
+    def _enter_submodules(self, repository: str, top: str) -> None:
+        """Git starts itself in every submodule, to tell whether something has changed there."""
+        try:
+            names = [name for name in os.listdir(repository) if name == "index" or name.startswith("sharedindex.")]
+        except OSError:
+            return
+        for name in names:
+            path = os.path.join(repository, name)
+            try:
+                content = read_start(path, _LARGEST_INDEX + 1)
+                links = find_links(content) if len(content) <= _LARGEST_INDEX else None
+            except (OSError, OddIndex):
+                links = None
+            if links is None:
+                self.found[path] = None
+                continue
+            for link in links:
+                folder = os.path.join(top, link)
+                self._look_at(os.path.join(folder, ".git"), os.path.realpath(folder))
+
+
+def _read_pointer(path: str) -> str | None:
+    """The folder of a repository: the path itself, or what the file there names."""
+    try:
+        written = read_start(path, 4096)
+    except OSError:
+        return path if os.path.isdir(path) else None
+    if not written.startswith(b"gitdir: "):
+        return None
+    return os.path.join(os.path.dirname(path), _path_in(written.removeprefix(b"gitdir: ")))
+
+
+def _path_in(written: bytes) -> str:
+    """A path as git reads it from a file: without line ends, with every blank, up to a NUL."""
+    return os.fsdecode(written.rstrip(b"\r\n").partition(b"\0")[0])
+
+
+def _read_common(repository: str) -> str:
+    """Where the settings and hooks of a repository are: elsewhere, if it is one of several worktrees."""
+    try:
+        named = _path_in(read_start(os.path.join(repository, "commondir"), 4096))
+    except OSError:
+        return repository
+    return os.path.realpath(os.path.join(repository, named))
+
+
+def _is_repository(repository: str, common: str) -> bool:
+    try:
+        head = read_start(os.path.join(repository, "HEAD"), 256)
+    except OSError:
+        return False
+    parts = (os.path.join(common, name) for name in ("objects", "refs"))
+    return _HEAD.match(head) is not None and all(map(os.path.isdir, parts))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The files that a command line would run, told apart by what is in them: a script can change after it was approved.
+
+_LARGEST_SCRIPT = 512 * 1024 * 1024
+
+
+class TooLarge(OSError):
+    """A script of a size that nobody has read."""
+
+
+def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> list[Operand]:
+    """The command line itself, and every file that says what it would run.
+
+    Those are scripts, programs that lie in the workspace, and the settings of repositories that name programs.
+    """
+    from dragoman.policy import shell
+
+    top = os.path.realpath(folder)
+    files = [describe(path, folder) for path in dict.fromkeys(shell.scripts(command))]
+    visits = shell.visits(command)
+    programs = find_programs((visit.words[0] for visit in visits), environment.get("PATH", ""), top)
+    files += [_describe_as(path, top) for path in programs]
+    settings = find_settings(visits, top, environment)
+    files += [_UNKNOWN if path == UNKNOWN else describe(path, folder) for path in settings]
+    return [Operand(kind="command", value=command, access="run", inside=True), *dict.fromkeys(files)]
+
+
+_UNKNOWN = Operand(kind="path", value="a folder that is not known", access="run", inside=False)
+
+
+def describe(path: str, folder: str) -> Operand:
+    """A script as it is at this moment; one that is not there has no identity."""
+    top = os.path.realpath(folder)
+    real = os.path.realpath(os.path.join(top, os.path.expanduser(path)))
+    return _describe_as(real, top)
+
+
+def _describe_as(path: str, top: str) -> Operand:
+    """A file under the name by which it is found, which may be a link to another place."""
+    real = os.path.realpath(path)
+    is_inside = is_beneath(path, top)
+    identity, digest = _fingerprint(real)
+    return Operand(
+        kind="path",
+        value=os.path.relpath(path, top) if is_inside else path,
+        access="run",
+        real=real,
+        inside=is_inside,
+        identity=identity,
+        digest=digest,
+    )
+
+
+def has_changed(command: str, folder: str, environment: Mapping[str, str], approved: Iterable[Operand]) -> bool:
+    """Whether a file that says what this line runs is not what it was when the line was decided on."""
+    approved = tuple(approved)
+    if not approved:
+        return False
+    return _essences(find_operands(command, folder, environment)) != _essences(approved)
+
+
+def _essences(operands: Iterable[Operand]) -> set[tuple[str, str, str]]:
+    return {_essence(operand) for operand in operands if operand.kind == "path" and operand.access == "run"}
+
+
+def _essence(operand: Operand) -> tuple[str, str, str]:
+    return operand.real, operand.identity, operand.digest
+
+
+def _fingerprint(path: str) -> tuple[str, str]:
+    """Device and inode, and the digest of the content where it is a file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError:
+        # Not there, or not ours to read: then its content cannot be vouched for, and the digest stays empty.
+        return _identity(path), ""
+    try:
+        found = os.fstat(descriptor)
+        identity = f"{found.st_dev}:{found.st_ino}"
+        if not stat.S_ISREG(found.st_mode):
+            return identity, ""
+        return identity, _digest(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _identity(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _digest(descriptor: int, path: str) -> str:
+    digest, size = hashlib.sha256(), 0
+    while piece := os.read(descriptor, 1 << 20):
+        digest.update(piece)
+        size += len(piece)
+        if size > _LARGEST_SCRIPT:
+            raise TooLarge(f"{path} is too large to be looked at before it is run")
+    return digest.hexdigest()
