@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.local.cores import choose_threads, count_busy, count_cores
+from dragoman.local.engine import choose_threads, count_busy, count_cores
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.local.gathering import Gathering
+from dragoman.local.transport import Gathering
 
 
 def test_texts_calls_and_usage_are_put_together() -> None:

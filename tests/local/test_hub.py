@@ -15,7 +15,7 @@ from tests.local.wheelhouse import CONTENT
 
 from dragoman.errors import ConfigError
 from dragoman.local import Store
-from dragoman.local.hub import read_name
+from dragoman.local.download import read_name
 
 
 class FakeHub:

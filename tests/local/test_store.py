@@ -12,8 +12,8 @@ from tests.local.wheelhouse import CONTENT, make_entry
 
 from dragoman.errors import ConfigError
 from dragoman.local import Store, UnknownLocalModel
+from dragoman.local.download import fetch_member, find_installer
 from dragoman.local.store import default_root
-from dragoman.local.wheels import fetch_member, find_installer
 
 Publish = Callable[..., Path]
 

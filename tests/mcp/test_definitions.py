@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dragoman.args import load
 from dragoman.mcp import Limits, StdioServer, rule_name, wire_names
 from dragoman.mcp.definitions import Definition, read_definitions
-from dragoman.mcp.naming import LONGEST
-from dragoman.mcp.texts import clean_line, clean_text, has_hidden
+from dragoman.mcp.protocol import clean_line, clean_text, has_hidden
+from dragoman.mcp.toolbox import LONGEST
 from dragoman.toolset import fold
 from dragoman.types import Tool
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.mcp import HttpServer, StdioServer, read_servers
-from dragoman.mcp.environments import clean_environment
+from dragoman.mcp.stdio import clean_environment
 
 
 def test_servers_come_from_tables() -> None:

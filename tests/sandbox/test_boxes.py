@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.sandbox import Box, BoxLimits, Sandbox, find_sandbox, private, toolchains
+from dragoman.sandbox import Box, BoxLimits, Sandbox, boxes, find_sandbox, toolchains
 from dragoman.sandbox.landlock import LandlockSandbox
 
 MEBIBYTE = 1024 * 1024
@@ -103,11 +103,11 @@ def test_temporary_folders_of_killed_processes_are_removed_later(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "dragoman-box-left/home").mkdir(parents=True)
-    private._sweep_once.cache_clear()
+    boxes._sweep_once.cache_clear()
     with landlock.launch(["true"], Box(str(workspace))):
         in_use = [path.name for path in tmp_path.glob("dragoman-box-*")]
-        private._sweep_once.cache_clear()
-        private._sweep_once()
+        boxes._sweep_once.cache_clear()
+        boxes._sweep_once()
 
         assert "dragoman-box-left" not in in_use and len(in_use) == 1
         assert [path.name for path in tmp_path.glob("dragoman-box-*")] == in_use

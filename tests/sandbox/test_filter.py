@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.sandbox.seccomp import AF_INET, AF_UNIX, make_filter
+from dragoman.sandbox.landlock import AF_INET, AF_UNIX, make_filter
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOWED = -1

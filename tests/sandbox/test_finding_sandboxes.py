@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.sandbox import NoSandbox, SandboxMissing, find_sandbox, finding, why_not
+from dragoman.sandbox import NoSandbox, SandboxMissing, detection, find_sandbox, why_not
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    finding._look.cache_clear()
+    detection._look.cache_clear()
     yield
-    finding._look.cache_clear()
+    detection._look.cache_clear()
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ import pytest
 
 from dragoman.cli.sandbox_report import sandbox_lines
 from dragoman.sandbox import Attempt, Box, Launch, ProbeReport, Sandbox, find_sandbox, probe, proof
-from dragoman.sandbox.cgroups import bound_processes
+from dragoman.sandbox.boxes import bound_processes
+from dragoman.sandbox.detection import NOT_REQUIRED
 from dragoman.sandbox.landlock import LandlockSandbox
-from dragoman.sandbox.probing import NOT_REQUIRED
 
 NOBODY = 65534
 # What docs/concepts/sandbox.md says of each kind.

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.sandbox import PROTECTED, Box, Sandbox
-from dragoman.sandbox.guarding import Guard
-from dragoman.sandbox.placeholders import Placeholders
-from dragoman.sandbox.shields import plan_shields
+from dragoman.sandbox.protection import Guard, Placeholders, plan_shields
 
 
 def picture(folder: Path) -> dict[str, tuple[int, bytes | str]]:
@@ -237,7 +235,7 @@ def test_the_first_thing_on_the_way_that_is_no_folder_is_what_is_protected(works
 
 
 def test_what_is_too_large_to_remember_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.sandbox.guarding._MOST_BYTES", 10)
+    monkeypatch.setattr("dragoman.sandbox.protection._MOST_BYTES", 10)
     (tmp_path / "large").write_text("x" * 100, encoding="utf-8")
     guard = Guard(str(tmp_path), [str(tmp_path / "large")])
     assert guard.put_back() == ()

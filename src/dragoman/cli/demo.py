@@ -72,7 +72,7 @@ def demo(
 def _fetch(screen: Screen, *, silent: bool) -> None:
     """Have llama.cpp and the model at hand, or raise and say what is missing."""
     from dragoman.cli.progress import ProgressLine
-    from dragoman.local.catalogue import CATALOGUE, DEFAULT
+    from dragoman.local.download import CATALOGUE, DEFAULT
     from dragoman.local.engine import import_llama
     from dragoman.local.store import Store
 

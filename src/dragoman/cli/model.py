@@ -8,7 +8,7 @@ import typer
 
 from dragoman.cli.progress import ProgressLine
 from dragoman.cli.screen import Screen, write_json
-from dragoman.local.catalogue import CATALOGUE, DEFAULT
+from dragoman.local.download import CATALOGUE, DEFAULT
 
 if TYPE_CHECKING:
     from dragoman.local.store import Model

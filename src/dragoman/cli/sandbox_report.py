@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.sandbox.probing import Attempt, ProbeReport
+from dragoman.sandbox.detection import Attempt, ProbeReport
 
 _WORDS = {
     "bubblewrap": "bubblewrap with seccomp and limits",

@@ -12,18 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.local.catalogue import CATALOGUE, DEFAULT, Entry
+    from dragoman.local.download import CATALOGUE, DEFAULT, Entry
     from dragoman.local.engine import Engine
     from dragoman.local.store import Model, Store, UnknownLocalModel
     from dragoman.local.transport import EmbeddedTransport
     from dragoman.providers import Endpoint
 
 _HOMES = {
-    "CATALOGUE": "catalogue",
-    "DEFAULT": "catalogue",
+    "CATALOGUE": "download",
+    "DEFAULT": "download",
     "EmbeddedTransport": "transport",
     "Engine": "engine",
-    "Entry": "catalogue",
+    "Entry": "download",
     "Model": "store",
     "Store": "store",
     "UnknownLocalModel": "store",

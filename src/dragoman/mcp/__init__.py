@@ -7,11 +7,10 @@
 
 from __future__ import annotations
 
-from dragoman.mcp.limits import Limits
-from dragoman.mcp.naming import rule_name, wire_names
-from dragoman.mcp.pins import Pin, Pins, PinState, Sighting, approve_pin, list_pins
+from dragoman.mcp.definitions import Pin, Pins, PinState, Sighting, approve_pin, list_pins
+from dragoman.mcp.protocol import Limits
 from dragoman.mcp.servers import HttpServer, Server, StdioServer, read_servers
-from dragoman.mcp.toolbox import Toolbox, aconnect, connect
+from dragoman.mcp.toolbox import Toolbox, aconnect, connect, rule_name, wire_names
 
 __all__ = [
     "HttpServer",

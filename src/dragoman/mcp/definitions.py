@@ -1,21 +1,204 @@
-"""What a server says of its tools: read, judged, and given a digest by which any later change is seen."""
+"""Tool definitions of servers: checked, cleaned, and pinned by digest."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
+import os
 import re
+import tempfile
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.mcp.limits import Limits
-from dragoman.mcp.parameters import header_parameters
-from dragoman.mcp.schemas import BadSchema, accept_schema, words_in
+from dragoman.errors import ConfigError, nearest
+from dragoman.mcp.protocol import Limits, clean_line, clean_text, has_hidden
 from dragoman.mcp.servers import Server
-from dragoman.mcp.texts import clean_line, clean_text
 from dragoman.types import JsonObject
+
+# --------------------------------------------------------------------------------------------------------------------
+# Schemas of strangers: checked before they are believed, and their words made fit to be shown.
+#
+# A schema that is broken, huge, refers to other places or hides characters is not repaired: its tool is left out, and
+# told why. Everything else of the server stays.
+
+_WORDS = frozenset({"description", "title"})
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+# Values that are data: nothing in them is a keyword.
+_DATA = frozenset({"const", "default", "enum", "examples", "example", "required"})
+# Keywords whose members are named by the author.
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependentRequired"})
+_WORD_LIMIT = 1000
+_OPEN = frozenset(
+    {"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "$dynamicRef", "allOf", "anyOf"}
+    | {"oneOf", "if", "not", "dependentSchemas"}
+)
+
+Place = Literal["schema", "map", "data"]
+
+
+class BadSchema(ValueError):
+    """Why a schema is not accepted."""
+
+
+def accept_schema(schema: Any, limits: Limits) -> JsonObject:
+    """A copy of the schema that can be offered to a model. Raises BadSchema."""
+    if not isinstance(schema, dict):
+        raise BadSchema("its schema is no object")
+    if schema.get("type", "object") != "object":
+        raise BadSchema("its schema does not describe an object")
+    if _depth_of(schema, limits.schema_depth) > limits.schema_depth:
+        raise BadSchema(f"its schema is nested deeper than {limits.schema_depth} levels")
+    size = len(msgspec.json.encode(schema))
+    if size > limits.schema_bytes:
+        raise BadSchema(f"its schema has {size} bytes, and at most {limits.schema_bytes} are accepted")
+    accepted: JsonObject = {**_accept(schema, "schema"), "type": "object"}
+    _compile(accepted)
+    if "properties" in accepted and not _OPEN.intersection(accepted):
+        # Nothing may reach the server that its schema, and whoever approves the call, does not know.
+        accepted["additionalProperties"] = False
+    return accepted
+
+
+def words_in(schema: Any) -> list[str]:
+    """Every piece of text in a schema: a model reads all of them."""
+    found: list[str] = []
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            found.append(node)
+        elif isinstance(node, dict):
+            waiting += [*node.values(), *node]
+        elif isinstance(node, list):
+            waiting += node
+    return found
+
+
+def _depth_of(schema: Any, most: int) -> int:
+    """How deep a value is nested, counted no further than one beyond `most`."""
+    level, depth = [schema], 0
+    while level and depth <= most:
+        level = [
+            inner
+            for node in level
+            for inner in (node.values() if isinstance(node, dict) else node)
+            if isinstance(inner, dict | list)
+        ]
+        depth += 1
+    return depth
+
+
+def _accept(node: Any, place: Place) -> Any:
+    """A copy with clean words. Bounded in depth: that was looked at before."""
+    if isinstance(node, str):
+        if has_hidden(node):
+            raise BadSchema(f"its schema hides characters in {clean_line(node, 60)!r}")
+        return node
+    if isinstance(node, list):
+        return [_accept(each, "data" if place == "data" else "schema") for each in node]
+    if not isinstance(node, dict):
+        return node
+    accepted = {}
+    for key, value in node.items():
+        if has_hidden(key):
+            raise BadSchema(f"its schema hides characters in the name {clean_line(key, 60)!r}")
+        if place == "schema":
+            if key in _WORDS and isinstance(value, str):
+                accepted[key] = clean_text(value, _WORD_LIMIT)
+                continue
+            if key == "$comment":
+                continue
+            if key in _REFERENCES and not (isinstance(value, str) and value.startswith("#")):
+                raise BadSchema(f"its schema refers to another place: {clean_line(str(value), 100)!r}")
+        accepted[key] = _accept(value, _place_of(key, place))
+    return accepted
+
+
+def _place_of(key: str, place: Place) -> Place:
+    if place == "data" or (place == "schema" and key in _DATA):
+        return "data"
+    return "map" if place == "schema" and key in _MAPS else "schema"
+
+
+def _compile(schema: JsonObject) -> None:
+    """Have the engine read the schema: types, patterns and references are then known to make sense."""
+    from jsonschema_rs import ReferencingError, ValidationError, validator_for
+
+    try:
+        validator_for(schema, retriever=_refuse_to_fetch, validate_formats=False)
+    except (ValidationError, ReferencingError) as problem:
+        why = getattr(problem, "message", "") or str(problem)
+        raise BadSchema(f"its schema is no valid JSON Schema: {clean_line(why, 160)}") from None
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as problem:
+        raise BadSchema(f"its schema cannot be read: {clean_line(str(problem), 160)}") from None
+
+
+def _refuse_to_fetch(address: str) -> Any:
+    raise LookupError(f"{address} is elsewhere")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Arguments that are repeated in HTTP headers, where a schema asks for it (`x-mcp-header`), for whoever routes.
+
+_MARK = "x-mcp-header"
+_is_token = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}").fullmatch
+_is_plain = re.compile(r"[\x20-\x7e]*").fullmatch
+_is_wrapped = re.compile(r"=\?base64\?.*\?=").fullmatch
+_KINDS = frozenset({"string", "integer", "boolean"})
+
+
+def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
+    """The headers that a schema asks for, each with the way to its argument. Raises BadSchema for one that is wrong."""
+    found: dict[str, tuple[str, ...]] = {}
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), schema)]
+    while waiting:
+        way, node = waiting.pop()
+        if not isinstance(node, dict):
+            continue
+        if _MARK in node:
+            name = node[_MARK]
+            if not way or not isinstance(name, str) or _is_token(name) is None or node.get("type") not in _KINDS:
+                raise BadSchema(f"its schema asks for a header in a wrong way ({_MARK})")
+            header = f"Mcp-Param-{name}"
+            if header.lower() in map(str.lower, found):
+                raise BadSchema(f"its schema asks for the header {header} twice")
+            found[header] = way
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            waiting += [((*way, key), inner) for key, inner in properties.items()]
+    return found
+
+
+def write_headers(wanted: dict[str, tuple[str, ...]], arguments: JsonObject) -> dict[str, str]:
+    """The headers for one call; an argument that is not there has none."""
+    headers = {}
+    for header, way in wanted.items():
+        value: Any = arguments
+        for step in way:
+            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, bool):
+            headers[header] = "true" if value else "false"
+        elif isinstance(value, str | int | float):
+            headers[header] = write_value(str(value))
+    return headers
+
+
+def write_value(text: str) -> str:
+    """Text as the value of a header; what a header cannot hold is wrapped in base64."""
+    if _is_plain(text) and text == text.strip() and _is_wrapped(text) is None:
+        return text
+    return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a server says of its tools: read, judged, and given a digest by which any later change is seen.
 
 _is_name = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
@@ -99,3 +282,186 @@ def digest_of(said: JsonObject, identity: list[str]) -> str:
     """The digest of a definition; the same words from another program or address are another definition."""
     whole = msgspec.json.encode({"definition": said, "server": identity}, order="sorted")
     return hashlib.sha256(whole).hexdigest()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Definitions of tools, remembered: a tool that changes after it was first seen stays off until a person approves it.
+#
+# A definition is recorded when it is first seen (`new`), and a person may approve it (`approved`). Only what is
+# approved may claim that it changes nothing. The file belongs to the user, like the configuration; it holds what
+# servers said of their tools, and no secret.
+
+PinState = Literal["new", "approved", "changed"]
+_VERSION = 1
+_LARGEST = 64 * 1024 * 1024
+
+
+class Sighting(Struct, frozen=True):
+    """A definition as a server gave it."""
+
+    digest: str
+    definition: JsonObject = {}
+
+
+class Pin(Struct, frozen=True):
+    """What is remembered of one tool."""
+
+    server: str
+    tool: str
+    held: Sighting
+    """The definition that counts."""
+    approved: bool = False
+    pending: Sighting | None = None
+    """Another one that was seen since; the tool is off until it is approved."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.server}/{self.tool}"
+
+    @property
+    def state(self) -> PinState:
+        if self.pending is not None:
+            return "changed"
+        return "approved" if self.approved else "new"
+
+
+class _File(Struct, frozen=True):
+    version: int
+    pins: list[Pin]
+
+
+class Pins:
+    """The pins of a user, in a file or, without a path, for as long as this value lives."""
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self._kept: dict[str, Pin] = {}
+
+    def read(self) -> dict[str, Pin]:
+        """Every pin by its `SERVER/TOOL`. Raises ConfigError for a file that is damaged."""
+        return dict(self._kept) if self.path is None else _read_file(self.path)
+
+    def see(self, definitions: Iterable[Definition]) -> dict[str, Pin]:
+        """Record what servers say of their tools now, and give the pin of each."""
+        with self._changing() as pins:
+            seen = {each.key: _seen(pins.get(each.key), each) for each in definitions}
+            pins.update(seen)
+        return seen
+
+    def approve(self, key: str, *, digest: str | None = None) -> Pin:
+        """Approve the newest definition of `SERVER/TOOL`; with `digest`, only if it is still that one."""
+        with self._changing() as pins:
+            pin = _find(pins, key)
+            wanted = pin.pending or pin.held
+            if digest is not None and digest != wanted.digest:
+                raise ConfigError(f"{key} has changed again since it was shown", hint="look at it once more")
+            pins[key] = Pin(pin.server, pin.tool, wanted, approved=True)
+            return pins[key]
+
+    def forget(self, key: str) -> None:
+        """Forget a tool: it counts as new when it is seen again."""
+        with self._changing() as pins:
+            del pins[_find(pins, key).key]
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Pin]]:
+        """The pins, to be changed in place; what was changed is kept. One process at a time."""
+        if self.path is None:
+            yield self._kept
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(self.path):
+            pins = _read_file(self.path)
+            before = dict(pins)
+            yield pins
+            if pins != before:
+                _write_file(self.path, pins)
+
+
+def approve_pin(path: str | os.PathLike[str], key: str, *, digest: str | None = None) -> Pin:
+    """Approve the newest definition of `SERVER/TOOL` in a file of pins."""
+    return Pins(path).approve(key, digest=digest)
+
+
+def list_pins(path: str | os.PathLike[str]) -> list[Pin]:
+    """Every pin of a file, in the order of their names."""
+    return [pin for _, pin in sorted(Pins(path).read().items())]
+
+
+def _seen(pin: Pin | None, definition: Definition) -> Pin:
+    sighting = Sighting(definition.digest, definition.said)
+    if pin is None:
+        return Pin(definition.server, definition.name, sighting)
+    if pin.held.digest == sighting.digest:
+        # It may have changed, and changed back: what was approved is approved.
+        return replace(pin, pending=None)
+    return replace(pin, pending=sighting)
+
+
+def _find(pins: dict[str, Pin], key: str) -> Pin:
+    if key not in pins:
+        guess = nearest(key, pins)
+        raise ConfigError(
+            f"no MCP tool {key!r} was seen so far" + (f"; did you mean {guess!r}?" if guess else ""),
+            hint="write it as SERVER/TOOL",
+        )
+    return pins[key]
+
+
+# ---- the file ------------------------------------------------------------------------------------------------------
+
+
+def _read_file(path: Path) -> dict[str, Pin]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as problem:
+        raise ConfigError(f"{path} cannot be read: {problem.strerror}", hint="check its permissions") from None
+    try:
+        found = msgspec.json.decode(data, type=_File) if len(data) <= _LARGEST else None
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
+        raise _damaged(path, str(problem)) from None
+    if found is None or found.version != _VERSION:
+        raise _damaged(path, "too large" if found is None else f"version {found.version} is not known here")
+    return {pin.key: pin for pin in found.pins}
+
+
+def _damaged(path: Path, why: str) -> ConfigError:
+    # Going on without it would turn every change since into something seen for the first time.
+    return ConfigError(
+        f"the pins of MCP tools in {path} cannot be read: {why}",
+        hint="put back a copy of the file; or move it away, and every tool counts as new",
+    )
+
+
+def _write_file(path: Path, pins: dict[str, Pin]) -> None:
+    data = msgspec.json.format(msgspec.json.encode(_File(_VERSION, [pins[key] for key in sorted(pins)])))
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # readable by its owner alone
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes from changing the file meanwhile, where the system can do that."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -10,10 +10,8 @@ from collections.abc import AsyncIterator
 from dragoman.client.http import HttpTransport
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError
-from dragoman.mcp import messages
-from dragoman.mcp.channels import Receive
-from dragoman.mcp.errors import METHOD_NOT_FOUND, Refusal, ServerFault, ServerLost, SessionGone
-from dragoman.mcp.limits import Limits
+from dragoman.mcp import protocol
+from dragoman.mcp.protocol import METHOD_NOT_FOUND, Limits, Receive, Refusal, ServerFault, ServerLost, SessionGone
 from dragoman.mcp.servers import HttpServer, shown_address, why_unsafe
 from dragoman.types import JsonObject
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
@@ -53,7 +51,7 @@ class HttpChannel:
         self._session_headers = headers
 
     async def exchange(self, message: JsonObject, headers: dict[str, str], seconds: float) -> JsonObject:
-        response = await self._send("POST", headers, seconds, messages.write(message))
+        response = await self._send("POST", headers, seconds, protocol.write(message))
         try:
             await self._check_status(response, message)
             if message["method"] == "initialize":
@@ -68,7 +66,7 @@ class HttpChannel:
             await response.close()
 
     async def tell(self, message: JsonObject, headers: dict[str, str]) -> None:
-        response = await self._send("POST", headers, self._limits.close_seconds, messages.write(message))
+        response = await self._send("POST", headers, self._limits.close_seconds, protocol.write(message))
         await response.close()
 
     async def listen(self, headers: dict[str, str]) -> None:
@@ -132,7 +130,7 @@ class HttpChannel:
             with contextlib.suppress(ServerLost):
                 for found in messages_in(await self._read_body(response)):
                     if found.get("error") is not None:
-                        messages.result_of(found)
+                        protocol.result_of(found)
         if status in (401, 403):
             raise ServerFault(f"the server does not let us in (status {status}); check the headers of its row")
         if status in (400, 404, 405, 406, 415):
@@ -167,7 +165,7 @@ class HttpChannel:
         for attempt in range(_RESUMES + 1):
             try:
                 async for message in self._messages(response, decoder):
-                    if messages.is_answer(message):
+                    if protocol.is_answer(message):
                         if message.get("id") == identity:
                             return message
                     else:
@@ -204,7 +202,7 @@ class HttpChannel:
 
     def _find_answer(self, found: list[JsonObject], identity: int) -> JsonObject:
         for message in found:
-            if not messages.is_answer(message):
+            if not protocol.is_answer(message):
                 self._take(message)
             elif message.get("id") == identity or (message.get("id") is None and message.get("error") is not None):
                 return message
@@ -225,8 +223,8 @@ class HttpChannel:
 def messages_in(data: bytes | str) -> list[JsonObject]:
     """The messages in a body or an event. Raises ServerLost."""
     try:
-        return messages.read(data)
-    except messages.NoMessage as problem:
+        return protocol.read(data)
+    except protocol.NoMessage as problem:
         raise ServerLost(f"the server sent what is no message ({problem})") from None
 
 

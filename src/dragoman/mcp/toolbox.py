@@ -1,32 +1,162 @@
-"""The tools of several servers, ready for any number of agents, in any thread and any event loop.
-
-All servers are spoken to on one background thread of the process. A call waits for it from wherever it is made, and
-cancelling the call reaches the server.
-"""
+"""The tools of MCP servers, ready for any number of agents."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
+import binascii
 import contextlib
+import hashlib
 import os
+import re
 import time
+from base64 import b64decode
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
+import msgspec
+
 from dragoman.client.portal import Portal
-from dragoman.mcp.channels import Channel, Receive
-from dragoman.mcp.connection import Connection
-from dragoman.mcp.definitions import Definition
-from dragoman.mcp.errors import Refusal, ServerFault, Unsent
-from dragoman.mcp.limits import Limits
-from dragoman.mcp.naming import wire_names
-from dragoman.mcp.pins import Pin, Pins
-from dragoman.mcp.results import read_result
+from dragoman.mcp.definitions import Definition, Pin, Pins
+from dragoman.mcp.protocol import Channel, Limits, Receive, Refusal, ServerFault, Unsent, clean_line
 from dragoman.mcp.servers import HttpServer, Server, check_servers
+from dragoman.mcp.session import Connection
 from dragoman.tools import Error, ToolContext, tool_from_schema
-from dragoman.types import JsonObject, Tool, ToolResult
+from dragoman.tools.json_values import whole
+from dragoman.toolset import fold
+from dragoman.types import File, Image, JsonObject, Text, Tool, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# Names of tools as a model calls them: `mcp__SERVER__TOOL`, and never the same for two.
+#
+# A server cannot take the name of a built-in tool or of another server's tool. Names that would be cut, changed or
+# mistaken for each other end in a piece of a hash, which depends on nothing but the server and the tool.
+
+LONGEST = 64
+_not_allowed = re.compile(r"[^A-Za-z0-9_-]").sub
+_HASH = 8
+
+
+def wire_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """The name on the wire of each pair of a server and a tool."""
+    pairs = list(dict.fromkeys(tools))
+    plain = {pair: _plain_name(*pair) for pair in pairs}
+    # Names are found by models and parsers without regard to case, dashes and underscores, so that counts as the same.
+    sharing = Counter(fold(name) for name in plain.values())
+    return {
+        pair: name if sharing[fold(name)] == 1 and name == _wanted(*pair) else _hashed_name(name, *pair)
+        for pair, name in plain.items()
+    }
+
+
+def rule_name(server: str, tool: str) -> str:
+    """The name by which rules of the policy speak of a tool."""
+    return f"mcp:{server}/{tool}"
+
+
+def _wanted(server: str, tool: str) -> str:
+    return f"mcp__{server}__{tool}"
+
+
+def _plain_name(server: str, tool: str) -> str:
+    return _not_allowed("_", _wanted(server, tool))[:LONGEST]
+
+
+def _hashed_name(name: str, server: str, tool: str) -> str:
+    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()[:_HASH]
+    return f"{name[: LONGEST - _HASH - 1]}_{digest}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a tool of a server gave back, as a result of ours. Whatever it holds, something is shown for it.
+
+Part = Text | Image | File
+_is_media_type = re.compile(r"[a-z]+/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}").fullmatch
+
+
+def read_result(result: JsonObject, limits: Limits) -> ToolResult:
+    """The result of a call: `content` for the model, `structuredContent` as data for the caller."""
+    if result.get("resultType", "complete") != "complete":
+        raise ServerFault("the server asks for something that only a person could answer, which is not offered to it")
+    content = result.get("content")
+    blocks = content if isinstance(content, list) else []
+    parts = [_part_of(block) for block in blocks[: limits.result_parts]]
+    if len(blocks) > limits.result_parts:
+        parts.append(Text(f"[{len(blocks) - limits.result_parts} more parts left out]"))
+    data = result.get("structuredContent")
+    if not parts and data is not None:
+        parts.append(Text(msgspec.json.encode(data).decode()))
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return ToolResult(
+        "",
+        content="\n".join(texts) if len(texts) == len(parts) else parts,
+        is_error=result.get("isError") is True,
+        data=data,
+    )
+
+
+def _part_of(block: Any) -> Part:
+    if not isinstance(block, dict):
+        return Text("[a part that is no object, left out]")
+    kind = block.get("type")
+    text, data = block.get("text"), block.get("data")
+    if kind == "text" and isinstance(text, str):
+        return Text(whole(text))
+    if kind in ("image", "audio"):
+        return _media(kind, data, block.get("mimeType"))
+    if kind == "resource_link":
+        return Text(_link(block))
+    resource = block.get("resource")
+    if kind == "resource" and isinstance(resource, dict):
+        return _resource(resource)
+    return Text(f"[a part of the unknown kind {clean_line(kind, 40)!r}, left out]")
+
+
+def _media(kind: str, data: Any, media_type: Any) -> Part:
+    if not _is_base64(data) or not _is_type(media_type, kind):
+        return Text(f"[an {kind} that cannot be read, left out]")
+    if kind == "image":
+        return Image(data=data, media_type=media_type)
+    return File(f"audio.{media_type.partition('/')[2]}", data, media_type=media_type)
+
+
+def _link(block: JsonObject) -> str:
+    """A link is shown and not followed: the address is the server's choice."""
+    words = [clean_line(block.get(key), 200) for key in ("name", "uri", "mimeType", "description")]
+    return f"[link to a resource: {', '.join(filter(None, words))}]"
+
+
+def _resource(resource: JsonObject) -> Part:
+    text, blob, media_type = resource.get("text"), resource.get("blob"), resource.get("mimeType")
+    name = clean_line(resource.get("uri"), 200) or "resource"
+    if isinstance(text, str):
+        return Text(whole(text))
+    if not _is_base64(blob):
+        return Text(f"[the resource {name} cannot be read, left out]")
+    if _is_type(media_type, "image"):
+        return Image(data=blob, media_type=media_type)
+    is_known = isinstance(media_type, str) and _is_media_type(media_type) is not None
+    return File(name, blob, media_type=media_type if is_known else None)
+
+
+def _is_base64(data: Any) -> bool:
+    try:
+        return isinstance(data, str) and bool(b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _is_type(media_type: Any, kind: str) -> bool:
+    return isinstance(media_type, str) and media_type.startswith(f"{kind}/") and _is_media_type(media_type) is not None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tools of several servers, ready for any number of agents, in any thread and any event loop.
+#
+# All servers are spoken to on one background thread of the process. A call waits for it from wherever it is made, and
+# cancelling the call reaches the server.
 
 T = TypeVar("T")
 _UNKNOWN = " It is not known whether the call was carried out."

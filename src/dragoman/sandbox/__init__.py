@@ -1,11 +1,8 @@
 """Commands in a box: what they can reach, how much they can use, and proof that it holds."""
 
-from dragoman.sandbox.boxes import Box, BoxLimits, Launch
-from dragoman.sandbox.finding import SandboxMissing, find_sandbox, why_not
-from dragoman.sandbox.probing import Attempt, ProbeReport, probe, proof
-from dragoman.sandbox.sandboxes import Finished, NoSandbox, Sandbox, Tier
-from dragoman.sandbox.shields import PROTECTED, WATCHED
-from dragoman.sandbox.system import toolchains
+from dragoman.sandbox.boxes import Box, BoxLimits, Finished, Launch, NoSandbox, Sandbox, Tier, toolchains
+from dragoman.sandbox.detection import Attempt, ProbeReport, SandboxMissing, find_sandbox, probe, proof, why_not
+from dragoman.sandbox.protection import PROTECTED, WATCHED
 
 __all__ = [
     "PROTECTED",

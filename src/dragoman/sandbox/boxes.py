@@ -1,16 +1,29 @@
-"""What a command may do, and what to start so that it can do no more."""
+"""Sandboxes: what a command may do, which parts of the system it sees, and how much it may use."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
+import itertools
 import os
-from collections.abc import Callable, Mapping
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
 from dragoman.errors import ConfigError
-from dragoman.sandbox.shields import PROTECTED, WATCHED
+from dragoman.sandbox.protection import PROTECTED, WATCHED
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a command may do, and what to start so that it can do no more.
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where commands are looked for when a box names no PATH."""
@@ -160,3 +173,426 @@ def in_memory(name: str, content: bytes) -> int:
         file.write(content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A folder for the temporary files of one command, gone afterwards, whatever the command did to it.
+
+_PREFIX = "dragoman-box-"
+
+
+class PrivateFolder:
+    """Made for one command. It is locked for as long as its maker lives, so that others know it is in use."""
+
+    def __init__(self) -> None:
+        _sweep_once()
+        self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
+        self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):
+            # Whoever looks whether it is in use holds it for a moment only.
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        self.home = os.path.join(self.path, "home")
+        os.mkdir(self.home)
+
+    def remove(self) -> tuple[str, ...]:
+        """Remove the folder with everything in it."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+            _remove(self.path)
+        return ()
+
+
+@functools.cache
+def _sweep_once() -> None:
+    """Remove what killed processes of this user have left."""
+    top = tempfile.gettempdir()
+    for name in os.listdir(top):
+        path = os.path.join(top, name)
+        with contextlib.suppress(OSError):
+            if name.startswith(_PREFIX) and os.lstat(path).st_uid == os.getuid() and not _is_in_use(path):
+                _remove(path)
+
+
+def _is_in_use(path: str) -> bool:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    # One that was made this moment has no lock yet, but is not filled either.
+    return not os.path.isdir(os.path.join(path, "home"))
+
+
+def _remove(path: str) -> None:
+    if sys.version_info >= (3, 12):
+        shutil.rmtree(path, onexc=_open_up)
+    else:
+        shutil.rmtree(path, onerror=_open_up)
+
+
+def _open_up(function: Callable[..., Any], path: str, error: object) -> None:
+    """A command may have closed its folders to itself."""
+    with contextlib.suppress(OSError):
+        os.chmod(os.path.dirname(path), 0o700)
+        if os.path.isdir(path) and not os.path.islink(path):
+            os.chmod(path, 0o700)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            function(path)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Limits on what a command may use, set by the shell right before it becomes the command.
+
+# Bash counts processes with -u, other shells with -p.
+_PROCESSES = "{{ ulimit -u {0} 2>/dev/null || ulimit -p {0}; }}"
+
+
+def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
+    """The command line that sets the limits and then runs `argv`. Where one cannot be set, nothing runs."""
+    if os.name != "posix":
+        return tuple(argv)
+    steps = ["ulimit -c 0"]
+    if limits.cpu_seconds is not None:
+        # One second between the signal that says why and the one that cannot be caught.
+        seconds = max(1, int(limits.cpu_seconds))
+        steps.append(f"ulimit -t {seconds + 1} && ulimit -S -t {seconds}")
+    if limits.memory_bytes is not None:
+        steps.append(f"ulimit -v {max(1, int(limits.memory_bytes) // 1024)}")
+    if limits.file_bytes is not None:
+        # POSIX: blocks of 512 bytes, which a shell called `sh` abides by.
+        steps.append(f"ulimit -f {int(limits.file_bytes) // 512}")
+    if limits.open_files is not None:
+        steps.append(f"ulimit -n {max(1, int(limits.open_files))}")
+    if limits.processes is not None:
+        steps.append(_PROCESSES.format(max(1, int(limits.processes))))
+    script = " && ".join(steps) + ' || { echo "dragoman: cannot set the limits of the box" >&2; exit 125; }; exec "$@"'
+    return ("/bin/sh", "-c", script, "dragoman", *argv)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A bound on the number of processes that holds for root as well.
+#
+# The kernel counts the processes of everybody but root. For root a control group does it, where we may make one.
+
+_OWN_PROCESSES = 4
+"""What a sandbox itself runs beside the command."""
+_TRIES = 40
+_PAUSE = 0.005
+_count = itertools.count()
+_JOIN = 'echo 0 > "$1" || exit 125; shift; exec "$@"'
+
+
+class ProcessBound:
+    """A control group for one command; none of its processes can leave it."""
+
+    def __init__(self, folder: str, processes: int) -> None:
+        self._folder = os.path.join(folder, f"dragoman-{os.getpid()}-{next(_count)}")
+        os.mkdir(self._folder)
+        try:
+            with open(os.path.join(self._folder, "pids.max"), "w", encoding="ascii") as file:
+                file.write(str(processes + _OWN_PROCESSES))
+        except OSError:
+            os.rmdir(self._folder)
+            raise
+
+    def join(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """The command line that goes into the group and then runs `argv`."""
+        return ("/bin/sh", "-c", _JOIN, "dragoman", os.path.join(self._folder, "cgroup.procs"), *argv)
+
+    def remove(self) -> tuple[str, ...]:
+        """Remove the group; the last processes of a command may take a moment to be gone."""
+        for _ in range(_TRIES):
+            try:
+                os.rmdir(self._folder)
+            except FileNotFoundError:
+                break
+            except OSError:
+                time.sleep(_PAUSE)
+            else:
+                break
+        return ()
+
+
+def bound_processes(processes: int | None) -> ProcessBound | None:
+    """A bound for one command, where one is wanted, the usual limit does not do, and it can be had."""
+    if processes is None or os.geteuid() != 0:
+        return None
+    for folder in _folders():
+        _sweep(folder)
+        with contextlib.suppress(OSError):
+            return ProcessBound(folder, processes)
+    return None
+
+
+@functools.cache
+def _folders() -> tuple[str, ...]:
+    """Where a group that counts processes may be made: in our own group, or in one above it."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            mounts = [line.split() for line in file]
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return ()
+    found: list[str] = []
+    for mount in mounts:
+        kind, options = mount[mount.index("-") + 1], mount[-1].split(",")
+        for number, names, path in groups:
+            if (kind == "cgroup" and "pids" in options and "pids" in names.split(",")) or (
+                kind == "cgroup2" and number == "0" and not names
+            ):
+                found += _upwards(mount[4], os.path.relpath(path, mount[3]), every=kind == "cgroup2")
+    return tuple(found)
+
+
+def _upwards(top: str, below: str, *, every: bool) -> list[str]:
+    """Our own group, and those above it; in the second version only those that count processes of their children."""
+    if below.startswith(".."):
+        below = "."
+    here = os.path.normpath(os.path.join(top, below))
+    folders = [here]
+    while every and here != top:
+        here = os.path.dirname(here)
+        folders.append(here)
+    return [folder for folder in folders if not every or _counts(folder)]
+
+
+def _counts(folder: str) -> bool:
+    try:
+        with open(os.path.join(folder, "cgroup.subtree_control"), encoding="ascii") as file:
+            return "pids" in file.read().split()
+    except OSError:
+        return False
+
+
+def _sweep(folder: str) -> None:
+    """Remove the empty groups of processes that were killed before they could do it."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            owner = name.removeprefix("dragoman-").partition("-")[0]
+            if name.startswith("dragoman-") and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+                with contextlib.suppress(OSError):
+                    os.rmdir(os.path.join(folder, name))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Which parts of the system every box shows, and which never.
+
+SYSTEM_FOLDERS = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix",
+    "/gnu",
+)
+"""What programs need in order to run. /home, /root, /run, /var, /mnt, /srv are not among them."""
+
+SYSTEM_SECRETS = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/security/opasswd",
+    "/etc/ssl/private",
+    "/etc/pki/tls/private",
+    "/etc/letsencrypt",
+    "/etc/krb5.keytab",
+    "/etc/docker",
+    "/etc/kubernetes",
+    "/etc/rancher",
+    "/etc/wireguard",
+    "/etc/NetworkManager/system-connections",
+)
+"""Hidden in every box: root could read them there."""
+
+HOME_SECRETS = (
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config",
+    ".docker",
+    ".kube",
+    ".netrc",
+    ".git-credentials",
+    ".pypirc",
+    ".npmrc",
+    ".password-store",
+    ".mozilla",
+    ".thunderbird",
+    ".bash_history",
+    ".zsh_history",
+    ".python_history",
+    ".psql_history",
+    ".local/share/keyrings",
+    ".local/share/dragoman",
+    ".local/state",
+    "Library",
+)
+"""Hidden where the home folder, or one above it, is visible in a box."""
+
+
+def system_secrets() -> list[str]:
+    """The secrets of the system that exist here."""
+    keys = _children("/etc/ssh", lambda name: name.startswith("ssh_host_") and name.endswith("_key"))
+    return [path for path in (*SYSTEM_SECRETS, *keys) if os.path.lexists(path)]
+
+
+def home_folders() -> list[str]:
+    """The home folder of this user, as the environment and as the system's list of users say."""
+    found = [os.environ.get("HOME", "")]
+    try:
+        import pwd
+
+        found.append(pwd.getpwuid(os.getuid()).pw_dir)
+    except (ImportError, KeyError):
+        pass
+    real = [os.path.realpath(path) for path in found if os.path.isabs(path) and os.path.isdir(path)]
+    return [path for path in dict.fromkeys(real) if path != "/"]
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether `path` is `folder` or lies in it; both are real paths."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
+    """What has to be covered because one of the visible folders holds it."""
+    folders = list(folders)
+    secrets = [os.path.join(home, name) for home in home_folders() for name in HOME_SECRETS]
+    wanted = [os.path.realpath(path) for path in (*secrets, *hidden) if os.path.lexists(path)]
+    return sorted({path for path in wanted if any(is_below(path, folder) and path != folder for folder in folders)})
+
+
+def toolchains(search_path: str) -> tuple[str, ...]:
+    """Folders below the home folder that the programs on a PATH need, for `Box.readable`.
+
+    Version managers put interpreters there (`~/.pyenv/shims` needs all of `~/.pyenv`). A box hides the home folder, so
+    these have to be named. `~/.local` is shown by its parts that hold programs; nothing that holds secrets is shown.
+    """
+    found: list[str] = []
+    for home in home_folders():
+        for entry in map(os.path.realpath, filter(os.path.isabs, search_path.split(os.pathsep))):
+            if not is_below(entry, home) or entry == home:
+                continue
+            first = os.path.relpath(entry, home).split("/")[0]
+            if first in {name.split("/")[0] for name in HOME_SECRETS} - {".local"}:
+                continue
+            found += _parts_of_local(home) if first == ".local" else [os.path.join(home, first)]
+    return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))
+
+
+def _parts_of_local(home: str) -> list[str]:
+    return [os.path.join(home, ".local", part) for part in ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")]
+
+
+def _children(folder: str, wanted: Callable[[str], bool]) -> list[str]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    return [os.path.join(folder, name) for name in names if wanted(name)]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What every kind of sandbox can do, and the kind that is none.
+
+Tier = Literal["bubblewrap", "landlock", "none"]
+
+
+class Finished(Struct, frozen=True):
+    """How a command ended."""
+
+    code: int
+    """What it ended with; 128 and more says by which signal, as shells do."""
+    output: bytes
+    errors: bytes
+    put_back: tuple[str, ...] = ()
+    """Protected paths that had changed, each with what became of it."""
+    timed_out: bool = False
+
+
+class Sandbox:
+    """A way to run commands so that they can do no more than a box allows."""
+
+    tier: ClassVar[Tier]
+
+    @property
+    def confines(self) -> bool:
+        """Whether commands are confined at all."""
+        return self.tier != "none"
+
+    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+        """What to start in order to run `argv` in this box. Nothing is started here."""
+        raise TypeError(f"{type(self).__name__} cannot launch anything")
+
+    def run(self, argv: Sequence[str], box: Box, *, timeout: float | None = None) -> Finished:
+        """Run `argv` in a box and wait for its end. All of its output is kept in memory."""
+        launch = self.launch(argv, box)
+        try:
+            process = subprocess.Popen(
+                launch.argv,
+                env=launch.environment,
+                pass_fds=launch.pass_fds,
+                cwd=launch.cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            launch.started()
+            output, errors, timed_out = _wait(process, timeout)
+        finally:
+            put_back = launch.finish()
+        return Finished(process.returncode, output, errors, put_back, timed_out)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.tier}>"
+
+
+def _wait(process: subprocess.Popen[bytes], timeout: float | None) -> tuple[bytes, bytes, bool]:
+    try:
+        return *process.communicate(timeout=timeout), False
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, errors = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return output, errors, True
+
+
+class NoSandbox(Sandbox):
+    """No confinement: only the environment is the box's own, and the limits hold."""
+
+    tier = "none"
+
+    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+        box = check_box(box)
+        environment = full_environment(box, home=box.home or os.path.expanduser("~"), temporary=tempfile.gettempdir())
+        return Launch(limit(argv, box.limits), environment, cwd=box.cwd or box.workspace)
+
+
+def bounded_launch(
+    argv: tuple[str, ...],
+    processes: int | None,
+    *,
+    descriptors: list[int],
+    endings: tuple[Callable[[], tuple[str, ...]], ...],
+) -> Launch:
+    """A launch with an empty environment of its own, in a group that bounds its processes where that is needed."""
+    bound = bound_processes(processes)
+    if bound is not None:
+        argv, endings = bound.join(argv), (bound.remove, *endings)
+    return Launch(argv, {}, cwd="/", pass_fds=tuple(descriptors), endings=endings)

@@ -7,14 +7,21 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from dragoman.sandbox.boxes import Box, Launch, check_box, full_environment, in_memory
-from dragoman.sandbox.guarding import Guard
-from dragoman.sandbox.placeholders import Placeholders
-from dragoman.sandbox.sandboxes import Sandbox, bounded_launch
-from dragoman.sandbox.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, can_filter, make_filter
-from dragoman.sandbox.shell_limits import limit
-from dragoman.sandbox.shields import Shields, open_below, plan_shields
-from dragoman.sandbox.system import SYSTEM_FOLDERS, secrets_below, system_secrets
+from dragoman.sandbox.boxes import (
+    SYSTEM_FOLDERS,
+    Box,
+    Launch,
+    Sandbox,
+    bounded_launch,
+    check_box,
+    full_environment,
+    in_memory,
+    limit,
+    secrets_below,
+    system_secrets,
+)
+from dragoman.sandbox.landlock import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, can_filter, make_filter
+from dragoman.sandbox.protection import Guard, Placeholders, Shields, open_below, plan_shields
 
 _HOME = "/tmp/home"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.config.files import PROJECT_FILE
-from dragoman.sandbox.protected import PROTECTED_FILES, PROTECTED_FOLDERS, is_protected
+from dragoman.sandbox.protection import PROTECTED_FILES, PROTECTED_FOLDERS, is_protected
 
 
 @pytest.mark.parametrize(

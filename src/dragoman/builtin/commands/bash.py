@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from dragoman.builtin.commands.operands import absolute_entries, find_operands, has_changed
 from dragoman.builtin.commands.processes import GRACE, Ended, Order, Preparation, Running, run_async
 from dragoman.errors import ConfigError
-from dragoman.sandbox.system import secrets_below, system_secrets
+from dragoman.sandbox.boxes import secrets_below, system_secrets
 from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
 from dragoman.types import JsonObject, Operand, Tool
 

@@ -41,8 +41,8 @@ from dragoman.builtin.files.workspace import (
     quoted,
     sized,
 )
-from dragoman.sandbox.protected import is_protected
-from dragoman.sandbox.system import is_below
+from dragoman.sandbox.boxes import is_below
+from dragoman.sandbox.protection import is_protected
 from dragoman.tools import Context, Error, ToolContext, tool_from_function
 from dragoman.tools.results import part_of_bytes
 from dragoman.types import Access, Image, JsonObject, Operand, Tool

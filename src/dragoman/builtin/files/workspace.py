@@ -17,8 +17,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.sandbox.protected import is_protected
-from dragoman.sandbox.system import secrets_below, system_secrets
+from dragoman.sandbox.boxes import secrets_below, system_secrets
+from dragoman.sandbox.protection import is_protected
 from dragoman.tools import Error, ToolContext
 
 # --------------------------------------------------------------------------------------------------------------------
