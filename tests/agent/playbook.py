@@ -50,7 +50,7 @@ from dragoman.extraction.tool_mode import open_reader
 from dragoman.journal.journal import Record
 from dragoman.replies import unfold
 from dragoman.testing import scripted_endpoint
-from dragoman.testing.answers import as_reply, number_calls, write_as_text
+from dragoman.testing.script import as_reply, number_calls, write_as_text
 from dragoman.tools import gather
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Reply, Text, Tool, ToolCall, ToolResult, Usage

@@ -14,7 +14,7 @@ from tests.doctor.clinic import MODELS, Clinic, answer_well
 from tests.doctor.test_scripted_servers import ignore_tool_choice, leave_out_the_last_frame, refuse_tools
 
 from dragoman.testing import Upstream
-from dragoman.testing.answers import Scripted
+from dragoman.testing.script import Scripted
 from dragoman.types import Request
 
 PROPS = {"default_generation_settings": {"n_ctx": 32768}}

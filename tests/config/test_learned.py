@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config.learned import KEPT_DAYS, MOST_ROWS, FileFacts, learned_file
+from dragoman.config.state import KEPT_DAYS, MOST_ROWS, FileFacts, learned_file
 from dragoman.providers import Fact, resolve
 
 URL = "http://127.0.0.1:8080/v1"
@@ -64,7 +64,7 @@ def test_two_that_write_do_not_lose_each_others_facts(tmp_path: Path) -> None:
 
 
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
-    from dragoman.config.learned import Lesson, write_lessons
+    from dragoman.config.state import Lesson, write_lessons
 
     path = tmp_path / "learned.toml"
     path.write_text(write_lessons([Lesson(URL, f"m{number}", "doctor") for number in range(MOST_ROWS)]))

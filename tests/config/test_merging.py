@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.config.conftest import Place
 
-from dragoman.config.layers import Layer, Origin, Said, Source, defaults
-from dragoman.config.merging import ORDER, Settled, is_tighter, merge
+from dragoman.config.layers import ORDER, Layer, Origin, Said, Settled, Source, defaults, is_tighter, merge
 from dragoman.config.settings import SETTINGS, Setting
 
 NUMBERS = st.integers(1, 50)

@@ -23,7 +23,7 @@ from dragoman.config import (
     remembered_rules,
     restrict,
 )
-from dragoman.config.kinds import BUILTIN_TOOLS
+from dragoman.config.settings import BUILTIN_TOOLS
 from dragoman.errors import ConfigError
 from dragoman.policy import DecisionContext, Mode, Rule, Rules, decide, ignored
 from dragoman.policy.decision import MODES
@@ -336,7 +336,7 @@ def test_rules_that_are_kept_at_the_same_time_are_all_kept(place: Place, around:
 
 
 def test_without_a_home_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.config.remembered.config_folder", lambda environment: None)
+    monkeypatch.setattr("dragoman.config.state.config_folder", lambda environment: None)
     assert remembered_rules({}, ".") == []
     with pytest.raises(ConfigError, match="no folder for configuration"):
         remember_rule({}, ".", Rule("allow", "x"))

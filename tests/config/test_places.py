@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.config.places import find_lines, line_of
+from dragoman.config.layers import find_lines, line_of
 
 SHAPES = [
     ("plain", "a = 1\nb = 2\n", {("a",): 1, ("b",): 2}),

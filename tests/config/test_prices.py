@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.config.conftest import Place
 
-from dragoman.config.prices import price_by, read_prices
+from dragoman.config.settings import price_by, read_prices
 from dragoman.errors import ConfigError
 from dragoman.providers.prices import Prices
 from dragoman.types import Usage

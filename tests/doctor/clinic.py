@@ -14,8 +14,7 @@ from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts
 from dragoman.doctor import Asker, Report, admit, examine
 from dragoman.providers import Endpoint
 from dragoman.testing import Answer, ScriptedModel, call, scripted_endpoint
-from dragoman.testing.answers import Scripted
-from dragoman.testing.script import ScriptedResponse
+from dragoman.testing.script import Scripted, ScriptedResponse
 from dragoman.types import Message, Reply, Request, Text, ToolCall, ToolResult, Usage
 
 GRAMMAR_FIELD = "grammar"

@@ -22,10 +22,10 @@ from tests.doctor.test_scripted_servers import (
 
 from dragoman.client.transport import TransportFault
 from dragoman.doctor import Asker, Report, admit, examine
-from dragoman.doctor.learning import learn
+from dragoman.doctor.examination import learn
 from dragoman.providers import Fact, MemoryFacts, Provider, resolve
 from dragoman.testing import ScriptedModel, scripted_endpoint, thinking
-from dragoman.testing.answers import Scripted
+from dragoman.testing.script import Scripted
 from dragoman.types import Failure, Message, Reply, Request, Text, Thinking, ToolCall, ToolResult
 
 URL = "http://scripted.invalid/v1"

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from dragoman.doctor.listing import judge_context, judge_models
-from dragoman.doctor.metadata import Listed, choose_model, lookups_for, read_models, read_props, read_show
-from dragoman.doctor.recognising import recognise
+from dragoman.doctor.metadata import (
+    Listed,
+    choose_model,
+    judge_context,
+    judge_models,
+    lookups_for,
+    read_models,
+    read_props,
+    read_show,
+    recognise,
+)
 from dragoman.errors import ConfigError
 from dragoman.providers import resolve
 

@@ -21,10 +21,10 @@ from tests.doctor.clinic import (
 
 from dragoman import formats
 from dragoman.doctor import PROBES, count_requests
-from dragoman.doctor.questions import admit
+from dragoman.doctor.probe import admit
 from dragoman.providers import Fact
 from dragoman.testing import Answer, call
-from dragoman.testing.answers import Scripted
+from dragoman.testing.script import Scripted
 from dragoman.types import Failure, Reply, Request, ToolCall
 
 CONCERNS_CALLS = ("call_ids", "parallel_calls", "stream_calls", "stream_parallel", "schema", "reasoning")

@@ -10,8 +10,7 @@ from dragoman.client import Client, Retries
 from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.testing import ScriptedModel, call, calls
-from dragoman.testing.answers import as_reply, number_calls
-from dragoman.testing.script import write_stream
+from dragoman.testing.script import as_reply, number_calls, write_stream
 from dragoman.types import Message, Reply, Request, Text, Tool, Usage
 
 WIRES = wire.names()

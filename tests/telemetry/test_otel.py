@@ -19,7 +19,7 @@ from tests.telemetry.conftest import MODEL, call, ended, reply, started, tell, t
 from dragoman.agent.events import ApprovalGiven, Asked, Noticed, RunEvent, RunStarted, ToolStarted, TurnEnded
 from dragoman.client.retry import RequestRetried
 from dragoman.events import CallEnded, ReplyEnded, ReplyFailed, TextDelta
-from dragoman.telemetry import OpenTelemetry, spans
+from dragoman.telemetry import OpenTelemetry, otel
 from dragoman.types import Failure, Usage
 
 
@@ -194,7 +194,7 @@ class AskedThere(Asked, frozen=True):
 
 
 def test_a_provider_that_is_named_apart(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(spans._HANDLERS, AskedThere, spans.RunSpans.asked)
+    monkeypatch.setitem(otel._HANDLERS, AskedThere, otel.RunSpans.asked)
     tell(watch.listener, [started(), AskedThere(1, "us.anthropic.claude-opus:0"), ReplyEnded(), ended()])
     (chat,) = [span for span in watch.exporter.get_finished_spans() if span.name.startswith("chat")]
     assert chat.attributes["gen_ai.provider.name"] == "aws.bedrock"

@@ -17,9 +17,9 @@ from dragoman.cli.guarding import Guard, read_builtin
 from dragoman.cli.source import read_text
 from dragoman.client import Retries
 from dragoman.config import SETTINGS, keys_by_variable, load, load_installed, load_tools, restrict
-from dragoman.config.learned import FileFacts, learned_file
-from dragoman.config.prices import read_prices
-from dragoman.config.toolboxes import matches
+from dragoman.config.settings import read_prices
+from dragoman.config.state import FileFacts, learned_file
+from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError, nearest
 from dragoman.journal import Journal, MemoryJournal, open_journal
 from dragoman.policy.rules import FAMILIES

@@ -287,7 +287,7 @@ def make_sink() -> HumanSink:
     """What hides secrets from whoever reads: known keys, and what looks like one."""
     from dragoman.agent.safety import Safety
     from dragoman.config import load
-    from dragoman.config.keys import read_keys
+    from dragoman.config.loader import read_keys
 
     return Safety(secrets=read_keys(load())).human_sink()
 

@@ -14,7 +14,7 @@ from dragoman.cli.excerpts import one_line
 from dragoman.cli.screen import Screen
 from dragoman.cli.showing import ScreenView
 from dragoman.cli.streams import forget_typed, type_line
-from dragoman.config.toolboxes import matches
+from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
 from dragoman.secrets import HumanSink
 

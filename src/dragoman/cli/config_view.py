@@ -88,7 +88,7 @@ def _place(origin: Origin) -> str:
 
 
 def _value(name: str, value: Any) -> str:
-    from dragoman.config.writing import to_toml
+    from dragoman.config.files import to_toml
 
     shown = mask(name, value)
     if shown is None or shown in ((), [], {}):

@@ -21,7 +21,7 @@ from dragoman.client.client import open_transport
 from dragoman.client.keys import find_key
 from dragoman.client.transport import HttpRequest, Timeouts, Transport, TransportFault
 from dragoman.config import keys_by_variable, load
-from dragoman.config.learned import FileFacts, learned_file
+from dragoman.config.state import FileFacts, learned_file
 from dragoman.doctor import (
     Asker,
     Finding,

@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
-from dragoman.config.effective import Config
-from dragoman.config.files import PROJECT_FILE, config_folder, managed_file, project_file, state_folder, user_file
-from dragoman.config.keys import keys_by_variable, read_key, read_keys
-from dragoman.config.layers import Origin, Said
-from dragoman.config.loading import load
-from dragoman.config.merging import Overridden
-from dragoman.config.permissions import permissions
-from dragoman.config.prices import price_by
-from dragoman.config.remembered import forget_rule, permissions_file, remember_rule, remembered_rules
-from dragoman.config.settings import SECTIONS, SETTINGS, Setting
-from dragoman.config.toolboxes import Toolbox, load_installed, load_source, load_tools, restrict
-from dragoman.config.writing import write_template
+from dragoman.config.files import (
+    PROJECT_FILE,
+    config_folder,
+    managed_file,
+    project_file,
+    state_folder,
+    user_file,
+    write_template,
+)
+from dragoman.config.layers import Config, Origin, Overridden, Said
+from dragoman.config.loader import keys_by_variable, load, read_key, read_keys
+from dragoman.config.settings import SECTIONS, SETTINGS, Setting, price_by
+from dragoman.config.state import forget_rule, permissions, permissions_file, remember_rule, remembered_rules
+from dragoman.config.tool_sources import Toolbox, load_installed, load_source, load_tools, restrict
 from dragoman.secrets.settings import mask
 
 __all__ = [

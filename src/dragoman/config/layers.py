@@ -1,15 +1,121 @@
-"""A layer is what one source says: a file, the environment, the arguments. Nothing here reads any of them."""
+"""Layers of settings: files, environment and arguments, merged into one configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from dragoman.config.places import find_lines, line_of
-from dragoman.config.settings import PREFIX, SETTINGS, Setting
+from dragoman.agent.result import Limits
+from dragoman.client.transport import Timeouts
+from dragoman.config.settings import PREFIX, SETTINGS, Setting, read_prices
 from dragoman.errors import ConfigError, nearest
+from dragoman.providers import Registry
+from dragoman.providers import default as default_registry
+from dragoman.providers.prices import Prices
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where the keys of a TOML text stand; the parser of the standard library tells values, not lines.
+#
+# The text has been parsed already, so this only has to walk it: strings, brackets and comments are skipped, and what
+# is left at the outermost level are headers of tables and keys.
+
+KeyPath = tuple[str, ...]
+
+_KEY = re.compile(r"""\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))\s*""").match
+# What can hide a bracket, a quote or the end of a line inside a value.
+_NEXT = re.compile(r'"""|\'\'\'|"|\'|#|\n|[\[{]|[\]}]').search
+_ENDS = {
+    '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL).match,
+    "'''": re.compile(r"(?:[^']|'(?!''))*'''").match,
+    '"': re.compile(r'(?:[^"\\\n]|\\.)*"').match,
+    "'": re.compile(r"[^'\n]*'").match,
+}
+
+
+def find_lines(text: str) -> dict[KeyPath, int]:
+    """The line, from 1, of every table header and every key that is not inside a value."""
+    found: dict[KeyPath, int] = {}
+    table: KeyPath = ()
+    position, line = 0, 1
+    while position < len(text):
+        if text[position] in " \t\r":
+            position += 1
+            continue
+        if text[position] == "\n":
+            position, line = position + 1, line + 1
+            continue
+        start = line
+        if text[position] == "[":
+            opening = 2 if text.startswith("[[", position) else 1
+            table, _ = _read_path(text, position + opening)
+            _note(found, (), table, start)
+            position = _end_of_line(text, position)
+        elif text[position] == "#":
+            position = _end_of_line(text, position)
+        else:
+            path, after = _read_path(text, position)
+            _note(found, table, path, start)
+            end = _skip_value(text, after)
+            line += text.count("\n", position, end)
+            position = max(end, position + 1)
+    return found
+
+
+def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
+    """The line of a key, or of the nearest table around it."""
+    for length in range(len(path), 0, -1):
+        if path[:length] in lines:
+            return lines[path[:length]]
+    return None
+
+
+def _note(found: dict[KeyPath, int], table: KeyPath, path: KeyPath, line: int) -> None:
+    # A dotted key makes the tables on its way; a long one is a quadratic number of letters, so only the first few.
+    whole = (*table, *path)
+    for length in range(len(table) + 1, min(len(whole), len(table) + 8) + 1):
+        found.setdefault(whole[:length], line)
+
+
+def _read_path(text: str, position: int) -> tuple[KeyPath, int]:
+    names: list[str] = []
+    while match := _KEY(text, position):
+        names.append(next((group for group in match.groups() if group is not None), ""))
+        position = match.end()
+        if not text.startswith(".", position):
+            break
+        position += 1
+    return tuple(names), position
+
+
+def _skip_value(text: str, position: int) -> int:
+    """Where the line ends on which the value ends."""
+    depth = 0
+    while match := _NEXT(text, position):
+        mark, position = match.group(), match.end()
+        if mark == "#":
+            position = _end_of_line(text, position)
+        elif mark == "\n":
+            if depth <= 0:
+                return match.start()
+        elif mark in _ENDS:
+            end = _ENDS[mark](text, position)
+            position = len(text) if end is None else end.end()
+        else:
+            depth += 1 if mark in "[{" else -1
+    return len(text)
+
+
+def _end_of_line(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A layer is what one source says: a file, the environment, the arguments. Nothing here reads any of them.
 
 Source = Literal["default", "project", "user", "environment", "argument", "managed"]
 
@@ -197,3 +303,215 @@ def _unfold(arguments: Mapping[str, Any]) -> dict[str, Any]:
         else:
             unfolded[name] = value
     return unfolded
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Many layers into one answer per setting. Pure: no file is read here, and no environment.
+#
+# Later layers win over earlier ones, in this order: default, project, user, environment, arguments. Three rules bend
+# it. A project may only tighten: what it says is weighed against the user's own word, setting by setting. What is
+# added to a list of forbidden or guarded tools stays there, whoever adds it: naming one more never frees another. And
+# a managed file is over everybody: it sets what nobody overrules, and of what can be tightened it is the bound.
+
+ORDER: tuple[Source, ...] = ("default", "project", "user", "environment", "argument", "managed")
+
+
+class Overridden(Struct, frozen=True):
+    """A value that was said and does not count, and why."""
+
+    said: Said
+    why: str
+    is_refused: bool = False
+    """Whether a project said what it may not."""
+
+
+class Settled(Struct, frozen=True):
+    """What became of a setting."""
+
+    value: Any
+    origin: Origin
+    """Whoever said it; of a list that several added to, the last of them."""
+    overridden: tuple[Overridden, ...] = ()
+    also: tuple[Origin, ...] = ()
+    """The others that added to the list."""
+    parts: tuple[Said, ...] = ()
+    """What each of them added."""
+
+
+def merge(layers: Sequence[Layer]) -> dict[str, Settled]:
+    """The answer for every setting."""
+    ranked = sorted(layers, key=lambda layer: ORDER.index(layer.kind))
+    return {
+        name: settle(setting, [layer.said[name] for layer in ranked if name in layer.said])
+        for name, setting in SETTINGS.items()
+    }
+
+
+def settle(setting: Setting, said: Sequence[Said]) -> Settled:
+    """The answer for one setting; `said` is in the order of `ORDER` and not empty."""
+    if setting.merge in ("union", "user_union"):
+        return _unite(said)
+    settled = _settle_own(setting, [each for each in said if each.origin.kind != "managed"])
+    managed = next((each for each in said if each.origin.kind == "managed"), None)
+    return settled if managed is None else _bind(setting, managed, settled)
+
+
+def is_tighter(setting: Setting, one: Any, other: Any) -> bool:
+    """Whether `one` allows less than `other`. None is no limit at all."""
+    if setting.merge == "lower":
+        return one is not None and (other is None or bool(one < other))
+    if setting.merge == "stricter":
+        return setting.rank(one) < setting.rank(other)
+    return setting.merge == "narrow" and set(one) < set(other)
+
+
+def _settle_own(setting: Setting, said: Sequence[Said]) -> Settled:
+    """The answer without what is managed: the user's own word, and the project's where it is tighter."""
+    own = [each for each in said if each.origin.kind != "project"]
+    project = next((each for each in said if each.origin.kind == "project"), None)
+    winner = own[-1]
+    beaten = [Overridden(each, f"{winner.origin} comes first") for each in own[:-1]]
+    if project is None:
+        return Settled(winner.value, winner.origin, tuple(beaten))
+    if _project_counts(setting, project, winner):
+        why = f"the project's {project.origin} is tighter" if winner.origin.kind == "user" else "a default"
+        value = _narrow(winner.value, project.value) if setting.merge == "narrow" else project.value
+        return Settled(value, project.origin, (*beaten, Overridden(winner, why)))
+    return Settled(winner.value, winner.origin, (*beaten, _pass_over(setting, project, winner)))
+
+
+def _pass_over(setting: Setting, project: Said, winner: Said) -> Overridden:
+    if winner.origin.kind in ("default", "user") and setting.merge in ("lower", "stricter", "narrow"):
+        if project.value == winner.value:
+            return Overridden(project, f"the same as {winner.origin}")
+        return Overridden(project, f"looser than {winner.origin}; a project may only tighten", is_refused=True)
+    return Overridden(project, f"{winner.origin} comes first")
+
+
+def _project_counts(setting: Setting, project: Said, winner: Said) -> bool:
+    # Whoever starts the program speaks last: the environment and the arguments are over both files.
+    if winner.origin.kind in ("environment", "argument"):
+        return False
+    if setting.merge == "suggest":
+        return winner.origin.kind == "default"
+    if setting.merge == "narrow":
+        return len(_narrow(winner.value, project.value)) < len(winner.value)
+    return is_tighter(setting, project.value, winner.value)
+
+
+def _bind(setting: Setting, managed: Said, settled: Settled) -> Settled:
+    """The answer under a managed file."""
+    own = Said(settled.value, settled.origin)
+    if setting.merge == "narrow":
+        value = _narrow(managed.value, own.value)
+        if value == own.value:
+            return _keep(settled, managed, "wider")
+    elif setting.merge in ("lower", "stricter"):
+        value = managed.value
+        if not is_tighter(setting, value, own.value):
+            return _keep(settled, managed, "no tighter")
+    else:
+        value = managed.value
+    why = f"{managed.origin} is managed, and nobody overrules it"
+    return Settled(value, managed.origin, (*settled.overridden, Overridden(own, why)))
+
+
+def _keep(settled: Settled, managed: Said, how: str) -> Settled:
+    lost = Overridden(managed, f"{how} than {settled.origin}")
+    return Settled(settled.value, settled.origin, (*settled.overridden, lost))
+
+
+def _narrow(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name in others)
+
+
+def _unite(said: Sequence[Said]) -> Settled:
+    # A default of no entries adds nothing and is not worth naming.
+    adding = [each for each in said if each.value] or list(said[:1])
+    entries = tuple(dict.fromkeys(entry for each in adding for entry in each.value))
+    origins = [each.origin for each in adding]
+    return Settled(entries, origins[-1], (), tuple(origins[:-1]), tuple(adding))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What holds in the end: every setting with its value, and where that came from.
+
+
+class Config(Struct, frozen=True):
+    """A configuration that was read and merged. Values are found by the dotted name of their setting."""
+
+    settled: dict[str, Settled]
+    user_file: Path | None = None
+    """The user's own file, None if there is none."""
+    project_file: Path | None = None
+    """The project's file, None if there is none."""
+    warnings: tuple[str, ...] = ()
+    """What is odd and did not stop anything: a key in a file that others can read, a variable that means nothing."""
+    managed_file: Path | None = None
+    """The file that nobody overrules, None if there is none."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every setting by name. None is `not set`, and for a limit `no limit`."""
+        return {name: settled.value for name, settled in self.settled.items()}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._find(name).value
+
+    def origin(self, name: str) -> Origin:
+        """Who said the value that counts."""
+        return self._find(name).origin
+
+    def overridden(self, name: str) -> tuple[Overridden, ...]:
+        """The values that were said and do not count."""
+        return self._find(name).overridden
+
+    def section(self, table: str) -> dict[str, Any]:
+        """The settings of a table by their short names: `section("limits")["turns"]`."""
+        start = table + "."
+        found = {name[len(start) :]: each.value for name, each in self.settled.items() if name.startswith(start)}
+        if not found:
+            raise _unknown_setting(table)
+        return found
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of every request, as `Request.options` wants them."""
+        set_ones = {name: value for name, value in self.section("options").items() if value is not None}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in set_ones.items()}
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of a run."""
+        return Limits(**self.section("limits"))
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """The waiting times of a connection."""
+        return Timeouts(**self.section("timeouts"))
+
+    def registry(self, below: Registry | None = None) -> Registry:
+        """The providers and families that are known, with the rows of the user's file."""
+        registry = default_registry() if below is None else below
+        rows = {name: self[name] for name in ("providers", "profiles") if self[name]}
+        if not rows:
+            return registry
+        try:
+            return registry.with_rows(rows)
+        except ConfigError as error:
+            origin = self.origin(next(iter(rows)))
+            raise ConfigError(f"{origin.path or origin}: {error}", hint=error.next_step) from None
+
+    def prices(self) -> Prices:
+        """What tokens cost: the rows of the user's file over those that ship."""
+        return read_prices(self["prices"])
+
+    def _find(self, name: str) -> Settled:
+        if name not in self.settled:
+            raise _unknown_setting(name)
+        return self.settled[name]
+
+
+def _unknown_setting(name: str) -> ConfigError:
+    guess = nearest(name, SETTINGS)
+    return ConfigError(f"there is no setting {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))

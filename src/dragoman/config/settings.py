@@ -1,7 +1,10 @@
-"""Every setting there is: one row each, from which files are read, merged, written and documented."""
+"""Every setting: one row each, with its kind."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -9,10 +12,325 @@ from msgspec import Struct
 from dragoman.agent.result import Limits
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
-from dragoman.config import kinds
-from dragoman.config.kinds import Kind
+from dragoman.errors import ConfigError, nearest
+from dragoman.policy import read_rule
 from dragoman.policy.decision import MODES
 from dragoman.providers import WIRES
+from dragoman.providers.prices import Prices
+from dragoman.providers.provider import plain_name
+from dragoman.types import Usage
+
+# --------------------------------------------------------------------------------------------------------------------
+# The prices of a user's file: rows like those that ship, or in short `[prices."provider:model"]`.
+
+
+def read_prices(rows: Mapping[str, Any], below: Prices | None = None) -> Prices:
+    """The prices that ship with the package, with these rows over them. Raises ConfigError for a row that is none."""
+    known = Prices.default() if below is None else below
+    return known.with_rows(_expand(rows)) if rows else known
+
+
+def _expand(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows in full: `"openai:gpt-5*"` is a row for that provider, and a `*` stands for anything in the model."""
+    # An exact name counts before a pattern that also fits it.
+    ordered = sorted(rows.items(), key=lambda row: "*" in row[0])
+    return {name: _in_full(name, row) for name, row in ordered}
+
+
+def _in_full(name: str, row: Any) -> Any:
+    provider, colon, model = name.partition(":")
+    if not colon or not isinstance(row, Mapping) or "match" in row:
+        return row
+    pattern = re.escape(plain_name(model)).replace(r"\*", ".*")
+    return {"providers": [provider], "match": [pattern], **row}
+
+
+def price_by(
+    rows: Mapping[str, Any], provider: str, below: Callable[[Usage, str], float | None] | None = None
+) -> Callable[[Usage, str], float | None]:
+    """A function from usage and model to dollars at one provider; `below` is asked where no price is known."""
+    prices = read_prices(rows)
+
+    def price(usage: Usage, model: str) -> float | None:
+        known = prices.cost(provider, model, usage)
+        return below(usage, model) if known is None and below is not None else known
+
+    return price
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a value of a setting may be: how it is read from TOML or from text, and how it is said in words.
+
+NO_LIMIT = "none"
+EVERY_TOOL = "ask"
+BUILTIN_TOOLS = (
+    *("read", "glob", "grep", "web_fetch", "write", "edit", "apply_patch", "bash"),
+    *("todo_write", "ask_user", "finish", "remember", "recall"),
+)
+_ON = frozenset({"1", "true", "yes", "on"})
+_OFF = frozenset({"0", "false", "no", "off"})
+_variable_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
+_MODEL = re.compile(r"[^\s?#\\\x00-\x1f\x7f]+\Z").match
+
+
+class Kind(Struct, frozen=True):
+    """One kind of value. `read` raises ValueError with the reason where the words alone would not tell it."""
+
+    words: str
+    """What a right value is: `a whole number, at least 1`."""
+    read: Callable[[Any], Any]
+    from_text: Callable[[str], Any] = str
+    """What a text of the environment stands for, before it is read; ValueError if it is no such thing."""
+    in_text: bool = True
+    """Whether a text can hold it; tables have no place in the environment."""
+    folder_matters: bool = False
+    """Whether it may name files, which are then sought beside the file in which they are named."""
+
+
+def _whole(least: int) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _number(least: float, *, above: bool = False, most: float = math.inf) -> Callable[[Any], float]:
+    def read(value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise ValueError
+        if value < least or value > most or (above and value == least):
+            raise ValueError
+        return float(value)
+
+    return read
+
+
+def _limit(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same, or the word for no limit, which is None."""
+    return lambda value: None if value == NO_LIMIT else read(value)
+
+
+def _whole_text(text: str) -> Any:
+    return NO_LIMIT if text == NO_LIMIT else int(text)
+
+
+def _number_text(text: str) -> Any:
+    return NO_LIMIT if text == NO_LIMIT else float(text)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError
+    return value
+
+
+def _model(value: Any) -> str:
+    # A model's name may become part of an address, so nothing that leads elsewhere stands in it.
+    name = _text(value)
+    if _has_model(name):
+        return name
+    if ":" not in name or name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
+        raise ValueError
+    return name
+
+
+def _has_model(name: str) -> bool:
+    """Whether it is a provider that brings its model, such as the embedded one."""
+    from dragoman.providers.registry import shipped
+
+    return ":" not in name and name in shipped() and bool(shipped().get(name).model)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each for each in value):
+        raise ValueError
+    return tuple(dict.fromkeys(value))
+
+
+def _models(value: Any) -> tuple[str, ...]:
+    return tuple(_model(each) for each in _texts(value))
+
+
+def _rules(value: Any) -> tuple[str, ...]:
+    texts = _texts(value)
+    for text in texts:
+        try:
+            read_rule(text, "ask")
+        except ConfigError as error:
+            raise ValueError(f"{error}; {error.next_step}") from None
+    return texts
+
+
+def _rules_or_all(value: Any) -> tuple[str, ...]:
+    return ("*",) if value == EVERY_TOOL else _rules(value)
+
+
+def _texts_text(text: str) -> list[str]:
+    return [stripped for part in text.split(",") if (stripped := part.strip())]
+
+
+def _rules_text(text: str) -> list[str]:
+    """Rules behind each other; a comma inside brackets belongs to a rule."""
+    parts, depth = [""], 0
+    for character in text:
+        depth = max(0, depth + (character == "(") - (character == ")"))
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [stripped for part in parts if (stripped := part.strip())]
+
+
+def _rules_or_all_text(text: str) -> Any:
+    return EVERY_TOOL if text == EVERY_TOOL else _rules_text(text)
+
+
+def _builtin(value: Any) -> tuple[str, ...]:
+    if value in ("all", "none"):
+        return BUILTIN_TOOLS if value == "all" else ()
+    names = _texts(value)
+    for name in names:
+        if name not in BUILTIN_TOOLS:
+            guess = nearest(name, BUILTIN_TOOLS)
+            raise ValueError(f"{name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+    return tuple(name for name in BUILTIN_TOOLS if name in names)
+
+
+def _builtin_text(text: str) -> Any:
+    return text if text in ("all", "none") else _texts_text(text)
+
+
+def _variables(value: Any) -> tuple[str, ...]:
+    names = _texts(value)
+    # The name is not shown: somebody may have written the secret itself.
+    if not all(map(_variable_name, names)):
+        raise ValueError("something that is no name of a variable")
+    return names
+
+
+def _sandbox(value: Any) -> str:
+    found = "none" if value == "off" else value
+    if found not in SANDBOXES:
+        raise ValueError
+    return str(found)
+
+
+def _servers(value: Any) -> dict[str, Any]:
+    table = _table_of_tables(value)
+    for name, row in table.items():
+        if ("command" in row) == ("url" in row):
+            raise ValueError(f"{name!r} in it, which needs either a `command` or a `url`")
+    return table
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
+def _switch_text(text: str) -> bool:
+    folded = text.strip().lower()
+    if folded not in _ON | _OFF:
+        raise ValueError
+    return folded in _ON
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError
+    return dict(value)
+
+
+def _table_of_tables(value: Any) -> dict[str, Any]:
+    table = _table(value)
+    for name, row in table.items():
+        if not isinstance(row, Mapping):
+            raise ValueError(f"{name!r} in it is no table")
+    return table
+
+
+def _reasoning(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"enabled": False} if value == "off" else {"effort": _text(value)}
+    return _table(value)
+
+
+def _prices(value: Any) -> dict[str, Any]:
+    table = _table_of_tables(value)
+    try:
+        read_prices(table)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return table
+
+
+SANDBOXES = ("bubblewrap", "landlock", "auto", "none")
+_KEY_FIELDS = ("env", "file")
+
+
+def _keys(value: Any) -> dict[str, Any]:
+    """By provider: a text (the key itself) or a table with the name of a variable or a file."""
+    table = _table(value)
+    for name, source in table.items():
+        # The value is not shown: it may be a key.
+        fields = list(source) if isinstance(source, Mapping) else []
+        named = len(fields) == 1 and fields[0] in _KEY_FIELDS and isinstance(source[fields[0]], str)
+        if not (named or (isinstance(source, str) and source)):
+            raise ValueError(f'{name!r} in it is neither {{ env = "VARIABLE" }}, {{ file = "path" }} nor a key')
+    return table
+
+
+def one_of(*choices: str) -> Kind:
+    """One of several words."""
+
+    def read(value: Any) -> str:
+        if value not in choices:
+            raise ValueError
+        return str(value)
+
+    return Kind("one of " + ", ".join(choices), read)
+
+
+TEXT = Kind("a text", _text)
+MODEL = Kind("a model such as ollama:qwen3", _model)
+MODELS = Kind("a list of models such as ollama:qwen3", _models, _texts_text)
+TEXTS = Kind("a list of texts", _texts, _texts_text)
+TOOLS = Kind(
+    "a list of file.py, package.module, package.module:name or entry:NAME", _texts, _texts_text, folder_matters=True
+)
+RULES = Kind("a list of rules such as git_* or write(src/**)", _rules, _rules_text)
+RULES_OR_ALL = Kind(
+    f'"{EVERY_TOOL}" for all tools, or a list of rules such as git_* or write(src/**)',
+    _rules_or_all,
+    _rules_or_all_text,
+)
+BUILTIN = Kind('a list of built-in tools such as read and bash, "all" or "none"', _builtin, _builtin_text)
+VARIABLES = Kind("a list of names of variables", _variables, _texts_text)
+SANDBOX = Kind("one of " + ", ".join(SANDBOXES), _sandbox)
+SWITCH = Kind("true or false", _switch, _switch_text)
+PATH = Kind("the path of a file", _text, folder_matters=True)
+WHOLE = Kind("a whole number", _whole(-(2**63)), int)
+COUNT = Kind("a whole number, at least 1", _whole(1), int)
+COUNT_LIMIT = Kind(f'a whole number, at least 1, or "{NO_LIMIT}"', _limit(_whole(1)), _whole_text)
+COUNT_OR_ZERO = Kind("a whole number, at least 0", _whole(0), int)
+COST_LIMIT = Kind(f'US dollars, more than 0, or "{NO_LIMIT}"', _limit(_number(0, above=True)), _number_text)
+SECONDS = Kind("seconds, more than 0", _number(0, above=True), float)
+SECONDS_LIMIT = Kind(f'seconds, more than 0, or "{NO_LIMIT}"', _limit(_number(0, above=True)), _number_text)
+TEMPERATURE = Kind("a number from 0 to 2", _number(0, most=2), float)
+FRACTION = Kind("a number from 0 to 1", _number(0, most=1), float)
+REASONING = Kind('an effort such as "high", "off", or a table', _reasoning)
+TABLE = Kind("a table", _table, in_text=False)
+ROWS = Kind("a table of tables by name", _table_of_tables, in_text=False)
+SERVERS = Kind("a table of servers by name", _servers, in_text=False)
+PRICES = Kind("a table of prices by model", _prices, in_text=False)
+KEYS = Kind("a table of keys by provider", _keys, in_text=False, folder_matters=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Every setting there is: one row each, from which files are read, merged, written and documented.
 
 Merge = Literal["suggest", "lower", "stricter", "narrow", "union", "user_union", "user_only"]
 """What a project's file can do to a setting. It comes with the code that others wrote, so it may only tighten.
@@ -81,19 +399,19 @@ _TIMEOUTS = Timeouts()
 _RUN = Limits()
 
 _MODELS = (
-    Setting("model", kinds.MODEL, None, "the model that is asked", "suggest", '"ollama:qwen3"'),
+    Setting("model", MODEL, None, "the model that is asked", "suggest", '"ollama:qwen3"'),
     Setting(
         "fallbacks",
-        kinds.MODELS,
+        MODELS,
         (),
         "models to go on with when the first cannot be reached or is overloaded",
         "suggest",
         '["openai:gpt-5-mini"]',
     ),
-    Setting("system", kinds.TEXT, None, "the system prompt", "user_only", '"Answer in one sentence."'),
+    Setting("system", TEXT, None, "the system prompt", "user_only", '"Answer in one sentence."'),
     Setting(
         "tool_mode",
-        kinds.one_of("auto", "native", "text"),
+        one_of("auto", "native", "text"),
         "auto",
         "how tools are offered: as the endpoint can, by its own definitions, or in the prompt",
         "suggest",
@@ -103,7 +421,7 @@ _MODELS = (
 _SAFETY = (
     Setting(
         "trust",
-        kinds.one_of(*_TRUST),
+        one_of(*_TRUST),
         "default",
         "which calls in a model's text count",
         "stricter",
@@ -111,18 +429,18 @@ _SAFETY = (
     ),
     Setting(
         "mode",
-        kinds.one_of(*MODES),
+        one_of(*MODES),
         "default",
         "what runs without a question",
         "stricter",
         strictness=_MODES,
         deliberate=("bypass",),
     ),
-    Setting("allow", kinds.RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),
-    Setting("ask", kinds.RULES, (), "calls that are always asked about", "union", '["bash(git push*)"]'),
+    Setting("allow", RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),
+    Setting("ask", RULES, (), "calls that are always asked about", "union", '["bash(git push*)"]'),
     Setting(
         "approvals",
-        kinds.RULES_OR_ALL,
+        RULES_OR_ALL,
         (),
         "tools whose calls somebody has to allow; another name for `ask`",
         "union",
@@ -130,7 +448,7 @@ _SAFETY = (
     ),
     Setting(
         "deny",
-        kinds.RULES,
+        RULES,
         (),
         "calls that never run; a tool that is named without brackets is not even offered",
         "union",
@@ -138,7 +456,7 @@ _SAFETY = (
     ),
     Setting(
         "auto_approve",
-        kinds.RULES,
+        RULES,
         (),
         "what is taken for approved in runs without a person to ask",
         "user_only",
@@ -146,30 +464,30 @@ _SAFETY = (
     ),
     Setting(
         "approval_seconds",
-        kinds.SECONDS_LIMIT,
+        SECONDS_LIMIT,
         86_400.0,
         "how long a question can be answered, and an answer be used",
         "lower",
     ),
     Setting(
         "park",
-        kinds.SWITCH,
+        SWITCH,
         True,
         "whether a run without a person to ask waits to be resumed; else what is asked about is denied",
         "user_only",
     ),
     Setting(
         "sandbox",
-        kinds.SANDBOX,
+        SANDBOX,
         "auto",
         "what confines commands; one that is named has to work, `auto` takes the best there is",
         "stricter",
         strictness=_SANDBOXES,
     ),
-    Setting("network", kinds.SWITCH, False, "whether commands in the sandbox reach the network", "user_only"),
+    Setting("network", SWITCH, False, "whether commands in the sandbox reach the network", "user_only"),
     Setting(
         "scrub",
-        kinds.SWITCH,
+        SWITCH,
         True,
         "whether secrets are hidden from the model as well; people never see them",
         "stricter",
@@ -177,7 +495,7 @@ _SAFETY = (
     ),
     Setting(
         "secrets",
-        kinds.VARIABLES,
+        VARIABLES,
         (),
         "variables whose values are secrets; those of the providers are known",
         "union",
@@ -188,14 +506,14 @@ _SAFETY = (
 _TOOLS = (
     Setting(
         "builtin",
-        kinds.BUILTIN,
-        kinds.BUILTIN_TOOLS,
+        BUILTIN,
+        BUILTIN_TOOLS,
         "the built-in tools that are offered",
         "narrow",
     ),
     Setting(
         "tools",
-        kinds.TOOLS,
+        TOOLS,
         (),
         "where tools come from",
         "user_only",
@@ -203,7 +521,7 @@ _TOOLS = (
     ),
     Setting(
         "installed_tools",
-        kinds.one_of(*_INSTALLED),
+        one_of(*_INSTALLED),
         "ask",
         "what becomes of the tools that installed packages bring",
         "stricter",
@@ -212,27 +530,27 @@ _TOOLS = (
 )
 
 _LIMITS = (
-    Setting("limits.turns", kinds.COUNT, _RUN.turns, "requests to the model in one run", "lower"),
-    Setting("limits.tokens", kinds.COUNT_LIMIT, _RUN.tokens, "tokens of one run, in and out", "lower", "200_000"),
-    Setting("limits.cost", kinds.COST_LIMIT, _RUN.cost, "the cost of one run, by known prices", "lower", "0.50"),
-    Setting("limits.seconds", kinds.SECONDS_LIMIT, _RUN.seconds, "the time of one run", "lower", "600"),
-    Setting("limits.turn_seconds", kinds.SECONDS_LIMIT, _RUN.turn_seconds, "the time of one turn", "lower", "300"),
-    Setting("limits.tool_seconds", kinds.SECONDS, _RUN.tool_seconds, "the time of one call", "lower"),
-    Setting("limits.calls_per_turn", kinds.COUNT, _RUN.calls_per_turn, "calls in one reply", "lower"),
-    Setting("limits.repairs", kinds.COUNT_OR_ZERO, _RUN.repairs, "how often broken calls are asked for again", "lower"),
-    Setting("limits.mistakes", kinds.COUNT, _RUN.mistakes, "turns in a row without one good call", "lower"),
-    Setting("limits.blanks", kinds.COUNT_OR_ZERO, _RUN.blanks, "how often an empty reply is asked for again", "lower"),
-    Setting("limits.concurrency", kinds.COUNT, _RUN.concurrency, "calls that run at the same time", "lower"),
+    Setting("limits.turns", COUNT, _RUN.turns, "requests to the model in one run", "lower"),
+    Setting("limits.tokens", COUNT_LIMIT, _RUN.tokens, "tokens of one run, in and out", "lower", "200_000"),
+    Setting("limits.cost", COST_LIMIT, _RUN.cost, "the cost of one run, by known prices", "lower", "0.50"),
+    Setting("limits.seconds", SECONDS_LIMIT, _RUN.seconds, "the time of one run", "lower", "600"),
+    Setting("limits.turn_seconds", SECONDS_LIMIT, _RUN.turn_seconds, "the time of one turn", "lower", "300"),
+    Setting("limits.tool_seconds", SECONDS, _RUN.tool_seconds, "the time of one call", "lower"),
+    Setting("limits.calls_per_turn", COUNT, _RUN.calls_per_turn, "calls in one reply", "lower"),
+    Setting("limits.repairs", COUNT_OR_ZERO, _RUN.repairs, "how often broken calls are asked for again", "lower"),
+    Setting("limits.mistakes", COUNT, _RUN.mistakes, "turns in a row without one good call", "lower"),
+    Setting("limits.blanks", COUNT_OR_ZERO, _RUN.blanks, "how often an empty reply is asked for again", "lower"),
+    Setting("limits.concurrency", COUNT, _RUN.concurrency, "calls that run at the same time", "lower"),
 )
 
 _CONNECTION = (
-    Setting("timeouts.connect", kinds.SECONDS, _TIMEOUTS.connect, "the time until a connection stands", "lower"),
-    Setting("timeouts.first_byte", kinds.SECONDS, _TIMEOUTS.first_byte, "the time until the answer begins", "lower"),
-    Setting("timeouts.idle", kinds.SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
-    Setting("retries.attempts", kinds.COUNT, Retries().attempts, "how often a request is sent at most", "lower"),
+    Setting("timeouts.connect", SECONDS, _TIMEOUTS.connect, "the time until a connection stands", "lower"),
+    Setting("timeouts.first_byte", SECONDS, _TIMEOUTS.first_byte, "the time until the answer begins", "lower"),
+    Setting("timeouts.idle", SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
+    Setting("retries.attempts", COUNT, Retries().attempts, "how often a request is sent at most", "lower"),
     Setting(
         "proxy",
-        kinds.TEXT,
+        TEXT,
         None,
         "the address of a proxy; none is used unless named",
         "user_only",
@@ -241,40 +559,38 @@ _CONNECTION = (
 )
 
 _OPTIONS = (
-    Setting("options.temperature", kinds.TEMPERATURE, None, "sampling temperature", "suggest", "0.2"),
-    Setting("options.max_tokens", kinds.COUNT, None, "the most tokens of one reply", "lower", "4096"),
-    Setting("options.top_p", kinds.FRACTION, None, "nucleus sampling", "suggest", "0.9"),
-    Setting("options.top_k", kinds.COUNT, None, "sampling among the most likely tokens", "suggest", "40"),
-    Setting("options.seed", kinds.WHOLE, None, "a seed, where the endpoint takes one", "suggest", "7"),
-    Setting("options.stop", kinds.TEXTS, None, "texts that end a reply", "suggest", '["END"]'),
+    Setting("options.temperature", TEMPERATURE, None, "sampling temperature", "suggest", "0.2"),
+    Setting("options.max_tokens", COUNT, None, "the most tokens of one reply", "lower", "4096"),
+    Setting("options.top_p", FRACTION, None, "nucleus sampling", "suggest", "0.9"),
+    Setting("options.top_k", COUNT, None, "sampling among the most likely tokens", "suggest", "40"),
+    Setting("options.seed", WHOLE, None, "a seed, where the endpoint takes one", "suggest", "7"),
+    Setting("options.stop", TEXTS, None, "texts that end a reply", "suggest", '["END"]'),
     Setting(
         "options.reasoning",
-        kinds.REASONING,
+        REASONING,
         None,
         "how much the model thinks",
         "suggest",
         '"high"',
     ),
-    Setting(
-        "options.parallel_tool_calls", kinds.SWITCH, None, "false asks for one call in a reply", "suggest", "false"
-    ),
-    *(Setting(f"options.{wire}", kinds.TABLE, None, f"fields that only {wire} has", "user_only") for wire in WIRES),
+    Setting("options.parallel_tool_calls", SWITCH, None, "false asks for one call in a reply", "suggest", "false"),
+    *(Setting(f"options.{wire}", TABLE, None, f"fields that only {wire} has", "user_only") for wire in WIRES),
 )
 
 _RECORDS = (
-    Setting("journal.enabled", kinds.SWITCH, True, "whether runs are kept, to be resumed and shown", "user_only"),
-    Setting("journal.path", kinds.PATH, None, "the file of the journal", "user_only", '"~/dragoman.db"'),
-    Setting("audit.enabled", kinds.SWITCH, True, "whether decisions and approvals are kept", "user_only"),
-    Setting("audit.path", kinds.PATH, None, "the file of the audit log", "user_only", '"~/dragoman-audit.jsonl"'),
-    Setting("log", kinds.PATH, None, "a file that gets one line of JSON per event", "user_only", '"~/dragoman.log"'),
+    Setting("journal.enabled", SWITCH, True, "whether runs are kept, to be resumed and shown", "user_only"),
+    Setting("journal.path", PATH, None, "the file of the journal", "user_only", '"~/dragoman.db"'),
+    Setting("audit.enabled", SWITCH, True, "whether decisions and approvals are kept", "user_only"),
+    Setting("audit.path", PATH, None, "the file of the audit log", "user_only", '"~/dragoman-audit.jsonl"'),
+    Setting("log", PATH, None, "a file that gets one line of JSON per event", "user_only", '"~/dragoman.log"'),
 )
 
 _TABLES = (
-    Setting("keys", kinds.KEYS, {}, "keys by provider: a variable, a file, or the key itself", "user_only"),
-    Setting("mcp", kinds.SERVERS, {}, "servers of MCP, whose tools are offered", "user_only"),
-    Setting("prices", kinds.PRICES, {}, "US dollars for a million tokens, by provider:model", "user_only"),
-    Setting("providers", kinds.ROWS, {}, "endpoints of your own", "user_only"),
-    Setting("profiles", kinds.ROWS, {}, "families of models of your own", "user_only"),
+    Setting("keys", KEYS, {}, "keys by provider: a variable, a file, or the key itself", "user_only"),
+    Setting("mcp", SERVERS, {}, "servers of MCP, whose tools are offered", "user_only"),
+    Setting("prices", PRICES, {}, "US dollars for a million tokens, by provider:model", "user_only"),
+    Setting("providers", ROWS, {}, "endpoints of your own", "user_only"),
+    Setting("profiles", ROWS, {}, "families of models of your own", "user_only"),
 )
 
 SECTIONS: dict[str, tuple[Setting, ...]] = {

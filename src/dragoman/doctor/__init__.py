@@ -6,14 +6,9 @@ A `Probe` is a few questions and a judgement, both pure; an `Asker` puts the que
 
 from __future__ import annotations
 
-from dragoman.doctor.asking import Asker, fetch
-from dragoman.doctor.catalogue import PROBES, count_requests, probes_for
-from dragoman.doctor.examining import ProbeStarted, Step, examine
-from dragoman.doctor.findings import Finding, Report, Verdict
-from dragoman.doctor.metadata import choose_model, read_models
-from dragoman.doctor.probe import Probe
-from dragoman.doctor.questions import Patient, Question, Sight, admit
-from dragoman.doctor.recognising import Recognised, recognise
+from dragoman.doctor.examination import PROBES, Asker, ProbeStarted, Step, count_requests, examine, fetch, probes_for
+from dragoman.doctor.metadata import Recognised, choose_model, read_models, recognise
+from dragoman.doctor.probe import Finding, Patient, Probe, Question, Report, Sight, Verdict, admit
 
 __all__ = [
     "PROBES",

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.agent.events import RunEvent
-from dragoman.telemetry.log import JsonLog
+from dragoman.telemetry.log import Bounds, JsonLog, as_record
 from dragoman.telemetry.otel import OpenTelemetry
-from dragoman.telemetry.records import as_record
 from dragoman.telemetry.usage import Total, UsageTotals, total_results
-from dragoman.telemetry.values import Bounds
 
 Listener = Callable[[str, RunEvent], None]
 

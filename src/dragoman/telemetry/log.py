@@ -1,22 +1,222 @@
-"""A log of runs: one line of JSON per event, in a file or a stream, that never stands in a run's way."""
+"""A log of runs: one JSON line per event."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol
 
-from dragoman.agent.events import Asked, RunEnded, RunEvent
-from dragoman.events import ArgumentsDelta, MarkerDropped, TextDelta, ThinkingDelta
-from dragoman.telemetry.records import as_record
-from dragoman.telemetry.values import Bounds, Plainer, hide_known
+import msgspec
+
+from dragoman.agent.events import (
+    ApprovalGiven,
+    ApprovalNeeded,
+    Asked,
+    RunEnded,
+    RunEvent,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
+from dragoman.agent.result import RunResult
+from dragoman.client.retry import RequestRetried
+from dragoman.events import (
+    ArgumentsDelta,
+    CallBroken,
+    CallEnded,
+    CallRefused,
+    MarkerDropped,
+    PartEnded,
+    PartReceived,
+    ReplyEnded,
+    ReplyFailed,
+    TextDelta,
+    ThinkingDelta,
+)
+from dragoman.secrets import HumanSink
+from dragoman.secrets.registered import SHORTEST
+from dragoman.types import Failure, File, Image, InvalidCall, Provenance, Text, ToolCall, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# Values as they may be written down: plain, bounded, and without the secrets that are known.
+
+
+def hide_known(secrets: Iterable[str]) -> HumanSink:
+    """What hides these secrets, and whatever looks like one, from the readers of a log."""
+    return HumanSink([secret for secret in secrets if len("".join(secret.split())) >= SHORTEST])
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How much of a value is kept; what is left out is always said."""
+
+    text: int = 2_000
+    entries: int = 100
+    depth: int = 12
+
+
+class Plainer:
+    """Makes anything JSON: texts scrubbed and cut, long lists and deep nesting ended with a word about it."""
+
+    def __init__(self, sink: HumanSink, bounds: Bounds) -> None:
+        self._sink = sink
+        self._bounds = bounds
+
+    def text(self, text: str, length: int | None = None) -> str:
+        """A text, scrubbed and then cut. `length` is its whole length, where only its beginning is at hand."""
+        whole = len(text) if length is None else length
+        most = self._bounds.text
+        if whole <= most:
+            return self._sink.text(text)
+        # A secret may lie across the cut: read a little further, scrub, and then drop what could be half of one.
+        margin = self._sink.longest
+        beginning = self._sink.text(text[: most + margin])
+        kept = beginning[: max(0, min(most, len(beginning) - margin))]
+        return f"{kept}… [cut, {whole} characters in all]"
+
+    @property
+    def longest_text(self) -> int:
+        """How much of the beginning of a text is enough for `text`."""
+        return self._bounds.text + self._sink.longest
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        """Any value as JSON."""
+        if isinstance(value, str):
+            return self.text(value)
+        if value is None or isinstance(value, bool | int):
+            return value
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if depth >= self._bounds.depth:
+            return f"… [{type(value).__name__} nested deeper than {depth} cut]"
+        if isinstance(value, msgspec.Struct):
+            return self._mapping(msgspec.structs.asdict(value), depth)
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, list | tuple | set | frozenset):
+            return self._entries(list(value), depth)
+        if isinstance(value, bytes | bytearray):
+            return f"[{len(value)} bytes]"
+        # Somebody else's object: its own words may fail or never end, so only its kind is told.
+        return f"[{type(value).__name__}]"
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for position, (key, each) in enumerate(value.items()):
+            if position >= self._bounds.entries:
+                plain["…"] = f"[{len(value) - position} of {len(value)} entries cut]"
+                break
+            plain[self.text(str(key))] = self.value(each, depth + 1)
+        return plain
+
+    def _entries(self, values: list[Any], depth: int) -> list[Any]:
+        kept = [self.value(each, depth + 1) for each in values[: self._bounds.entries]]
+        if len(values) > len(kept):
+            kept.append(f"… [{len(values) - len(kept)} of {len(values)} entries cut]")
+        return kept
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An event of a run as one JSON object: what a log, and a program that reads a run, want to know of it.
+
+_PLAIN = Plainer(HumanSink(), Bounds(text=1_000_000, entries=10_000, depth=64))
+
+
+def as_record(event: RunEvent, plainer: Plainer = _PLAIN) -> dict[str, Any]:
+    """The event under its name, with what a reader can use; opaque data of a wire and whole histories stay out."""
+    describe = _DESCRIBED.get(type(event))
+    fields = describe(event) if describe else msgspec.structs.asdict(event)
+    record: dict[str, Any] = plainer.value(fields)
+    return {"type": type(event).__name__, **record}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    known: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": call.arguments}
+    if call.repairs:
+        known["repairs"] = list(call.repairs)
+    if call.changes:
+        known["changes"] = [change.path for change in call.changes]
+    return known | _source(call.provenance)
+
+
+def _invalid(call: InvalidCall) -> dict[str, Any]:
+    faults = [str(fault) for fault in call.faults]
+    return {"id": call.id, "name": call.name, "kind": call.kind, "faults": faults} | _source(call.provenance)
+
+
+def _source(provenance: Provenance | None) -> dict[str, Any]:
+    if provenance is None:
+        return {}
+    known = {"channel": provenance.channel, "format": provenance.format, "level": provenance.level}
+    return {name: value for name, value in known.items() if value}
+
+
+def _result(result: ToolResult) -> dict[str, Any]:
+    content = result.content if isinstance(result.content, str) else [_part(part) for part in result.content]
+    return {"call_id": result.call_id, "name": result.name, "content": content, "is_error": result.is_error}
+
+
+def _part(part: Text | Image | File) -> Any:
+    if isinstance(part, Text):
+        return part.text
+    size = len(part.data) if part.data else 0
+    return {"kind": type(part).__name__.lower(), "media_type": part.media_type, "characters": size}
+
+
+def _run_result(result: RunResult) -> dict[str, Any]:
+    return {
+        "outcome": result.outcome,
+        "text": result.text,
+        "data": result.data,
+        "usage": result.usage,
+        "cost": result.cost,
+        "turns": result.turns,
+        "calls": len(result.calls),
+        "messages": len(result.messages),
+        "problems": list(result.problems),
+        "run_id": result.run_id,
+        "session": result.session,
+        "model": result.model,
+    }
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    # The body stays out: it may repeat the whole request.
+    return {"kind": failure.kind, "message": failure.message, "status": failure.status, "code": failure.code}
+
+
+def _tool_ended(event: ToolEnded) -> dict[str, Any]:
+    call = _call(event.call) if isinstance(event.call, ToolCall) else _invalid(event.call)
+    return {"call": call, "result": _result(event.result), "seconds": round(event.seconds, 6), "ran": event.ran}
+
+
+_DESCRIBED: dict[type, Callable[[Any], dict[str, Any]]] = {
+    ApprovalGiven: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
+    ApprovalNeeded: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
+    CallBroken: lambda event: {"name": event.name, "why": event.why, "raw": event.raw, "format": event.format},
+    CallEnded: lambda event: {"call": _call(event.call)},
+    CallRefused: lambda event: {"call": _call(event.call), "why": event.why},
+    PartEnded: lambda event: {"kind": event.kind},
+    PartReceived: lambda event: {"part": _part(event.part)},
+    ReplyEnded: lambda event: {"stop": event.stop},
+    ReplyFailed: lambda event: _failure(event.failure),
+    RequestRetried: lambda event: msgspec.structs.asdict(event) | {"failure": _failure(event.failure)},
+    RunEnded: lambda event: _run_result(event.result),
+    ToolEnded: _tool_ended,
+    ToolStarted: lambda event: {"turn": event.turn, "call": _call(event.call)},
+    TurnEnded: lambda event: msgspec.structs.asdict(event) | {"results": len(event.results)},
+}
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A log of runs: one line of JSON per event, in a file or a stream, that never stands in a run's way.
 
 Deltas = Literal["join", "skip"]
 LONGEST_LINE = 64 * 1024

@@ -8,11 +8,21 @@
 
 from __future__ import annotations
 
-from dragoman.testing.answers import Answer, call, calls, sse, text, thinking
 from dragoman.testing.chunkings import chunkings, every_split
 from dragoman.testing.faults import Fault
 from dragoman.testing.replay import CassetteMiss, RecordingTransport, ReplayTransport, cassette
-from dragoman.testing.script import Exchange, ScriptedModel, ScriptExhausted, scripted_endpoint
+from dragoman.testing.script import (
+    Answer,
+    Exchange,
+    ScriptedModel,
+    ScriptExhausted,
+    call,
+    calls,
+    scripted_endpoint,
+    sse,
+    text,
+    thinking,
+)
 from dragoman.testing.upstream import Upstream
 
 __all__ = [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.doctor.findings import Finding, Verdict
-from dragoman.doctor.probe import Probe, cannot_tell
-from dragoman.doctor.questions import Patient, Question, Sight, Sights, user
+from dragoman.doctor.probe import Finding, Patient, Probe, Question, Sight, Sights, Verdict, cannot_tell, user
 from dragoman.providers import Fact
 from dragoman.types import Failure
 

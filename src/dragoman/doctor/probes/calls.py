@@ -1,15 +1,18 @@
-"""Native calls: one, several, their ids, their arguments, and the results that go back."""
+"""Probes of native calls, tool choice and reasoning."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from dragoman import formats
 from dragoman.args.loader import validate
-from dragoman.doctor.findings import Finding, excerpt
-from dragoman.doctor.probe import Probe, cannot_tell
-from dragoman.doctor.questions import Patient, Question, Sight, Sights, user
+from dragoman.doctor.probe import Finding, Patient, Probe, Question, Sight, Sights, cannot_tell, excerpt, user
 from dragoman.providers import Fact
 from dragoman.providers.facts import learn_from_error
-from dragoman.types import Message, Tool, ToolCall, ToolResult
+from dragoman.types import Message, Thinking, Tool, ToolCall, ToolResult
+
+# --------------------------------------------------------------------------------------------------------------------
+# Native calls: one, several, their ids, their arguments, and the results that go back.
 
 WEATHER = Tool(
     "get_weather",
@@ -215,7 +218,7 @@ def _judge_result(patient: Patient, sights: Sights) -> Finding:
 
 
 NATIVE = ("reachable", "native_calls")
-PROBES = (
+CALL_PROBES = (
     Probe(
         "native_calls",
         "Native calls",
@@ -234,4 +237,104 @@ PROBES = (
         needs=NATIVE,
     ),
     Probe("results", "Results go back", _result, _judge_result, quick=True, needs=("reachable",)),
+)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Tool choice: whether none, required and a named tool are more than a wish.
+
+KINDS = ("none", "required", "named")
+_FIX = "set the quirk tool_choice to the kinds that hold; dragoman then goes round the others"
+_WEATHER_WORDS = "What is the weather in Paris? Use the tool get_weather."
+
+
+def _ask(kind: str) -> Question:
+    choice: Any = {"name": CLOCK.name} if kind == "named" else kind
+    words = "Say hello in one word." if kind == "required" else _WEATHER_WORDS
+    tools = [WEATHER, CLOCK] if kind == "named" else [WEATHER]
+    return Question(f"tool choice {kind}", [user(words)], tools, {"tool_choice": choice}, "native")
+
+
+def _judge_choice(kind: str, sight: Sight) -> Finding:
+    name = f"tool_choice_{kind}"
+    loss = sight.lost("tool_choice") or sight.lost("tool choice")
+    if loss is not None:
+        return Finding(name, "absent", "this wire has no field for it", loss.detail, "nothing to do: it is enforced")
+    doubt = cannot_tell(name, (sight,))
+    if doubt is not None:
+        return doubt
+    if sight.is_refused:
+        return Finding(name, "absent", "requests with it are refused", sight.shown, _FIX)
+    called = [call.name for call in sight.reply.calls] + [call.name for call in sight.reply.invalid]
+    if kind == "none":
+        held, words = not called, "a call came although none was allowed"
+    elif kind == "required":
+        held, words = bool(called), "an answer in words came although a call was required"
+    else:
+        held, words = set(called) == {CLOCK.name}, f"{CLOCK.name} was to be called, and was not"
+    if held:
+        return Finding(name, "works", "it is kept to", sight.shown)
+    return Finding(name, "broken", words, sight.shown, _FIX)
+
+
+def _probe(kind: str) -> Probe:
+    def judge(patient: Patient, sights: Sights) -> Finding:
+        return _judge_choice(kind, sights[0])
+
+    return Probe(f"tool_choice_{kind}", f"Tool choice: {kind}", lambda patient: (_ask(kind),), judge, needs=NATIVE)
+
+
+CHOICE_PROBES = tuple(_probe(kind) for kind in KINDS)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Reasoning: whether what the model thought may, or has to, go back with the result of its call.
+
+
+def _thinking(sight: Sight) -> Thinking | None:
+    return next((part for part in sight.reply.message.parts if isinstance(part, Thinking)), None)
+
+
+def _follow(patient: Patient, sights: Sights) -> Question | None:
+    sight = sights[0]
+    if _thinking(sight) is None or not sight.reply.calls:
+        return None
+    results = [ToolResult(call.id, call.name, "18 degrees and sunny.") for call in sight.reply.calls]
+    messages = [*weather().messages, sight.reply.message, Message("tool", list(results))]
+    return Question("reasoning sent back", messages, [WEATHER], mode="native")
+
+
+def _judge_reasoning(patient: Patient, sights: Sights) -> Finding:
+    name = "reasoning"
+    thinking = _thinking(sights[0])
+    if thinking is None or len(sights) < 2:
+        return Finding(name, "absent", "the model shows no reasoning")
+    sight = sights[1]
+    replays = patient.endpoint.quirks.replay_reasoning
+    if sight.is_refused:
+        return _judge_reasoning_refusal(patient, thinking, sight)
+    doubt = cannot_tell(name, (sight,))
+    if doubt is not None:
+        return doubt
+    how = "goes back with a result" if replays != "never" else "does not have to go back"
+    return Finding(name, "works", f"the reasoning {how}", sight.shown)
+
+
+def _judge_reasoning_refusal(patient: Patient, thinking: Thinking, sight: Sight) -> Finding:
+    quirks = patient.endpoint.quirks
+    own = thinking.extra.get(patient.wire)
+    field = own.get("field") if isinstance(own, dict) else None
+    if quirks.replay_reasoning == "never":
+        taught: dict[str, Any] = {"replay_reasoning": "calls"}
+        if field in ("reasoning_content", "reasoning", "reasoning_details") and not quirks.reasoning_field:
+            taught["reasoning_field"] = field
+        words, fix = "a result without the reasoning is refused", "set the quirk replay_reasoning to calls"
+    else:
+        taught = {"replay_reasoning": "never"}
+        words, fix = "a result with the reasoning is refused", "set the quirk replay_reasoning to never"
+    return Finding("reasoning", "broken", words, sight.shown, fix, Fact(quirks=taught))
+
+
+REASONING_PROBES = (
+    Probe("reasoning", "Reasoning goes back", lambda patient: (weather(),), _judge_reasoning, _follow, needs=NATIVE),
 )

@@ -1,29 +1,36 @@
-"""Asking: the questions of an examination sent to the endpoint, each once, with what came over the wire kept."""
+"""An examination: every probe in order, its findings, and a report."""
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from dragoman.client.auth import choose_auth
 from dragoman.client.client import Client, base_of, open_transport
 from dragoman.client.keys import Secret, find_key
 from dragoman.client.retry import NOTICES, Breakers, RequestPrepared, Retries
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
-from dragoman.doctor.questions import Question, Sight
+from dragoman.doctor.metadata import judge_context, judge_models, lookups_for
+from dragoman.doctor.probe import Finding, Patient, Probe, Question, Report, Sight
+from dragoman.doctor.probes import basics, calls, streams
+from dragoman.doctor.probes.calls import KINDS
 from dragoman.events import Event
 from dragoman.extraction.tool_mode import Composed, compose, open_reader, settle_manner
-from dragoman.providers import Endpoint
+from dragoman.providers import Endpoint, Fact
+from dragoman.providers.prices import Prices
 from dragoman.replies import Folding
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Usage
 from dragoman.wire.codec import Codec
+
+# --------------------------------------------------------------------------------------------------------------------
+# Asking: the questions of an examination sent to the endpoint, each once, with what came over the wire kept.
 
 MOST_KEPT = 1 << 20
 """Bytes of one answer that are looked at."""
@@ -220,3 +227,169 @@ def read_frames(codec: Codec, data: bytes) -> tuple[JsonObject, ...]:
 
 def _add(one: Usage, other: Usage) -> Usage:
     return Usage(*(first + second for first, second in zip(structs.astuple(one), structs.astuple(other), strict=True)))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# All probes in the order in which they are made, and how many requests they need.
+
+_BY_NAME = {
+    probe.name: probe
+    for group in (basics.PROBES, (basics.FINISH,), calls.CALL_PROBES, streams.STREAM_PROBES, calls.CHOICE_PROBES)
+    for probe in group
+} | {probe.name: probe for group in (calls.REASONING_PROBES, streams.WRITING_PROBES) for probe in group}
+_ORDER = (
+    "reachable",
+    "native_calls",
+    "streaming",
+    "stream_end",
+    "finish_reason",
+    "length",
+    "usage",
+    "call_ids",
+    "parallel_calls",
+    "stream_calls",
+    "stream_parallel",
+    "tool_choice_none",
+    "tool_choice_required",
+    "tool_choice_named",
+    "schema",
+    "results",
+    "reasoning",
+    "text_formats",
+    "grammar",
+    "structured_output",
+)
+PROBES: tuple[Probe, ...] = tuple(_BY_NAME[name] for name in _ORDER)
+
+
+def probes_for(patient: Patient) -> tuple[Probe, ...]:
+    """The probes that are made: all of them, or the quick ones."""
+    return tuple(probe for probe in PROBES if probe.quick or not patient.quick)
+
+
+def count_requests(patient: Patient) -> int:
+    """The most requests that an examination sends to the model. A question that several probes have is asked once."""
+    probes = probes_for(patient)
+    names = {question.name for probe in probes for question in probe.questions(patient)}
+    return len(names) + sum(probe.follow is not None for probe in probes)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What later runs should know of an endpoint: the facts of all findings, put together.
+
+
+def learn(row: Endpoint, findings: Iterable[Finding]) -> Fact:
+    """One fact from many. What the row says already is not repeated."""
+    seen = {finding.probe: finding for finding in findings}
+    fact = Fact()
+    for finding in seen.values():
+        if finding.fact is not None:
+            fact |= finding.fact
+    flags: dict[str, Any] = dict(fact.quirks)
+    choices = _choices(row, seen)
+    if choices is not None:
+        flags["tool_choice"] = choices
+    flags = {name: value for name, value in flags.items() if _plain(getattr(row.quirks, name)) != _plain(value)}
+    able = {name: value for name, value in fact.capabilities.items() if getattr(row.capabilities, name) != value}
+    return structs.replace(fact, quirks=flags, capabilities=able)
+
+
+def _choices(row: Endpoint, seen: dict[str, Finding]) -> list[str] | None:
+    """The kinds of tool choice that hold; None where nothing was found out, or the wire has no field for them."""
+    kinds = list(row.quirks.tool_choice)
+    for kind in KINDS:
+        finding = seen.get(f"tool_choice_{kind}")
+        if finding is None or finding.verdict == "unknown" or "no field" in finding.summary:
+            continue
+        if finding.verdict == "works" and kind not in kinds:
+            kinds.append(kind)
+        elif finding.verdict != "works" and kind in kinds:
+            kinds.remove(kind)
+    return kinds if kinds != list(row.quirks.tool_choice) else None
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An examination: every probe made in its order, its findings told as they come, and a report at the end.
+
+
+class ProbeStarted(Struct, frozen=True):
+    """A probe is about to ask its questions."""
+
+    name: str
+    title: str
+
+
+Step = ProbeStarted | Finding | Report
+
+
+async def examine(patient: Patient, asker: Asker, prices: Prices | None = None) -> AsyncIterator[Step]:
+    """Make the probes of a patient. The last thing that comes is the report."""
+    findings: list[Finding] = []
+    yield ProbeStarted("models", "What it tells about itself")
+    for finding in await _look_up(patient, asker):
+        findings.append(finding)
+        yield finding
+    for probe in probes_for(patient):
+        ruled_out = _rule_out(probe, findings)
+        if ruled_out is None:
+            yield ProbeStarted(probe.name, probe.title)
+        finding = ruled_out or await _make(probe, patient, asker)
+        if probe.name == "native_calls":
+            patient = structs.replace(patient, native=finding.verdict == "works")
+        findings.append(finding)
+        yield finding
+        if probe.name == "reachable" and finding.verdict != "works":
+            break
+    yield _report(patient, asker, findings, prices)
+
+
+async def _look_up(patient: Patient, asker: Asker) -> list[Finding]:
+    answers: dict[str, Any] = {}
+    for lookup in lookups_for(patient.endpoint, asker.base_url):
+        answers[lookup.kind] = await asker.look_up(lookup.url, lookup.body)
+    return [judge_models(patient.row, answers), judge_context(patient.row, answers)]
+
+
+async def _make(probe: Probe, patient: Patient, asker: Asker) -> Finding:
+    sights: list[Sight] = [await asker.ask(question) for question in probe.questions(patient)]
+    if probe.follow is not None:
+        further = probe.follow(patient, tuple(sights))
+        if further is not None:
+            sights.append(await asker.ask(further))
+    return _scrub(probe.judge(patient, tuple(sights)), asker.scrubber)
+
+
+def _scrub(finding: Finding, scrubber: RequestRedactor) -> Finding:
+    fact = finding.fact
+    if fact is not None:
+        fact = structs.replace(fact, why=scrubber.text(fact.why))
+    return structs.replace(finding, evidence=scrubber.text(finding.evidence), fact=fact)
+
+
+def _rule_out(probe: Probe, findings: list[Finding]) -> Finding | None:
+    """The finding of a probe that makes no sense after what was found before."""
+    blocked = {finding.probe for finding in findings if finding.verdict != "works" and not finding.is_usable}
+    titles = {each.name: each.title for each in PROBES}
+    for needed in probe.needs:
+        if needed in blocked:
+            return Finding(probe.name, "unknown", f"not asked: it needs {titles[needed].lower()!r}")
+    return None
+
+
+def _report(patient: Patient, asker: Asker, findings: list[Finding], prices: Prices | None) -> Report:
+    endpoint = patient.endpoint
+    cost = prices.cost(endpoint, endpoint.model, asker.usage) if prices is not None else None
+    return Report(
+        f"{endpoint.provider.name}:{endpoint.model}",
+        asker.scrubber.address(asker.base_url),
+        endpoint.wire,
+        tuple(findings),
+        asker.requests,
+        asker.usage,
+        cost,
+        learn(patient.row, findings),
+    )

@@ -1,0 +1,392 @@
+"""Facts learned about endpoints, and rules the user agreed to keep."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field, structs
+
+from dragoman.config.files import config_folder, parse, read_text, to_toml, user_file
+from dragoman.config.layers import Config, Source
+from dragoman.errors import ConfigError, DragomanError
+from dragoman.policy import Rule, Rules, Scope, Verdict, read_rule, write_rule
+from dragoman.providers import Fact
+from dragoman.providers.endpoint import read_quirks
+from dragoman.providers.provider import from_mapping
+
+# --------------------------------------------------------------------------------------------------------------------
+# What was learned of endpoints, kept in a file beside the user's own: `learned.toml`, one row per address and model.
+#
+# `dragoman doctor` writes rows that hold until it is asked again. What a run learns from an error is forgotten after
+# a week: whoever has mended his server should not have to know of this file.
+
+LEARNED_FILE = "learned.toml"
+MOST_ROWS = 500
+KEPT_DAYS = 7
+"""How long a lesson counts that a run learned from an error."""
+_DAY = 86_400
+_LEARNED_HEAD = """\
+# What dragoman has learned of endpoints by asking them. `dragoman doctor` writes this file, and so do runs in which an
+# endpoint refused something. It may be edited, and it may be deleted: then everything is learned again.
+"""
+
+_ALWAYS = ("url", "model")
+_CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
+
+LearnedBy = Literal["doctor", "run"]
+
+
+class Lesson(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One row of the file."""
+
+    url: str
+    model: str
+    source: LearnedBy = "run"
+    learned: str = ""
+    """The day, as 2030-12-31."""
+    native_tool_calls: bool | None = None
+    wire: str = ""
+    format: str = ""
+    why: str = ""
+    quirks: dict[str, Any] = field(default_factory=dict)
+    capabilities: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fact(self) -> Fact:
+        return Fact(self.native_tool_calls, self.wire, self.why, self.quirks, self.capabilities, self.format)
+
+
+class FileFacts:
+    """Facts that outlive the process. What cannot be read or written costs the lesson, never the run."""
+
+    def __init__(self, path: Path, source: LearnedBy = "run", calendar: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self._source: LearnedBy = source
+        self._calendar = calendar
+        self._lessons: dict[tuple[str, str], Lesson] | None = None
+        self._is_ours = True
+        self.problems: list[str] = []
+        """What is wrong with the file, in words."""
+
+    def get(self, endpoint_url: str, model: str) -> Fact | None:
+        lesson = self._read().get((endpoint_url, model))
+        return lesson.fact if lesson is not None and self._counts(lesson) else None
+
+    def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
+        """Keep a fact. The doctor's replaces what was known; a run's is added to it."""
+        # Somebody else may have written in the meantime.
+        self._lessons = None
+        lessons = self._read()
+        before = lessons.pop((endpoint_url, model), None)
+        whole = fact if self._source == "doctor" or before is None else before.fact | fact
+        source = self._source if before is None or before.source == "run" else before.source
+        lessons[endpoint_url, model] = Lesson(
+            endpoint_url,
+            model,
+            source,
+            self._today(),
+            whole.native_tool_calls,
+            whole.wire,
+            whole.format,
+            whole.why,
+            whole.quirks,
+            whole.capabilities,
+        )
+        self._write(lessons)
+
+    def forget(self, endpoint_url: str, model: str) -> bool:
+        """Drop what is known of an endpoint; whether there was anything."""
+        self._lessons = None
+        lessons = self._read()
+        known = lessons.pop((endpoint_url, model), None)
+        if known is not None:
+            self._write(lessons)
+        return known is not None
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    # ---- the file ----------------------------------------------------------------------------------------------------
+
+    def _counts(self, lesson: Lesson) -> bool:
+        if lesson.source == "doctor":
+            return True
+        try:
+            day = time.mktime(time.strptime(lesson.learned, "%Y-%m-%d"))
+        except (ValueError, OverflowError):
+            return False
+        return self._calendar() - day < (KEPT_DAYS + 1) * _DAY
+
+    def _today(self) -> str:
+        return time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
+
+    def _read(self) -> dict[tuple[str, str], Lesson]:
+        if self._lessons is None:
+            try:
+                self._lessons, problems = read_lessons(self.path)
+            except ConfigError as error:
+                # A file that somebody has edited, and broken, is his to mend: it is not written over.
+                self._lessons, problems, self._is_ours = {}, [f"{self.path} is not used: {error}"], False
+            self.problems += [problem for problem in problems if problem not in self.problems]
+        return self._lessons
+
+    def _write(self, lessons: Mapping[tuple[str, str], Lesson]) -> None:
+        kept = list(lessons.values())[-MOST_ROWS:]
+        if not self._is_ours:
+            return
+        try:
+            replace_file(self.path, write_lessons(kept))
+        except OSError as error:
+            self.problems.append(f"{self.path} cannot be written: {(error.strerror or 'it failed').lower()}")
+
+
+def learned_file(environment: Mapping[str, str]) -> Path | None:
+    """Where lessons are kept: beside the user's own file; None where there is no place, or it is switched off."""
+    own = user_file(environment)
+    return own and own.parent / LEARNED_FILE
+
+
+def read_lessons(path: Path) -> tuple[dict[tuple[str, str], Lesson], list[str]]:
+    """The rows of a file, and what is wrong with the others. Raises ConfigError if it is none."""
+    if not path.exists():
+        return {}, []
+    rows = parse(read_text(path), str(path)).get("facts", [])
+    found: dict[tuple[str, str], Lesson] = {}
+    problems = []
+    for number, row in enumerate(rows if isinstance(rows, list) else [], start=1):
+        try:
+            lesson = msgspec.convert(row, Lesson)
+            # A flag that a later version has dropped must not break a run.
+            read_quirks(lesson.quirks, "a row")
+            from_mapping(lesson.capabilities)
+        except (msgspec.ValidationError, DragomanError) as error:
+            problems.append(f"{path}: fact {number} is not used: {error}")
+        else:
+            found[lesson.url, lesson.model] = lesson
+    return found, problems
+
+
+def write_lessons(lessons: list[Lesson]) -> str:
+    """The text of a file."""
+    parts = [_LEARNED_HEAD]
+    for lesson in lessons:
+        row = structs.asdict(lesson)
+        tables = {name: row.pop(name) for name in ("quirks", "capabilities")}
+        lines = ["\n[[facts]]"]
+        lines += [
+            f"{name} = {_write_learned(value)}"
+            for name, value in row.items()
+            if value or name in _ALWAYS or value is False
+        ]
+        for name, table in tables.items():
+            lines += [f"{name}.{flag} = {_write_learned(value)}" for flag, value in table.items()]
+        parts.append("\n".join(lines) + "\n")
+    return "".join(parts)
+
+
+def _write_learned(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_write_learned, value)) + "]"
+    # The words of an endpoint may hold what no TOML can: half a character, or one that controls a terminal.
+    return to_toml(value.encode("utf-8", "replace").decode().translate(_CONTROLS) if isinstance(value, str) else value)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file so that whoever reads it sees the old text or the new one, and nothing in between."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rules that somebody agreed to keep: `permissions.toml` beside the user's own file, a table for each workspace.
+#
+# A rule holds in the folder in which it was kept and nowhere else, and no project can bring one along.
+
+PERMISSIONS_FILE = "permissions.toml"
+MOST_RULES = 500
+"""Of one workspace. Whoever has kept so many has long stopped reading them."""
+_VERDICTS: tuple[Verdict, ...] = ("allow", "ask", "deny")
+_PERMISSIONS_HEAD = """\
+# Rules that were kept when somebody answered a question with `always`, by workspace.
+# This file may be edited, and it may be deleted: then everything is asked about again.
+"""
+_Table = dict[str, dict[Verdict, list[str]]]
+
+
+def permissions_file(environment: Mapping[str, str]) -> Path | None:
+    """Where rules are kept; None where there is no place for them."""
+    folder = config_folder(environment)
+    return folder and folder / PERMISSIONS_FILE
+
+
+def remembered_rules(environment: Mapping[str, str], workspace: str | os.PathLike[str]) -> list[Rule]:
+    """The rules that were kept for a workspace. Raises ConfigError for a file that cannot be used."""
+    path = permissions_file(environment)
+    if path is None:
+        return []
+    found = _read(path).get(_name(workspace), {})
+    return [read_rule(text, verdict, "user") for verdict in _VERDICTS for text in found.get(verdict, ())]
+
+
+def remember_rule(environment: Mapping[str, str], workspace: str | os.PathLike[str], rule: Rule) -> Path:
+    """Keep a rule for a workspace; the file that holds it now. Raises ConfigError if it cannot be kept."""
+    path = permissions_file(environment)
+    if path is None:
+        raise ConfigError("there is no folder for configuration in which a rule could be kept", hint="set HOME")
+    text = write_rule(rule)
+    # What cannot be read again must not be written.
+    read_rule(text, rule.verdict)
+    try:
+        with _locked(path):
+            table = _read(path)
+            kept = table.setdefault(_name(workspace), {}).setdefault(rule.verdict, [])
+            if text in kept:
+                return path
+            if len(kept) >= MOST_RULES:
+                raise ConfigError(
+                    f"{path} has {len(kept)} rules for this folder", hint="put wider ones in your own file"
+                )
+            kept.append(text)
+            replace_file(path, _write_permissions(table))
+    except UnicodeEncodeError:
+        raise ConfigError(f"{path} cannot hold a name that is no text", hint="rename the folder or the file") from None
+    except OSError as error:
+        why = (error.strerror or "it failed").lower()
+        raise ConfigError(f"{path} cannot be written: {why}", hint="check who may write there") from None
+    return path
+
+
+def forget_rule(environment: Mapping[str, str], workspace: str | os.PathLike[str], rule: Rule) -> bool:
+    """Drop a rule that was kept; whether there was one."""
+    path = permissions_file(environment)
+    if path is None or not path.exists():
+        return False
+    with _locked(path):
+        table = _read(path)
+        kept = table.get(_name(workspace), {}).get(rule.verdict, [])
+        if write_rule(rule) not in kept:
+            return False
+        kept.remove(write_rule(rule))
+        replace_file(path, _write_permissions(table))
+    return True
+
+
+def _name(workspace: str | os.PathLike[str]) -> str:
+    return str(Path(workspace).resolve())
+
+
+def _read(path: Path) -> _Table:
+    """The rules of every workspace. A file that is broken, or that others can write, is for its owner to mend."""
+    if not path.exists():
+        return {}
+    if os.name == "posix" and path.stat().st_mode & 0o022:
+        raise ConfigError(f"{path} can be written by others, so its rules are not used", hint=f"chmod 600 {path}")
+    found: _Table = {}
+    for workspace, rows in parse(read_text(path), str(path)).items():
+        if not isinstance(rows, Mapping):
+            raise ConfigError(f"{path}: {workspace!r} is no table", hint="write the folder in brackets and quotes")
+        found[workspace] = {}
+        for verdict, texts in rows.items():
+            if verdict not in _VERDICTS or not isinstance(texts, list) or not all(map(_is_text, texts)):
+                raise ConfigError(
+                    f"{path}: {verdict!r} of {workspace!r} is no list of rules", hint="write allow = [...]"
+                )
+            for text in texts:
+                _check(path, text, verdict)
+            found[workspace][verdict] = list(texts)
+    return found
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _check(path: Path, text: str, verdict: Verdict) -> None:
+    try:
+        read_rule(text, verdict)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}", hint=error.next_step) from None
+
+
+def _write_permissions(table: _Table) -> str:
+    parts = [_PERMISSIONS_HEAD]
+    for workspace, rows in table.items():
+        lines = [f"{verdict} = {to_toml(texts)}" for verdict, texts in rows.items() if texts]
+        if lines:
+            # The one character that JSON leaves as it is and TOML does not accept.
+            name = to_toml(workspace).replace("\x7f", "\\u007f")
+            parts.append(f"\n[{name}]\n" + "\n".join(lines) + "\n")
+    return "".join(parts)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Nobody else writes the file meanwhile: two sessions may keep a rule at the same time."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(
+        path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600
+    )
+    try:
+        with contextlib.suppress(ImportError):
+            # Where there are no such locks, the last one to write wins.
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The rules that settings lay down, each with the scope of whoever wrote it.
+
+_SETTINGS: tuple[tuple[str, Verdict], ...] = (
+    ("deny", "deny"),
+    ("ask", "ask"),
+    ("approvals", "ask"),
+    ("allow", "allow"),
+)
+_SCOPES: dict[Source, Scope] = {
+    "managed": "managed",
+    "user": "user",
+    "project": "project",
+    "environment": "session",
+    "argument": "session",
+}
+
+
+def permissions(config: Config, remembered: Iterable[Rule] = (), *, attended: bool = True) -> Rules:
+    """The mode and the rules of a configuration, and what was remembered before.
+
+    Where nobody is there to be asked, `attended` is False, and what `auto_approve` names is allowed as well. It lifts
+    no more than a rule in `allow` does: not what a rule asks about, and not what is asked about in every mode.
+    """
+    rules = [
+        read_rule(text, verdict, _SCOPES[said.origin.kind])
+        for name, verdict in _SETTINGS
+        for said in config.settled[name].parts
+        if said.origin.kind in _SCOPES
+        for text in said.value
+    ]
+    rules += remembered
+    if not attended:
+        scope = _SCOPES.get(config.origin("auto_approve").kind, "user")
+        rules += [read_rule(text, "allow", scope) for text in config["auto_approve"]]
+    return Rules(config["mode"], tuple(dict.fromkeys(rules)))
