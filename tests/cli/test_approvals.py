@@ -13,8 +13,8 @@ import pytest
 from dragoman.agent.approvals import Approval, Question
 from dragoman.agent.broker import answer_request, list_requests
 from dragoman.agent.records import Header, encode
-from dragoman.cli.approvals_answering import name_of_user
-from dragoman.cli.approvals_view import reveal, say_span
+from dragoman.cli.approval_prompt import reveal, say_span
+from dragoman.cli.approvals import name_of_user
 from dragoman.journal import Entry, SqliteJournal
 from dragoman.journal.verification import read_records, verify
 from dragoman.types import Message, Operand, Text, ToolCall

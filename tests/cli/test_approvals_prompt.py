@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from tests.cli.conftest import Terminal
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-from dragoman.cli.approvals_prompt import Approvals, TerminalQuestion, ask_in_words, read_typed
-from dragoman.cli.excerpts import summarise
-from dragoman.cli.showing import ScreenView
+from dragoman.cli.approval_prompt import Approvals, TerminalQuestion, ask_in_words, read_typed
+from dragoman.cli.render import ScreenView
+from dragoman.cli.screen import summarise
 from dragoman.errors import ConfigError
 from dragoman.types import Operand, Provenance, Tool, ToolCall
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import formats
-from dragoman.cli.demo_replies import samples, tools
+from dragoman.cli.demo import samples, tools
 
 # file -> names of (calls, refused, broken)
 EXPECTED = {

@@ -420,7 +420,7 @@ def test_approval_at_a_terminal(desk: Desk) -> None:
     ],
 )
 def test_which_models_have_the_built_in_tools(model: str, options: list[str], offered: bool) -> None:
-    from dragoman.cli.agents import Wanted, Workshop
+    from dragoman.cli.context import Wanted, Workshop
 
     named = options[1] if options else None
     with Workshop(Wanted(model=model, builtin=named, journal=False), {}) as workshop:

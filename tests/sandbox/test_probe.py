@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.cli.sandbox_report import sandbox_lines
+from dragoman.cli.doctor import sandbox_lines
 from dragoman.sandbox import Attempt, Box, Launch, ProbeReport, Sandbox, find_sandbox, probe, proof
 from dragoman.sandbox.boxes import bound_processes
 from dragoman.sandbox.detection import NOT_REQUIRED

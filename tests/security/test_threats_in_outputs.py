@@ -20,8 +20,8 @@ import dragoman
 from dragoman import builtin
 from dragoman.agent import ApprovalRequest
 from dragoman.agent.events import ToolStarted
-from dragoman.cli.approvals_prompt import TerminalQuestion
-from dragoman.cli.showing import ScreenView
+from dragoman.cli.approval_prompt import TerminalQuestion
+from dragoman.cli.render import ScreenView
 from dragoman.events import TextDelta
 from dragoman.journal import MemoryJournal
 from dragoman.journal.verification import read_records, verify

@@ -1,8 +1,9 @@
-"""The command line itself: which commands there are, and how every one of them ends."""
+"""The command line: its commands, and how each of them ends."""
 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -25,10 +26,38 @@ from dragoman.cli import (
     providers,
     sessions,
 )
-from dragoman.cli.notices import show_notices
 from dragoman.cli.run import HELP as RUN_HELP
 from dragoman.cli.run import run as run_task
+from dragoman.cli.screen import show_controls
 from dragoman.errors import DragomanError
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the library tells while a command waits: a model that is being loaded, for one.
+
+_SILENT = frozenset({"--json", "--quiet", "-q"})
+
+
+class _OnStandardError(logging.Handler):
+    """Writes to whatever standard error is at the moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(show_controls(record.getMessage()), file=sys.stderr, flush=True)
+
+
+_handler = _OnStandardError(logging.INFO)
+
+
+def show_notices(arguments: Sequence[str]) -> None:
+    """Show the notices of the library on standard error, unless the user asked for silence."""
+    log = logging.getLogger("dragoman.local")
+    log.removeHandler(_handler)
+    log.propagate = False
+    log.setLevel(logging.WARNING if _SILENT & set(arguments) else logging.INFO)
+    log.addHandler(_handler)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The command line itself: which commands there are, and how every one of them ends.
 
 MISUSED = 2
 

@@ -1,27 +1,311 @@
-"""`dragoman approvals`: calls that wait for somebody's word, and giving it."""
+"""`dragoman approvals`: pending approvals, and answers to them."""
 
 from __future__ import annotations
 
+import difflib
+import os
+import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
+from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.cli import approvals_mcp
-from dragoman.cli.journals import find_journal, with_journal
-from dragoman.cli.screen import Screen, write_json
+from dragoman.agent.approvals import Approval
+from dragoman.agent.broker import ApprovalRefused, Parked, answer_request, list_requests
+from dragoman.cli.approval_prompt import reveal, state_of
+from dragoman.cli.context import find_journal, with_journal
+from dragoman.cli.screen import FATAL, Screen, complain, one_line, pretty_json, write_json
 from dragoman.errors import ConfigError
+from dragoman.journal import Journal, RunBusy, RunOver
+from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
+from dragoman.paths import beside
+from dragoman.secrets import HumanSink
 
 if TYPE_CHECKING:
-    from dragoman.agent.approvals import Approval
-    from dragoman.agent.broker import Parked
-    from dragoman.cli.approvals_answering import Answering
     from dragoman.journal import SqliteJournal
-    from dragoman.secrets import HumanSink
+    from dragoman.mcp import Pin
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Giving answers to requests for approval: each is written into the journal and the audit log, or refused.
+
+Answering = Callable[[Parked], Approval]
+
+
+class Given(Struct, frozen=True):
+    """What became of an answer."""
+
+    request: Parked
+    verdict: str = ""
+    """`approved`, `denied` or `answered`; empty if it was refused."""
+    refused: str = ""
+    hint: str = ""
+    unrecorded: str = ""
+    """Why the audit log does not tell of it."""
+    waiting: tuple[str, ...] = ()
+    """The requests of the same run that have no answer yet."""
+    kept: str = ""
+    """Where the rule of the answer is kept, or why it holds for this run alone."""
+
+
+async def give_answers(
+    journal: Journal, place: Path, answers: Sequence[tuple[Parked, Approval]], by: str, sink: HumanSink
+) -> list[Given]:
+    """Give answers one after the other. One that is refused does not keep the others back."""
+    audit = AuditLog(beside(place), sink=sink)
+    given = [await _give(journal, audit, request, approval, by) for request, approval in answers]
+    now = time.time()
+    still = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
+    return [_with_waiting(each, still) for each in given]
+
+
+async def _give(journal: Journal, audit: AuditLog, request: Parked, approval: Approval, by: str) -> Given:
+    told: dict[str, Any] = {
+        "request": request.id,
+        "tool": request.tool,
+        "digest": request.digest,
+        "by": by,
+        "user": name_of_user(),
+    }
+    now = time.time()
+    try:
+        answered = await answer_request(journal, request.id, approval, now=now, by=by)
+    except (ApprovalRefused, RunBusy, RunOver) as error:
+        unrecorded = _record(audit, "approval_ignored", request, told | {"reason": str(error)})
+        return Given(request, refused=str(error), hint=error.next_step, unrecorded=unrecorded)
+    verdict = state_of(answered, now)
+    told |= {
+        "verdict": verdict,
+        "rule": approval.rule or None,
+        "arguments": approval.arguments,
+        "result": None if approval.result is None else digest_of(approval.result),
+    }
+    kept = _keep_rule(request, approval.rule) if approval.rule else ""
+    return Given(answered, verdict, unrecorded=_record(audit, "approval_given", request, told), kept=kept)
+
+
+def _keep_rule(request: Parked, text: str) -> str:
+    """Keep a rule for the workspace of the run, as `always` at a terminal does; in words, what came of it."""
+    from dragoman.config import remember_rule
+    from dragoman.errors import ConfigError
+    from dragoman.policy import read_rule
+
+    if request.workspace is None:
+        return "for the rest of this run"
+    try:
+        path = remember_rule(os.environ, request.workspace, read_rule(text, "allow"))
+    except ConfigError as problem:
+        return f"for the rest of this run; it could not be kept: {problem}"
+    return f"in {request.workspace} from now on ({path})"
+
+
+def _record(audit: AuditLog, kind: Any, request: Parked, fields: dict[str, Any]) -> str:
+    try:
+        audit.append(kind, run=request.run_id, call=request.call.id, **fields)
+    except AuditFailed as error:
+        return error.explain()
+    return ""
+
+
+def _with_waiting(given: Given, still: Sequence[Parked]) -> Given:
+    waiting = tuple(each.id for each in still if each.run_id == given.request.run_id)
+    return replace(given, waiting=waiting)
+
+
+def name_of_user() -> str:
+    """Who runs this program, as the system says; the environment could say anything."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):
+        import getpass
+
+        return f"user {os.getuid()}" if hasattr(os, "getuid") else getpass.getuser()
+
+
+# ---- telling of them -------------------------------------------------------------------------------------------------
+
+
+def draw_answers(given: Sequence[Given], as_json: bool) -> int:
+    """Say what became of each answer, and how the runs go on. The exit code is 1 if one was refused or not recorded."""
+    if as_json:
+        write_json([_as_data(each) for each in given])
+    else:
+        _draw(Screen(), given)
+    failed = False
+    for each in given:
+        if each.refused:
+            complain(each.refused, each.hint)
+        if each.unrecorded:
+            complain(f"the audit log does not tell of {each.request.id}: {each.unrecorded}")
+        failed = failed or bool(each.refused or each.unrecorded)
+    return FATAL if failed else 0
+
+
+def _draw(screen: Screen, given: Sequence[Given]) -> None:
+    done = [each for each in given if each.verdict]
+    for each in done:
+        request, given_rule = each.request, each.request.answered.rule if each.request.answered is not None else ""
+        tool = one_line(reveal(request.tool))
+        screen.line((each.verdict, "bold"), f" {request.id} ({tool})  ", (request.digest, "dim"))
+        if given_rule:
+            screen.line(f"  {reveal(given_rule)} is allowed {reveal(each.kept)}")
+    for run_id, waiting in {each.request.run_id: each.waiting for each in done}.items():
+        if waiting:
+            screen.line(f"{run_id} waits for more: {', '.join(waiting)}")
+        else:
+            screen.line(f"go on: {resume_command(run_id)}")
+
+
+def resume_command(run_id: str) -> str:
+    """The command that goes on with a run."""
+    return shlex.join(["dragoman", "run", "--resume", run_id])
+
+
+def _as_data(given: Given) -> dict[str, Any]:
+    return {
+        "id": given.request.id,
+        "run_id": given.request.run_id,
+        "tool": given.request.tool,
+        "digest": given.request.digest,
+        "verdict": given.verdict or "refused",
+        "reason": given.refused,
+        "waiting": list(given.waiting),
+        "kept": given.kept,
+        "resume": resume_command(given.request.run_id),
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `dragoman approvals mcp`: the definitions of tools that MCP servers brought, and approving one that changed.
+
+MCP_HELP = """Show the tools of MCP servers as they were first seen, and approve those that changed since.
+
+What a server says of a tool is remembered. If it says something else later, the tool is off until somebody has looked
+at the difference and approved it. A tool counts as one that only reads if its server says so and it was approved.
+
+\b
+Examples:
+  dragoman approvals mcp list
+  dragoman approvals mcp show tickets/close       what it says, and what it said before
+  dragoman approvals mcp approve tickets/close
+  dragoman approvals mcp forget tickets/close     it counts as new when it is seen again
+"""
+
+mcp_app = typer.Typer(name="mcp", help=MCP_HELP, rich_markup_mode=None)
+Key = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="A tool, by its server.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+@mcp_app.callback(invoke_without_command=True)
+def _mcp(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@mcp_app.command("list", short_help="All tools that were seen.")
+def list_tools(as_json: Json = False) -> None:
+    """List the tools of servers that were seen, and whether they were approved."""
+    from dragoman.mcp import list_pins
+
+    pins = list_pins(_place())
+    if as_json:
+        write_json([_pin_as_data(pin) for pin in pins])
+    elif not pins:
+        print("no tool of an MCP server was seen so far")
+    else:
+        screen = Screen()
+        width = max(len(_tame(pin.key)) for pin in pins)
+        for pin in pins:
+            style = "bold yellow" if pin.state == "changed" else ""
+            screen.line((_tame(pin.key).ljust(width), "green"), "  ", (pin.state, style))
+
+
+@mcp_app.command("show", short_help="What a tool says of itself.")
+def show_definition(key: Key, as_json: Json = False) -> None:
+    """Show the definition that counts; of a tool that changed, the difference."""
+    pin = _find_pin(key)
+    if as_json:
+        write_json(_pin_as_data(pin))
+        return
+    screen = Screen()
+    screen.line((_tame(pin.key), "bold green"), f"  {pin.state}")
+    before = pretty_json(pin.held.definition)
+    if pin.pending is None:
+        screen.block(_tame(before))
+        return
+    after = pretty_json(pin.pending.definition)
+    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "now", lineterm="", n=9):
+        style = {"+": "green", "-": "red"}.get(line[:1], "")
+        screen.line("  ", (_tame(line), style))
+    screen.line()
+    screen.line(f"it is off; approve it with: dragoman approvals mcp approve {_tame(pin.key)}")
+
+
+@mcp_app.command("approve", short_help="Let a tool be used as it is now.")
+def approve_definition(key: Key) -> None:
+    """Approve the newest definition of a tool. It is used from the next run on."""
+    from dragoman.mcp import approve_pin
+
+    pin = _find_pin(key)
+    seen = pin.pending or pin.held
+    approve_pin(_place(), pin.key, digest=seen.digest)
+    print(f"approved {_tame(pin.key)} ({seen.digest[:12]})")
+
+
+@mcp_app.command(short_help="Forget a tool.")
+def forget(key: Key) -> None:
+    """Forget what was seen of a tool: it counts as new when it is seen again."""
+    from dragoman.mcp import Pins
+
+    Pins(_place()).forget(key)
+    print(f"forgot {_tame(key)}")
+
+
+def _tame(text: str) -> str:
+    from dragoman.cli.screen import tame
+
+    return tame(text)
+
+
+def _place() -> Path:
+    from dragoman.cli.context import pins_file
+
+    path = pins_file(os.environ)
+    if path is None:
+        raise ConfigError("there is no folder in which tools of servers could be remembered", hint="set HOME")
+    return path
+
+
+def _find_pin(key: str) -> Pin:
+    from dragoman.mcp import list_pins
+
+    pins = {pin.key: pin for pin in list_pins(_place())}
+    if key not in pins:
+        raise ConfigError(f"no tool {key!r} was seen so far", hint="`dragoman approvals mcp list` shows them")
+    return pins[key]
+
+
+def _pin_as_data(pin: Pin) -> dict[str, Any]:
+    return {
+        "server": pin.server,
+        "tool": pin.tool,
+        "state": pin.state,
+        "digest": pin.held.digest,
+        "definition": pin.held.definition,
+        "pending": None if pin.pending is None else pin.pending.definition,
+    }
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `dragoman approvals`: calls that wait for somebody's word, and giving it.
 
 HELP = """Show the calls that wait for approval, and approve or deny them.
 
@@ -44,13 +328,12 @@ The beginning of an ID is enough.
 """
 
 app = typer.Typer(name="approvals", help=HELP, rich_markup_mode=None)
-app.add_typer(approvals_mcp.app, name="mcp", help=approvals_mcp.HELP, short_help="Tools of MCP servers that changed.")
+app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Tools of MCP servers that changed.")
 
 Place = Annotated[
     str | None,
     typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A request, or the beginning of its id.", show_default=False)]
 Ids = Annotated[
     list[str] | None,
@@ -82,7 +365,7 @@ def list_approvals(
     as_json: Json = False,
 ) -> None:
     """List the requests that wait for an answer, the oldest first."""
-    from dragoman.cli.approvals_view import draw_list, request_as_data
+    from dragoman.cli.approval_prompt import draw_list, request_as_data
 
     place, now, sink = find_journal(journal), time.time(), make_sink()
     found = with_journal(place, _list_all) if place.exists() else []
@@ -105,7 +388,7 @@ def show(request: Id, journal: Place = None, as_json: Json = False) -> None:
     Secrets are hidden, and it says where; characters that cannot be seen are written out.
     """
     from dragoman.agent.broker import find_request
-    from dragoman.cli.approvals_view import draw_request, request_as_data
+    from dragoman.cli.approval_prompt import draw_request, request_as_data
 
     now = time.time()
     found = with_journal(find_journal(journal), lambda store: find_request(store, request))
@@ -235,7 +518,7 @@ async def _list_all(store: SqliteJournal) -> list[Parked]:
 
 async def _find(store: SqliteJournal, choice: _Choice, now: float) -> list[Parked]:
     from dragoman.agent.broker import find_request, list_requests
-    from dragoman.cli.approvals_view import state_of
+    from dragoman.cli.approval_prompt import state_of
 
     if not choice.every:
         found = [await find_request(store, each) for each in choice.ids or ()]
@@ -246,7 +529,7 @@ async def _find(store: SqliteJournal, choice: _Choice, now: float) -> list[Parke
 
 def _confirm(found: Sequence[Parked], sink: HumanSink, now: float, choice: _Choice) -> None:
     """List what an answer to everything is about, each with its digest, and ask."""
-    from dragoman.cli.approvals_view import draw_list, request_as_data
+    from dragoman.cli.approval_prompt import draw_list, request_as_data
 
     listed = [request_as_data(each, sink, now) for each in found]
     draw_list(Screen(sys.stderr), listed, now, digests=True, rules=choice.keeps)
@@ -264,8 +547,6 @@ def _type_line() -> str:
 
 
 def _answer(choice: _Choice, say: Answering, by: str | None, journal: str | None, as_json: bool) -> int:
-    from dragoman.cli.approvals_answering import draw_answers, give_answers
-
     choice.check()
     place, sink, now = find_journal(journal), make_sink(), time.time()
     found = with_journal(place, lambda store: _find(store, choice, now)) if place.exists() or choice.ids else []

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from dragoman.cli.excerpts import one_line
-from dragoman.cli.screen import Screen, write_json
+from dragoman.cli.screen import Screen, one_line, write_json
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from dragoman.cli.screen import Screen, write_json
-from dragoman.cli.source import read_json
+from dragoman.cli.screen import Screen, read_json, write_json
 from dragoman.providers.definitions import codec_for
 from dragoman.wire.conversion import convert as convert_body
 

@@ -1,19 +1,269 @@
-"""`dragoman demo`: a real model in this process, real tools, and every step before the user's eyes."""
+"""`dragoman demo`: a real model in this process with real tools."""
 
 from __future__ import annotations
 
 import sys
+from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
+from msgspec import Meta, Struct
 
-from dragoman.cli.screen import Screen, write_json
+from dragoman import formats
+from dragoman.agent import Agent, Limits
+from dragoman.agent.events import RunEnded, ToolEnded
+from dragoman.args.tolerant_scalars import evaluate
+from dragoman.cli.parse import as_data, draw
+from dragoman.cli.screen import Screen, first_lines, write_arguments, write_json
 from dragoman.errors import DragomanError
+from dragoman.events import CallEnded
+from dragoman.stage import collect
+from dragoman.tools import tool
+from dragoman.toolset import Toolset
+from dragoman.types import ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from dragoman.cli.demo_steps import Answered, Free
     from dragoman.local.engine import Engine
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The tools of the demo: a clock, the files of a folder, and a calculator. They are real, and change nothing.
+
+_MOST_FILES = 12
+
+
+@tool
+def get_time() -> str:
+    """Tell the current time."""
+    return datetime.now().strftime("%H:%M")
+
+
+@tool
+def list_files(folder: Annotated[str, Meta(examples=["docs"], max_length=60)]) -> str:
+    """List the files in a folder."""
+    place = Path(folder)
+    if not place.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder!r} here")
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in place.iterdir() if not entry.name.startswith("."))
+    return f"{len(names)} files: {', '.join(names[:_MOST_FILES])}" if names else "no files"
+
+
+@tool
+def calculate(expression: Annotated[str, Meta(examples=["2 + 3"], max_length=40)]) -> str:
+    """Work out an arithmetic expression."""
+    value = evaluate(expression)
+    if value is None:
+        raise ValueError(f"{expression!r} is no arithmetic expression")
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def demo_tools() -> list[Any]:
+    return [get_time, list_files, calculate]
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The demo without a model: the engine on a few replies that ship with the package.
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One reply and what is worth seeing in it."""
+
+    file: str
+    title: str
+    loose: bool = False
+
+    @property
+    def text(self) -> str:
+        return _read_reply(self.file)
+
+
+def show_replies(screen: Screen) -> None:
+    """Show what is found in each reply."""
+    offered = tools()
+    screen.line(
+        ("dragoman", "bold"), f" reads what a model wrote and finds the calls in it. Tools: {', '.join(offered.names)}."
+    )
+    seconds = 0.0
+    streamed_alike = 0
+    shown = samples()
+    for number, sample in enumerate(shown, start=1):
+        screen.line()
+        screen.line((f"== {number}. {sample.title}", "bold cyan"))
+        screen.line()
+        screen.block(sample.text.rstrip("\n"), indent=0, style="dim")
+        streamed = _calls_when_streamed(sample, offered)  # first, so that what is prepared once is not in the figure
+        started = perf_counter()
+        parsed = formats.parse(sample.text, tools=offered, loose=sample.loose)
+        seconds += perf_counter() - started
+        draw(screen, sample.text, parsed)
+        streamed_alike += streamed == parsed.calls
+    screen.line()
+    screen.line(
+        f"{len(shown)} replies read in {seconds * 1000:.1f} ms; fed one character at a time, "
+        f"{streamed_alike} of {len(shown)} give the same calls."
+    )
+    screen.line("Next: dragoman parse FILE on a reply of your own, dragoman formats for every spelling,")
+    screen.line("      dragoman convert to carry a request to another provider, dragoman providers for all of them.")
+
+
+def replies_as_data() -> list[dict[str, Any]]:
+    """The same for a program."""
+    offered = tools()
+    shown = []
+    for sample in samples():
+        parsed = formats.parse(sample.text, tools=offered, loose=sample.loose)
+        shown.append({"title": sample.title, "reply": sample.text, **as_data(sample.text, parsed)})
+    return shown
+
+
+def samples() -> list[Sample]:
+    """The replies that ship with the package, in the order of telling."""
+    return msgspec.json.decode(_read_reply("index.json"), type=list[Sample])
+
+
+def tools() -> Toolset:
+    """The tools that are offered in every sample."""
+    return Toolset(msgspec.json.decode(_read_reply("tools.json"), type=list[dict[str, object]]))
+
+
+def _calls_when_streamed(sample: Sample, offered: Toolset) -> list[ToolCall]:
+    parser = formats.parser(tools=offered, loose=sample.loose)
+    return [event.call for event in collect(parser, sample.text) if isinstance(event, CallEnded)]
+
+
+def _read_reply(name: str) -> str:
+    return (files("dragoman") / "samples" / name).read_text(encoding="utf-8")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The questions of the demo, and each step of an answer to them.
+
+_FOLDERS = ("docs", "src", "Documents", "Downloads", "Desktop")
+_MOST_TOKENS = 64
+_MOST_FREE = 60
+_MOST_LINES = 6
+
+
+class Step(Struct, frozen=True):
+    """One call: as it was written, how it was read, and what came of it."""
+
+    wrote: str
+    format: str
+    repairs: tuple[str, ...]
+    name: str
+    arguments: dict[str, Any]
+    result: str
+    failed: bool
+    milliseconds: float
+
+
+class Answered(Struct, frozen=True):
+    """A question with every step to its answer."""
+
+    question: str
+    steps: list[Step]
+    answer: str
+    outcome: str
+    turns: int
+    seconds: float
+
+
+class Free(Struct, frozen=True):
+    """What the model says when nothing holds it, and how many calls are in it."""
+
+    text: str
+    calls: int
+
+
+def questions(here: Path) -> list[str]:
+    """What is asked: of the clock, of the files around the user, of the calculator, and of nobody."""
+    names = [*_FOLDERS, *sorted(entry.name for entry in here.iterdir() if entry.is_dir() and entry.name.isalpha())]
+    folder = next((name for name in names if (here / name).is_dir()), None)
+    about_files = [f"List the files in {folder}."] if folder is not None else []
+    return ["What time is it?", *about_files, "What is 17 * 23?", "Hello!"]
+
+
+def open_agent() -> Agent:
+    """The embedded model with the tools of the demo."""
+    options = {"temperature": 0.0, "seed": 1, "max_tokens": _MOST_TOKENS}
+    return Agent("local", demo_tools(), limits=Limits(turns=4), options=options)
+
+
+def ask(agent: Agent, question: str) -> Answered:
+    """Ask, and keep every step."""
+    started = perf_counter()
+    steps: list[Step] = []
+    answer, outcome, turns = "", "", 0
+    for event in agent.stream(question):
+        if isinstance(event, ToolEnded):
+            steps.append(_read(event))
+        elif isinstance(event, RunEnded):
+            answer, outcome, turns = event.result.text, event.result.outcome.kind, event.result.turns
+    return Answered(question, steps, answer, outcome, turns, round(perf_counter() - started, 3))
+
+
+def ask_freely(question: str) -> Free:
+    """What the same model says to the same question with the same tools explained to it, and no grammar."""
+    from msgspec import structs
+
+    import dragoman
+    from dragoman import providers
+
+    endpoint = providers.resolve("local")
+    free = structs.replace(
+        endpoint,
+        quirks=structs.replace(endpoint.quirks, grammar_field=""),
+        profile=structs.replace(endpoint.profile, weak=False),
+    )
+    reply = dragoman.ask(free, question, tools=demo_tools(), max_tokens=_MOST_FREE, temperature=0.0, seed=1)
+    calls = [part for part in reply.message.parts if isinstance(part, ToolCall)]
+    return Free("\n".join(filter(None, [reply.text, *(call.raw for call in calls)])), len(calls))
+
+
+def draw_step(screen: Screen, answered: Answered) -> None:
+    """Show what happened, step by step."""
+    for step in answered.steps:
+        screen.line("  ", ("the model wrote", "dim"))
+        screen.block(step.wrote, indent=4)
+        mended = f"repairs: {', '.join(step.repairs)}" if step.repairs else "nothing to repair"
+        screen.line("  ", ("read as ", "dim"), step.format, f", {mended}")
+        called = f"{step.name}({write_arguments(step.arguments)})"
+        screen.line("  ", ("ran     ", "dim"), (called, "green"), (f" in {step.milliseconds:.1f} ms", "dim"))
+        for number, line in enumerate(first_lines(step.result, _MOST_LINES)):
+            screen.line("  ", ("        " if number else "result  ", "dim"), (line, "red" if step.failed else ""))
+    answer = answered.answer.strip() or f"(no answer: {answered.outcome})"
+    for number, line in enumerate(first_lines(answer, _MOST_LINES)):
+        screen.line("  ", ("        " if number else "answer  ", "dim"), (line, "bold"))
+    screen.line("  ", (f"{answered.turns} turn{'s' * (answered.turns != 1)}, {answered.seconds:.1f} s", "dim"))
+
+
+def _read(event: ToolEnded) -> Step:
+    call, result = event.call, event.result
+    read = call if isinstance(call, ToolCall) else None
+    return Step(
+        wrote=call.raw,
+        format=(call.provenance.format if call.provenance is not None else "") or "no known format",
+        repairs=read.repairs if read is not None else (),
+        name=call.name,
+        arguments=read.arguments if read is not None else {},
+        result=_text(result),
+        failed=result.is_error,
+        milliseconds=round(event.seconds * 1000, 3),
+    )
+
+
+def _text(result: ToolResult) -> str:
+    if isinstance(result.content, str):
+        return result.content
+    return "".join(getattr(part, "text", "") for part in result.content)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `dragoman demo`: a real model in this process, real tools, and every step before the user's eyes.
 
 HELP = """Answer a few questions with a real model and real tools, in this process: no key, no server.
 
@@ -45,8 +295,6 @@ def demo(
     replies: Annotated[bool, typer.Option("--replies", help="Show the replies that ship with the package.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> int:
-    from dragoman.cli.demo_replies import replies_as_data, show_replies
-
     screen = Screen()
     if replies:
         if as_json:
@@ -71,7 +319,7 @@ def demo(
 
 def _fetch(screen: Screen, *, silent: bool) -> None:
     """Have llama.cpp and the model at hand, or raise and say what is missing."""
-    from dragoman.cli.progress import ProgressLine
+    from dragoman.cli.screen import ProgressLine
     from dragoman.local.download import CATALOGUE, DEFAULT
     from dragoman.local.engine import import_llama
     from dragoman.local.store import Store
@@ -88,7 +336,6 @@ def _fetch(screen: Screen, *, silent: bool) -> None:
 
 
 def _ask_all(screen: Screen, *, as_json: bool) -> int:
-    from dragoman.cli.demo_steps import ask, ask_freely, draw, open_agent, questions
     from dragoman.local.engine import borrow, give_back
     from dragoman.local.store import Store
 
@@ -106,7 +353,7 @@ def _ask_all(screen: Screen, *, as_json: bool) -> int:
                 screen.line((f"== {number}. {question}", "bold cyan"))
             answers.append(ask(agent, question))
             if not as_json:
-                draw(screen, answers[-1])
+                draw_step(screen, answers[-1])
         free = ask_freely(asked[0])
         if as_json:
             write_json(_as_data(engine, answers, free))

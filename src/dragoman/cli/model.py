@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dragoman.cli.progress import ProgressLine
-from dragoman.cli.screen import Screen, write_json
+from dragoman.cli.screen import ProgressLine, Screen, write_json
 from dragoman.local.download import CATALOGUE, DEFAULT
 
 if TYPE_CHECKING:
     from dragoman.local.store import Model
+
 
 HELP = """Fetch, list and remove models that run inside this process, without a server and without a key.
 

@@ -1,15 +1,131 @@
-"""`dragoman parse`: what a model's text holds, piece by piece."""
+"""`dragoman parse`: the calls, text and thinking in a model's output."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from dragoman import formats
-from dragoman.cli.report import as_data, draw, draw_explanations, explanations_as_data
-from dragoman.cli.screen import Screen, write_json
-from dragoman.cli.source import read_text, read_tools
+from dragoman.cli.screen import Places, Screen, pretty_json, read_text, read_tools, write_json
+from dragoman.events import CallBroken
+from dragoman.types import Provenance, ToolCall
+
+if TYPE_CHECKING:
+    from dragoman.formats import Explanation, Parsed
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A parsed reply for people and for programs: calls, text, thinking, refused and broken pieces.
+
+_VERDICT_STYLES = {"call": "green", "refused": "yellow", "broken": "red", "near miss": "yellow"}
+_MOST_OF_AN_OPENER = 40
+
+
+def draw(screen: Screen, text: str, parsed: Parsed) -> None:
+    """Show everything that was found in `text`, each piece with its place."""
+    places = Places(text)
+    screen.heading("Calls")
+    for call in parsed.calls:
+        _draw_call(screen, places, call)
+    if not parsed.calls:
+        screen.line("  none")
+    for title, content in (("Text", parsed.text), ("Thinking", parsed.thinking)):
+        if content.strip():
+            screen.heading(title)
+            screen.block(content.strip("\n"), style="dim" if title == "Thinking" else "")
+    if parsed.refused:
+        screen.heading("Refused")
+    for refused in parsed.refused:
+        _draw_call(screen, places, refused.call, ("refused: ", refused.why))
+    if parsed.broken:
+        screen.heading("Broken")
+    for broken in parsed.broken:
+        _draw_broken(screen, places, broken)
+
+
+def draw_explanations(screen: Screen, text: str, explanations: Sequence[Explanation]) -> None:
+    """Say for every opener, and for every near miss, why it is or is not a call."""
+    places = Places(text)
+    screen.heading("Explanation")
+    for item in explanations:
+        style = _VERDICT_STYLES.get(item.verdict, "")
+        named = f" as {item.format}" if item.format else ""
+        # A format without a marker of its own has no opener; the text at its place stands in.
+        opener = item.opener or text[item.span[0] : item.span[0] + _MOST_OF_AN_OPENER]
+        screen.line(
+            "  ", (item.verdict, style), f"{named}  ", (_one_line(opener), "cyan"), f"  ({places.name(item.span)})"
+        )
+        screen.block(item.why, indent=4)
+    if not explanations:
+        screen.line("  nothing in this text looks like the beginning of a call")
+
+
+def as_data(text: str, parsed: Parsed) -> dict[str, Any]:
+    """The same as one JSON object, nothing shortened."""
+    places = Places(text)
+    return {
+        "calls": [_call_data(places, call) for call in parsed.calls],
+        "text": parsed.text,
+        "thinking": parsed.thinking,
+        "refused": [{"why": refused.why, "call": _call_data(places, refused.call)} for refused in parsed.refused],
+        "broken": [msgspec.to_builtins(broken) | _place_data(places, broken.span) for broken in parsed.broken],
+    }
+
+
+def explanations_as_data(text: str, explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
+    places = Places(text)
+    return [
+        {"span": list(item.span)}
+        | _place_data(places, item.span)
+        | {"opener": item.opener, "format": item.format, "verdict": item.verdict, "why": item.why}
+        for item in explanations
+    ]
+
+
+def _draw_call(screen: Screen, places: Places, call: ToolCall, *notes: tuple[str, str]) -> None:
+    found = call.provenance or Provenance()
+    region = "" if found.region == "answer" else f", in {found.region}"
+    screen.line("  ", (call.name, "bold green"), (f"  {found.format}, {places.name(found.span)}{region}", "dim"))
+    screen.block(pretty_json(call.arguments), indent=4)
+    if call.known_tool is False:
+        notes = (*notes, ("unknown tool: ", "its name was not offered"))
+    if call.repairs:
+        notes = (*notes, ("repairs: ", ", ".join(call.repairs)))
+    for label, content in notes:
+        screen.line("    ", (label, "yellow"), content)
+    for change in call.changes:
+        before, after = pretty_json(change.before), pretty_json(change.after)
+        screen.line("    ", ("change: ", "yellow"), f"{change.path} {before} -> {after} ({change.rule})")
+
+
+def _draw_broken(screen: Screen, places: Places, broken: CallBroken) -> None:
+    named = f"{broken.name}  " if broken.name else ""
+    screen.line("  ", (named, "bold red"), (f"{broken.format}, {places.name(broken.span)}", "dim"))
+    screen.line("    ", ("why: ", "red"), broken.why)
+    screen.block(broken.raw.strip("\n"), indent=4, style="dim")
+
+
+def _call_data(places: Places, call: ToolCall) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(call)
+    if call.provenance is not None:
+        data["provenance"] |= _place_data(places, call.provenance.span)
+    return data
+
+
+def _place_data(places: Places, span: tuple[int, int]) -> dict[str, int]:
+    line, column = places.line_and_column(span[0])
+    return {"line": line, "column": column}
+
+
+def _one_line(opener: str) -> str:
+    return opener.replace("\n", "\\n").replace("\t", "\\t")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `dragoman parse`: what a model's text holds, piece by piece.
 
 HELP = """Show the calls, text, thinking and broken pieces in a model's text.
 

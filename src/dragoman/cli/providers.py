@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from dragoman.cli.screen import Screen, write_json
-from dragoman.cli.source import read_text
+from dragoman.cli.screen import Screen, read_text, write_json
 from dragoman.errors import ConfigError, UnknownProvider
 from dragoman.providers import Endpoint, Provider, Registry
 from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli import agent_options as shared
-from dragoman.cli.source import STANDARD_INPUT, read_text
+from dragoman.cli import options as shared
+from dragoman.cli.screen import STANDARD_INPUT, read_text
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.agent import Run, RunEvent
-    from dragoman.cli.agents import Wanted, Workshop
-    from dragoman.cli.following import Stage
+    from dragoman.cli.context import Wanted, Workshop
+    from dragoman.cli.runner import Stage
+
 
 HELP = """Do a task: ask the model, run the tools that it calls, and ask again until it answers.
 
@@ -98,7 +99,7 @@ def run(
     no_journal: shared.NoJournal = False,
 ) -> int:
     given = locals()
-    from dragoman.cli.agents import Wanted
+    from dragoman.cli.context import Wanted
 
     wanted = Wanted.read(given)
     words = tuple(task or ())
@@ -127,9 +128,9 @@ def _read_run_id(words: tuple[str, ...]) -> str | None:
 
 
 def _perform(wanted: Wanted, task: str, *, resume: bool, run_id: str | None) -> int:
-    from dragoman.cli.agents import Workshop
-    from dragoman.cli.exits import complain_about
-    from dragoman.cli.following import Stage
+    from dragoman.cli.context import Workshop
+    from dragoman.cli.runner import Stage
+    from dragoman.cli.screen import complain_about
 
     with Workshop(wanted) as workshop:
         if workshop.journal is None and (resume or wanted.session):
@@ -152,11 +153,10 @@ def _perform(wanted: Wanted, task: str, *, resume: bool, run_id: str | None) -> 
 
 
 async def _do(workshop: Workshop, stage: Stage, task: str, *, resume: bool, run_id: str | None) -> int:
-    from dragoman.cli.approvals_prompt import Approvals
-    from dragoman.cli.exits import code_of
-    from dragoman.cli.following import find_person, follow, open_view
-    from dragoman.cli.resuming import find_run, go_on
-    from dragoman.cli.streams import keep_for_answers, keep_from_tools
+    from dragoman.cli.approval_prompt import Approvals
+    from dragoman.cli.runner import find_person, find_run, follow, go_on, open_view
+    from dragoman.cli.screen import code_of
+    from dragoman.cli.signals import keep_for_answers, keep_from_tools
 
     wanted, journal = workshop.wanted, workshop.journal
     found = await find_run(journal, run_id, wanted.session) if resume and journal is not None else None

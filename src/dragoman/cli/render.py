@@ -23,9 +23,7 @@ from dragoman.agent.events import (
     ToolStarted,
 )
 from dragoman.agent.result import RunResult
-from dragoman.cli.excerpts import first_lines, name_part, one_line, result_text, tame, write_call
-from dragoman.cli.exits import WHAT_HELPS
-from dragoman.cli.waiting import Waiting
+from dragoman.cli.screen import WHAT_HELPS, Waiting, first_lines, name_part, one_line, result_text, tame, write_call
 from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallRefused, CallStarted, PartReceived, ReplyEnded, TextDelta, ThinkingDelta
 from dragoman.types import ToolCall

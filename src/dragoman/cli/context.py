@@ -1,33 +1,208 @@
-"""An agent from a command line: the settings of files and environment, with the arguments over them."""
+"""An agent from a command line: settings, tools, safety, journal."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.agent import Agent
 from dragoman.agent.approvals import Approver
-from dragoman.cli.approvals_prompt import WORDS
-from dragoman.cli.guarding import Guard, read_builtin
-from dragoman.cli.source import read_text
+from dragoman.builtin import NAMES
+from dragoman.cli.approval_prompt import WORDS
+from dragoman.cli.screen import read_text
 from dragoman.client import Retries
-from dragoman.config import SETTINGS, keys_by_variable, load, load_installed, load_tools, restrict
+from dragoman.config import (
+    SETTINGS,
+    Config,
+    config_folder,
+    keys_by_variable,
+    load,
+    load_installed,
+    load_tools,
+    permissions,
+    remember_rule,
+    remembered_rules,
+    restrict,
+)
 from dragoman.config.settings import read_prices
 from dragoman.config.state import FileFacts, learned_file
 from dragoman.config.tool_sources import matches
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import Journal, MemoryJournal, open_journal
+from dragoman.policy import Rules, read_rule
 from dragoman.policy.rules import FAMILIES
 from dragoman.providers import WIRES, Facts, MemoryFacts
-from dragoman.secrets import worth_hiding
+from dragoman.secrets import HumanSink, known_secrets, worth_hiding
 from dragoman.telemetry import JsonLog
 from dragoman.types import Tool
 from dragoman.wire.codec import NEUTRAL
+
+if TYPE_CHECKING:
+    from dragoman.journal import SqliteJournal
+    from dragoman.journal.audit import AuditLog
+    from dragoman.mcp import Toolbox
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The journal that a command works on: the one that is named, or the one of the configuration.
+
+T = TypeVar("T")
+
+
+def find_journal(named: str | None) -> Path:
+    """The path of the journal; one that is named has to be there."""
+    if named is not None:
+        path = Path(named).expanduser()
+        if not path.exists():
+            raise ConfigError(f"there is no journal at {path}", hint="check the path; a run with a journal makes one")
+        return path
+    from dragoman.config import load
+
+    place = load()["journal.path"]
+    if place is None:
+        raise ConfigError("there is no place for the journal", hint="set HOME, or name a file with --journal")
+    return Path(place)
+
+
+def with_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
+    """Do something with a journal, and close it."""
+    from dragoman.journal import SqliteJournal
+
+    async def opened() -> T:
+        with SqliteJournal(path) as store:
+            return await work(store)
+
+    return asyncio.run(opened())
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What keeps the agents of a command safe: rules, built-in tools, sandbox, audit log, and servers of MCP.
+
+_PINS = "mcp-pins.json"
+_EMBEDDED = "local"
+
+
+class Guard:
+    """The safety of one command, as its settings want it."""
+
+    def __init__(self, config: Config, environment: Mapping[str, str], workspace: str, warnings: list[str]) -> None:
+        self._config = config
+        self._environment = environment
+        self._workspace = workspace
+        self._warnings = warnings
+        self._servers: Toolbox | None = None
+        self._sandbox: Any = None
+
+    def rules(self, *, attended: bool) -> Rules:
+        """The rules of the settings, and those that were kept for this workspace."""
+        # A file that cannot be read may hold rules that deny, so nothing goes on without it.
+        remembered = remembered_rules(self._environment, self._workspace)
+        return permissions(self._config, remembered, attended=attended)
+
+    def remember(self, text: str) -> str:
+        """Keep a rule for this workspace; the words that say where it is now."""
+        try:
+            path = remember_rule(self._environment, self._workspace, read_rule(text, "allow"))
+        except ConfigError as problem:
+            return f"{text} holds for this run only: {problem}"
+        return f"{text} is allowed in this folder from now on ({path})"
+
+    # ---- tools -------------------------------------------------------------------------------------------------------
+
+    def tools(self, model: str) -> list[Tool]:
+        """The built-in tools that the settings name, and those of servers."""
+        config = self._config
+        found: list[Tool] = []
+        # The embedded model is so small that it loses its way among thirteen tools, unless somebody wants them.
+        is_lost = model.partition(":")[0] == _EMBEDDED and config.origin("builtin").kind == "default"
+        if config["builtin"] and not is_lost:
+            from dragoman.builtin import toolbox
+
+            found += toolbox(config["builtin"], network=config["network"])
+        if config["mcp"]:
+            found += self._connect().tools
+        return found
+
+    def _connect(self) -> Toolbox:
+        from dragoman.mcp import connect, read_servers
+
+        servers = read_servers(self._config["mcp"])
+        self._servers = connect(servers, pins=pins_file(self._environment), environment=self._environment)
+        self._warnings += self._servers.problems
+        return self._servers
+
+    def secrets(self) -> list[str]:
+        """What servers were given to identify themselves with."""
+        return self._servers.secrets() if self._servers is not None else []
+
+    def sandbox(self, tools: Iterable[Tool]) -> Any:
+        """The sandbox for commands, where there are any; a sandbox that is named has to work."""
+        if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
+            from dragoman.sandbox import find_sandbox
+
+            self._sandbox = find_sandbox(self._config["sandbox"])
+            if self._config["mode"] == "sandboxed" and not _holds(self._sandbox):
+                self._warnings.append(
+                    "no sandbox holds here, so commands are asked about; `dragoman doctor --sandbox` says why"
+                )
+        return self._sandbox
+
+    # ---- the log of decisions ----------------------------------------------------------------------------------------
+
+    def audit_log(self, keys: Mapping[str, str]) -> AuditLog | None:
+        """The log of decisions, unless the settings want none."""
+        config = self._config
+        if not config["audit.enabled"] or not config["journal.enabled"]:
+            return None
+        from dragoman.journal.audit import AuditLog
+        from dragoman.paths import beside
+
+        path, journal = config["audit.path"], config["journal.path"]
+        if journal is not None and config.origin("audit.path").kind == "default":
+            # `dragoman approvals` looks for it there as well.
+            path = beside(Path(journal))
+        return AuditLog(path, sink=HumanSink(known_secrets(keys))) if path is not None else None
+
+    def close(self) -> None:
+        """End what was started for this command."""
+        if self._servers is not None:
+            try:
+                self._servers.close()
+            except DragomanError as problem:
+                self._warnings.append(str(problem))
+
+
+def pins_file(environment: Mapping[str, str]) -> Path | None:
+    """Where the definitions of servers' tools are remembered; None where there is no place for them."""
+    folder = config_folder(environment)
+    return folder and folder / _PINS
+
+
+def read_builtin(given: str | None) -> list[str] | None:
+    """The names of built-in tools as they stand on a command line."""
+    if given is None:
+        return None
+    if given.strip() == "all":
+        return list(NAMES)
+    if given.strip() == "none":
+        return []
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _holds(sandbox: Any) -> bool:
+    from dragoman.sandbox import proof
+
+    return bool(sandbox.confines and proof(sandbox).holds)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# An agent from a command line: the settings of files and environment, with the arguments over them.
 
 _LIMITS = ("turns", "tokens", "cost", "seconds")
 NO_MODEL = "no model is named"
