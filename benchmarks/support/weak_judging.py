@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from dragoman import formats, providers
 from dragoman.client import Client
-from dragoman.extraction.tool_mode import Composed, compose, open_reader, settle_manner
+from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, open_reader
 from dragoman.providers import Endpoint
 from dragoman.replies import unfold
 from dragoman.toolset import Toolset
@@ -74,14 +74,14 @@ def endpoint_for(way: Way, format: str, model: str = "local") -> Endpoint:
     return structs.replace(endpoint, profile=profile, quirks=quirks)
 
 
-def write(prompt: Prompt, tools: Toolset, way: Way, format: str, most: int, model: str = "local") -> Composed:
+def write(prompt: Prompt, tools: Toolset, way: Way, format: str, most: int, model: str = "local") -> ComposedRequest:
     """The request for one prompt."""
-    manner = settle_manner(endpoint_for(way, format, model), tools, "text")
+    chosen_mode = choose_tool_mode(endpoint_for(way, format, model), tools, "text")
     options = {"temperature": 0.0, "seed": 1, "max_tokens": most, "tool_choice": way.choice}
-    return compose([Message("user", [Text(prompt.text)])], manner, options, boundaries=BOUNDARIES)
+    return compose([Message("user", [Text(prompt.text)])], chosen_mode, options, boundaries=BOUNDARIES)
 
 
-async def ask(client: Client, composed: Composed) -> Reply:
+async def ask(client: Client, composed: ComposedRequest) -> Reply:
     reply = await client.ask(composed.request)
     if reply.failure is not None:
         raise RuntimeError(reply.failure.message)
@@ -95,7 +95,7 @@ def judge_strictly(text: str, prompt: Prompt, tools: Toolset, format: str) -> Ve
     return _judge(parsed.calls if clean else [], prompt, tools, replied=not parsed.calls and not parsed.broken)
 
 
-def judge_repaired(reply: Reply, composed: Composed, prompt: Prompt, tools: Toolset) -> Verdict:
+def judge_repaired(reply: Reply, composed: ComposedRequest, prompt: Prompt, tools: Toolset) -> Verdict:
     """As dragoman reads it: every spelling, with repairs."""
     reader = open_reader(composed, [Message("user", [Text(prompt.text)])])
     for event in unfold(reply):

@@ -49,13 +49,13 @@ _encode = msgspec.json.Encoder().encode
 
 def fold(events: Iterable[Event]) -> Reply:
     """The reply that these events make up."""
-    folding = Folding()
+    folding = ReplyFolder()
     for event in events:
         folding.add(event)
     return folding.reply()
 
 
-class Folding:
+class ReplyFolder:
     """A reply in the making: add its events as they come, and ask for what there is so far."""
 
     __slots__ = ("_calls", "_extra", "_failure", "_id", "_kind", "_model", "_parts", "_pieces", "_stop", "_usage")

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
-from dragoman.agent.config import Setup
+from dragoman.agent.config import RunConfig
 from dragoman.agent.events import Asked, LoopEvent, Noticed, ToolEnded, TurnEnded
 from dragoman.agent.handle import read_task
 from dragoman.agent.machine import Machine
@@ -29,17 +29,17 @@ from dragoman.agent.protocol import (
     Compact,
     Compacted,
     Denied,
+    Emit,
     Finish,
     Input,
-    Learn,
     Planned,
+    RememberFact,
     Replied,
     Review,
     Reviewed,
     RunTools,
     Steered,
     Stopped,
-    Tell,
     Ticked,
     ToolAnswered,
 )
@@ -60,12 +60,12 @@ SEED = bytes(range(16))
 Wanted = TypeVar("Wanted", bound=Command)
 
 
-def make_setup(*tools: Any, native: bool = True, **settings: Any) -> Setup:
+def make_config(*tools: Any, native: bool = True, **settings: Any) -> RunConfig:
     """The settings of a run with these tools, at an endpoint of no known vendor."""
     endpoint = settings.pop("endpoint", None) or scripted_endpoint(native=native)
     answer = settings.get("answer")
     offered: list[Tool] = [*gather(tools), *([answer] if answer is not None else [])]
-    return Setup(endpoint, Toolset(offered), seed=SEED, run_id="run_1", **settings)
+    return RunConfig(endpoint, Toolset(offered), seed=SEED, run_id="run_1", **settings)
 
 
 class Playbook:
@@ -74,8 +74,8 @@ class Playbook:
     def __init__(
         self, *tools: Any, native: bool = True, spending: Spending | None = None, replays: bool = True, **settings: Any
     ) -> None:
-        self.setup = make_setup(*tools, native=native, **settings)
-        self.machine = Machine(self.setup, spending=spending)
+        self.config = make_config(*tools, native=native, **settings)
+        self.machine = Machine(self.config, spending=spending)
         self.events: list[LoopEvent] = []
         self.asked: list[Ask] = []
         self.at = 0.0
@@ -109,8 +109,8 @@ class Playbook:
         """The model answers with texts, calls and other parts; or with a reply as it is."""
         made = reply if reply is not None else as_reply(list(said), usage=usage)
         made = number_calls(made, self._number)
-        if self.ask.composed.manner.mode == "text":
-            made = write_as_text(made, self.setup.endpoint.prompt_format)
+        if self.ask.composed.chosen_mode.mode == "text":
+            made = write_as_text(made, self.config.endpoint.prompt_format)
         made = replace(made, stop=stop or made.stop, failure=failure or made.failure)
         reader = open_reader(self.ask.composed, self.machine.conversation)
         for event in unfold(made):
@@ -188,7 +188,7 @@ class Playbook:
 
     def _take(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            if isinstance(command, Tell):
+            if isinstance(command, Emit):
                 self.events.append(command.event)
             else:
                 self._pending.append(command)
@@ -218,9 +218,9 @@ class Playbook:
         """It sends a request; `hearing` are words that stand in the last message of it."""
         ask = self._expect(Ask)
         self.asked.append(ask)
-        request, manner = ask.composed.request, ask.composed.manner
+        request, chosen_mode = ask.composed.request, ask.composed.chosen_mode
         if mode is not None:
-            assert manner.mode == mode
+            assert chosen_mode.mode == mode
         if tools is not None:
             assert [tool.name for tool in request.tools] == tools
         if hearing is not None:
@@ -266,7 +266,7 @@ class Playbook:
         return self
 
     def learns(self, *, native: bool | None = None, wire: str = "") -> Playbook:
-        fact = self._expect(Learn).fact
+        fact = self._expect(RememberFact).fact
         assert (fact.native_tool_calls, fact.wire) == (native, wire)
         return self
 
@@ -338,7 +338,7 @@ class Playbook:
 
     def _check_replay(self) -> None:
         for count in range(len(self._inputs) + 1):
-            restored = restore(self.records(count), self.setup)
+            restored = restore(self.records(count), self.config)
             assert snapshot(restored.machine) == self._seen[count], f"after {count} inputs"
 
 
@@ -351,11 +351,19 @@ def _essence(command: Command) -> Any:
     """A command in what can be compared: sets of tools and estimates are equal to themselves alone."""
     if isinstance(command, Ask):
         composed = command.composed
-        manner = composed.manner
-        tools = [tool.name for tool in manner.tools]
-        return command.turn, composed.request, composed.nonce, manner.endpoint, manner.mode, tools, command.delivers
+        chosen_mode = composed.chosen_mode
+        tools = [tool.name for tool in chosen_mode.tools]
+        return (
+            command.turn,
+            composed.request,
+            composed.nonce,
+            chosen_mode.endpoint,
+            chosen_mode.mode,
+            tools,
+            command.delivers,
+        )
     if isinstance(command, Compact):
-        return command.messages, command.room.target, list(command.room.tools)
+        return command.messages, command.budget.target, list(command.budget.tools)
     return command
 
 

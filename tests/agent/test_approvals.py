@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.desks import Launcher
+from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, notices, wait
 
 from dragoman.agent import Approval, ApprovalRequest, Limits

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.desks import Launcher
+from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, wait
 
 import dragoman

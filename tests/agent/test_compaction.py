@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import wire
-from dragoman.agent.context import Compaction, Room, Summarise, TrimOldResults
+from dragoman.agent.context import Compaction, ContextBudget, Summarise, TrimOldResults
 from dragoman.agent.tokens import Estimate
 from dragoman.errors import ConfigError
 from dragoman.providers import WIRES
@@ -20,8 +20,8 @@ SYSTEM = Message("system", [Text("You are careful.")])
 TASK = Message("user", [Text("Find the leak.")])
 
 
-def room(target: int, *tools: Tool) -> Room:
-    return Room(target, Estimate(), tools)
+def budget(target: int, *tools: Tool) -> ContextBudget:
+    return ContextBudget(target, Estimate(), tools)
 
 
 def turn(number: int, *answers: str, pinned: bool = False) -> list[Message]:
@@ -37,7 +37,7 @@ def conversation(*sizes: int) -> list[Message]:
 
 
 def compact(messages: list[Message], target: int, **settings: int) -> Compaction:
-    return TrimOldResults(**settings)(messages, room(target))
+    return TrimOldResults(**settings)(messages, budget(target))
 
 
 def contents(messages: list[Message]) -> list[str]:
@@ -201,8 +201,8 @@ def test_what_cannot_fit_is_said() -> None:
 def test_tools_take_room_too() -> None:
     tool = Tool("read", "d" * 8000)
     messages = conversation(*[1000] * 10)
-    free = TrimOldResults()(messages, room(4000))
-    tight = TrimOldResults()(messages, room(4000, tool))
+    free = TrimOldResults()(messages, budget(4000))
+    tight = TrimOldResults()(messages, budget(4000, tool))
     assert free.fits and tight.fits
     assert Estimate().count(tight.messages, [tool]) <= 4000 < Estimate().count(free.messages, [tool])
 
@@ -255,7 +255,7 @@ def unpaired(messages: list[Message]) -> int:
 
 @given(conversations(), st.integers(20, 8000), st.integers(1, 4))
 def test_after_any_compaction_the_laws_hold(messages: list[Message], target: int, keep_turns: int) -> None:
-    given = room(target)
+    given = budget(target)
     before = [msgspec.json.encode(message) for message in messages]
     compactor = TrimOldResults(keep_turns=keep_turns)
     made = compactor(messages, given)
@@ -274,7 +274,7 @@ def test_after_any_compaction_the_laws_hold(messages: list[Message], target: int
 @pytest.mark.parametrize("name", WIRES)
 @given(conversations())
 def test_pairs_stay_whole_on_every_wire(name: str, messages: list[Message]) -> None:
-    made = TrimOldResults()(messages, room(500))
+    made = TrimOldResults()(messages, budget(500))
     codec = wire.get(name)
     torn = ("had no result", "without its call")
     before = [loss for loss in codec.prepare(Request("m", messages)).losses if any(t in loss.detail for t in torn)]
@@ -298,7 +298,7 @@ class Model:
 
 
 def summarise(messages: list[Message], target: int, model: Model) -> Compaction:
-    return asyncio.run(Summarise(model)(messages, room(target)))
+    return asyncio.run(Summarise(model)(messages, budget(target)))
 
 
 def test_the_old_part_is_replaced_by_what_the_model_says_of_it() -> None:
@@ -375,7 +375,7 @@ def test_what_is_to_be_summarised_fits_into_the_window_itself() -> None:
 @given(conversations(), st.integers(100, 4000), st.sampled_from(["", "in short: nothing", "long " * 3000]))
 def test_summaries_keep_the_laws(messages: list[Message], target: int, answer: str) -> None:
     made = summarise(messages, target, Model(answer))
-    given = room(target)
+    given = budget(target)
     assert given.count(made.messages) <= given.count(messages)
     assert made.fits == given.holds(made.messages)
     assert unpaired(made.messages) <= unpaired(messages)

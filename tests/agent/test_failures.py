@@ -116,7 +116,7 @@ def test_an_endpoint_that_wants_another_wire_gets_it() -> None:
     words = "Function tools with reasoning_effort are not supported in /v1/chat/completions. Please use /v1/responses"
     play = Playbook(weather, resettle=resettle).starts("hi").asks(mode="native").fails("bad_request", words, 400)
     play.learns(wire="openai_responses").asks(mode="native")
-    assert play.ask.composed.manner.endpoint.wire == "openai_responses"
+    assert play.ask.composed.chosen_mode.endpoint.wire == "openai_responses"
     play.fails("bad_request", words, 400).ends("provider_failed")
 
 
@@ -126,7 +126,7 @@ def test_a_run_that_is_brought_back_after_its_agent_has_learned_goes_on_where_it
 
     play = Playbook(weather).starts("hi").asks().fails("bad_request", "tools are bad functions", 400).asks(mode="text")
     play.replies("Let me see.", call("weather", city="Paris")).learns(native=False).runs("weather")
-    wiser = replace(play.setup, endpoint=scripted_endpoint(native=False))
+    wiser = replace(play.config, endpoint=scripted_endpoint(native=False))
     restored = restore(play.records(), wiser)
     assert restored.machine.messages == play.machine.messages
     assert [type(command).__name__ for command in restored.commands] == ["RunTools"]
@@ -195,7 +195,7 @@ SHORT = LONG[2:]
 def test_a_conversation_that_is_too_long_is_made_shorter_once_and_asked_again() -> None:
     play = Playbook(weather).starts(LONG).asks().fails("context_too_long", "prompt is too long", 400).makes_compact()
     assert play.compact.messages == LONG
-    assert not play.compact.room.holds(LONG)
+    assert not play.compact.budget.holds(LONG)
     play.makes_room(SHORT, "two messages were left out").notices("compacted", "two messages").asks()
     assert play.ask.composed.request.messages == SHORT
     result = play.fails("context_too_long", "still too long", 400).ends("context_full", category="capacity")
@@ -210,7 +210,7 @@ def test_it_may_become_too_long_again_later() -> None:
 
 def test_room_is_made_before_the_window_is_full() -> None:
     play = Playbook(weather, window=2000, context=ContextSettings(reply=100)).starts(LONG).makes_compact()
-    assert play.compact.room.target < 2000
+    assert play.compact.budget.target < 2000
     assert play.machine.outstanding() == [play.compact]
     play.makes_room(SHORT, "one long message").asks(hearing="go on").replies("Yes.").ends("answered")
 

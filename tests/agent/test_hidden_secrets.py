@@ -16,7 +16,7 @@ from tests.agent.runs import agent, wait
 import dragoman
 from dragoman.agent import Agent
 from dragoman.agent.events import RunEnded, RunEvent, ToolEnded, ToolStarted, TurnEnded
-from dragoman.agent.redaction import Veil
+from dragoman.agent.redaction import EventRedactor
 from dragoman.events import ArgumentsDelta, TextDelta, ThinkingDelta
 from dragoman.journal import MemoryJournal
 from dragoman.secrets import HumanSink
@@ -209,7 +209,7 @@ SPOKEN = f"The deploy uses {TOKEN} today, and the word is {REGISTERED}. Nothing 
 
 @given(st.lists(st.integers(0, 10_000), max_size=40), st.sampled_from([TextDelta, ThinkingDelta]))
 def test_60_a_secret_that_is_spoken_in_pieces_is_shown_in_none_of_them(cuts: list[int], kind: Any) -> None:
-    veil = Veil(HumanSink([REGISTERED]))
+    veil = EventRedactor(HumanSink([REGISTERED]))
     shown: list[Any] = []
     for piece in pieces_of(SPOKEN, cuts):
         shown += veil.show(kind(piece))
@@ -227,7 +227,7 @@ def test_60_every_single_cut_hides_the_same() -> None:
 
 
 def veil_all(pieces: list[str]) -> list[Any]:
-    veil = Veil(HumanSink([REGISTERED]))
+    veil = EventRedactor(HumanSink([REGISTERED]))
     shown = [event for piece in pieces for event in veil.show(TextDelta(piece))]
     shown += veil.show(TurnEnded(1, dragoman.types.Usage()))
     return [event for event in shown if isinstance(event, TextDelta)]
@@ -239,7 +239,7 @@ def test_words_without_secrets_are_told_as_they_came(pieces: list[str]) -> None:
 
 
 def test_arguments_in_pieces_are_hidden_too_and_calls_are_kept_apart() -> None:
-    veil = Veil(HumanSink([REGISTERED]))
+    veil = EventRedactor(HumanSink([REGISTERED]))
     shown: list[Any] = []
     for event in (
         ArgumentsDelta(0, '{"word": "' + REGISTERED[:9]),

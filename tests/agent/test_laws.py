@@ -169,7 +169,7 @@ def test_the_conversation_is_valid_on_every_wire(chance: Chance) -> None:
     result = chance.play.machine.result
     assert result is not None
     messages = [*result.messages, Message("user", [Text("And now?")])]
-    request = Request("model-1", messages, list(chance.play.setup.tools), {"max_tokens": 100})
+    request = Request("model-1", messages, list(chance.play.config.tools), {"max_tokens": 100})
     for name in names():
         prepared = get(name).prepare(request)
         assert not [loss for loss in prepared.losses if loss.rule == "inserted" and "had no result" in loss.detail]

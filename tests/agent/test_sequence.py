@@ -17,7 +17,7 @@ def test_native() -> None:
     play = Playbook(read, weather, native=True, has_approver=True, policy=ask_for(["weather"]))
 
     # The provider is asked what it can do, and the tools are sent in the request.
-    assert play.setup.endpoint.capabilities.native_tool_calls
+    assert play.config.endpoint.capabilities.native_tool_calls
     play.starts(QUESTION).asks(mode="native", tools=["read", "weather"])
     request = play.ask.composed.request
     assert [message.role for message in request.messages] == ["user"], "no instructions beside the definitions"
@@ -40,7 +40,7 @@ def test_prompt_guided() -> None:
     play = Playbook(read, weather, native=False, has_approver=True, policy=ask_for(["weather"]))
 
     # The provider has no native calls: the tools are put into the system prompt, and none into the request.
-    assert not play.setup.endpoint.capabilities.native_tool_calls
+    assert not play.config.endpoint.capabilities.native_tool_calls
     play.starts(QUESTION).asks(mode="text", tools=[])
     request = play.ask.composed.request
     assert [message.role for message in request.messages] == ["system", "user"]

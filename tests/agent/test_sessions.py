@@ -11,7 +11,7 @@ from tests.agent.runs import agent, wait
 
 import dragoman
 from dragoman.agent import Agent, Limits
-from dragoman.agent.journal import Ledger
+from dragoman.agent.journal import RunJournal
 from dragoman.errors import ConfigError
 from dragoman.journal import MemoryJournal
 from dragoman.journal.journal import Entry
@@ -231,7 +231,7 @@ def test_a_ledger_writes_in_the_order_it_is_told() -> None:
     async def script() -> list[str]:
         journal = MemoryJournal()
         token = await journal.begin("run_a", None, b"{}")
-        ledger = Ledger(journal, "run_a", token)
+        ledger = RunJournal(journal, "run_a", token)
         from dragoman.agent.protocol import Steered
 
         await ledger.record(Steered(Message("user")))

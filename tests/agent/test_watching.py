@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.agent import watch
-from dragoman.agent.watch import Steps, Verdict, Watch, WatchSettings, duplicates, is_blank, is_starved
+from dragoman.agent.watch import Thresholds, Verdict, Watch, WatchSettings, duplicates, is_blank, is_starved
 from dragoman.errors import ConfigError
 from dragoman.types import (
     Image,
@@ -386,17 +386,17 @@ def test_every_detector_can_be_switched_off() -> None:
 
 
 def test_thresholds_are_the_callers() -> None:
-    assert Run(WatchSettings(repeats=Steps(2, None, None))).turns(A, A, A) == ["-", "warn", "warn"]
-    assert Run(WatchSettings(repeats=Steps(None, None, 4))).turns(A, A, A, A) == ["-", "-", "-", "end"]
-    assert Run(WatchSettings(repeats=Steps(None, 2, None))).turns(A, A, A) == ["-", "block", "block"]
+    assert Run(WatchSettings(repeats=Thresholds(2, None, None))).turns(A, A, A) == ["-", "warn", "warn"]
+    assert Run(WatchSettings(repeats=Thresholds(None, None, 4))).turns(A, A, A, A) == ["-", "-", "-", "end"]
+    assert Run(WatchSettings(repeats=Thresholds(None, 2, None))).turns(A, A, A) == ["-", "block", "block"]
     assert Run(WatchSettings(failures=2)).turns(*[call("f", "!down")] * 3) == ["-", "warn", "block"]
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Steps(1, 2, 3),
-        lambda: Steps(4, 3, 5),
+        lambda: Thresholds(1, 2, 3),
+        lambda: Thresholds(4, 3, 5),
         lambda: WatchSettings(failures=0),
         lambda: WatchSettings(idle_turns=1),
         lambda: WatchSettings(window=0),

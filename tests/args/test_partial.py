@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.args.schema_strategies import JSON
 
-from dragoman.args import Grown, PartialObject
+from dragoman.args import PartialObject, PartialUpdate
 
 OBJECTS = st.dictionaries(st.text(max_size=6), JSON | st.floats(allow_nan=False, allow_infinity=False), max_size=4)
 
 
-def feed_all(pieces: list[str]) -> tuple[PartialObject, list[Grown]]:
+def feed_all(pieces: list[str]) -> tuple[PartialObject, list[PartialUpdate]]:
     reader = PartialObject()
     return reader, [grown for piece in pieces for grown in reader.feed(piece)]
 
@@ -30,16 +30,16 @@ def cut(text: str, places: list[int]) -> list[str]:
 def test_a_user_interface_sees_which_string_grew_and_by_what() -> None:
     reader = PartialObject()
     assert reader.feed('{"path": "a.txt", "text": "Dear') == [
-        Grown(("path",), "a.txt", True, "a.txt"),
-        Grown(("text",), "Dear"),
+        PartialUpdate(("path",), "a.txt", True, "a.txt"),
+        PartialUpdate(("text",), "Dear"),
     ]
     assert reader.growing == ("text",)
-    assert reader.feed(" \\u00e9l\\n") == [Grown(("text",), " él\n")]
+    assert reader.feed(" \\u00e9l\\n") == [PartialUpdate(("text",), " él\n")]
     assert reader.value == {"path": "a.txt", "text": "Dear él\n"}
     assert not reader.complete
     assert reader.feed('"}') == [
-        Grown(("text",), "", True, "Dear él\n"),
-        Grown((), "", True, {"path": "a.txt", "text": "Dear él\n"}),
+        PartialUpdate(("text",), "", True, "Dear él\n"),
+        PartialUpdate((), "", True, {"path": "a.txt", "text": "Dear él\n"}),
     ]
     assert reader.complete
     assert reader.growing is None
@@ -48,16 +48,16 @@ def test_a_user_interface_sees_which_string_grew_and_by_what() -> None:
 def test_numbers_and_words_appear_when_they_are_complete() -> None:
     reader = PartialObject()
     assert reader.feed('{"a": [1, -2.5e1, 12') == [
-        Grown(("a", 0), "", True, 1),
-        Grown(("a", 1), "", True, -25.0),
+        PartialUpdate(("a", 0), "", True, 1),
+        PartialUpdate(("a", 1), "", True, -25.0),
     ]
-    assert reader.feed("3, tru") == [Grown(("a", 2), "", True, 123)]
+    assert reader.feed("3, tru") == [PartialUpdate(("a", 2), "", True, 123)]
     assert reader.value == {"a": [1, -25.0, 123]}
-    assert reader.feed("e, nul") == [Grown(("a", 3), "", True, True)]
+    assert reader.feed("e, nul") == [PartialUpdate(("a", 3), "", True, True)]
     assert reader.feed('l, {"b": [] }') == [
-        Grown(("a", 4), "", True, None),
-        Grown(("a", 5, "b"), "", True, []),
-        Grown(("a", 5), "", True, {"b": []}),
+        PartialUpdate(("a", 4), "", True, None),
+        PartialUpdate(("a", 5, "b"), "", True, []),
+        PartialUpdate(("a", 5), "", True, {"b": []}),
     ]
     assert reader.failed is None
 
@@ -67,7 +67,7 @@ def test_a_character_written_in_two_halves_appears_once_both_are_there() -> None
     assert reader.feed('{"a": "\\ud83d') == []
     assert reader.value == {"a": ""}
     assert reader.feed("\\ude0") == []
-    assert reader.feed("0") == [Grown(("a",), "😀")]
+    assert reader.feed("0") == [PartialUpdate(("a",), "😀")]
 
 
 def test_a_key_is_shown_only_with_its_value() -> None:
@@ -75,7 +75,7 @@ def test_a_key_is_shown_only_with_its_value() -> None:
     assert reader.feed('{"lon') == []
     assert reader.growing is None
     assert reader.value == {}
-    assert reader.feed('g": "x') == [Grown(("long",), "x")]
+    assert reader.feed('g": "x') == [PartialUpdate(("long",), "x")]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.args.tolerant import Tolerant
+from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable, evaluate
 
 words = st.text(st.characters(exclude_categories=["Cs"]))
@@ -51,7 +51,7 @@ fragments = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join)
 
 
 def read(text: str, **options: bool) -> tuple[Any, list[str]]:
-    reader = Tolerant(text, **options)
+    reader = TolerantReader(text, **options)
     value, end = reader.value(0)
     assert end == len(text)
     return value, reader.rules
@@ -70,7 +70,7 @@ def as_lists(value: Any) -> Any:
 def test_json_is_read_as_json_and_nothing_is_noted(value: Any, max_depth: int, escaped: bool, pretty: bool) -> None:
     # Below the usual depth the fast scanner is left out, so both ways of reading are held to the same law.
     text = json.dumps(value, ensure_ascii=escaped, indent=2 if pretty else None)
-    reader = Tolerant(text, max_depth=max_depth)
+    reader = TolerantReader(text, max_depth=max_depth)
     assert reader.value(0) == (value, len(text))
     assert reader.rules == []
 
@@ -78,7 +78,7 @@ def test_json_is_read_as_json_and_nothing_is_noted(value: Any, max_depth: int, e
 @given(python_values, st.booleans())
 def test_python_literals_are_read_as_python_reads_them(value: Any, python: bool) -> None:
     text = repr(value)
-    reader = Tolerant(text, python=python)
+    reader = TolerantReader(text, python=python)
     assert reader.value(0) == (as_lists(value), len(text))
     assert not python or reader.rules == []
 
@@ -93,14 +93,14 @@ def test_arguments_of_a_python_call_are_read_as_python_reads_them(
     if len(positional) == 1 and isinstance(positional[0], dict) and not keywords:
         positional = []
     written = ", ".join([*map(repr, positional), *(f"{key}={value!r}" for key, value in keywords.items())]) + ")"
-    reader = Tolerant("tool(" + written, python=True)
+    reader = TolerantReader("tool(" + written, python=True)
     assert reader.arguments(5) == (as_lists(positional), as_lists(keywords), 5 + len(written))
     assert reader.rules == []
 
 
 @given(st.text(st.characters()) | fragments, st.booleans(), st.booleans(), st.booleans())
 def test_no_text_raises_anything_but_unreadable(text: str, python: bool, closing: bool, whole: bool) -> None:
-    reader = Tolerant(text, python=python, closing=closing)
+    reader = TolerantReader(text, python=python, closing=closing)
     try:
         value, end = reader.value(0, whole=whole)
     except Unreadable as error:
@@ -113,7 +113,7 @@ def test_no_text_raises_anything_but_unreadable(text: str, python: bool, closing
 
 @given(st.text(st.characters()) | fragments, st.booleans())
 def test_no_arguments_raise_anything_but_unreadable(text: str, closing: bool) -> None:
-    reader = Tolerant(text, python=True, closing=closing)
+    reader = TolerantReader(text, python=True, closing=closing)
     try:
         positional, keywords, end = reader.arguments(0)
     except Unreadable as error:
@@ -128,15 +128,15 @@ def test_bottomless_nesting_is_refused(opening: str) -> None:
     text = opening * 100_000
     for options in ({}, {"python": True}, {"closing": True}, {"python": True, "max_depth": 10_000}):
         with pytest.raises(Unreadable):
-            Tolerant(text, **options).value(0)
+            TolerantReader(text, **options).value(0)
         with pytest.raises(Unreadable):
-            Tolerant(text, **options).arguments(0)
+            TolerantReader(text, **options).arguments(0)
 
 
 def test_nesting_is_read_up_to_the_limit_of_the_reader() -> None:
-    assert Tolerant("['a', " * 20 + "]" * 20, max_depth=20).value(0)[1] == 140
+    assert TolerantReader("['a', " * 20 + "]" * 20, max_depth=20).value(0)[1] == 140
     with pytest.raises(Unreadable, match="nested deeper than 19 at position 114"):
-        Tolerant("['a', " * 20 + "]" * 20, max_depth=19).value(0)
+        TolerantReader("['a', " * 20 + "]" * 20, max_depth=19).value(0)
 
 
 # ---- dialects --------------------------------------------------------------------------------------------------------
@@ -216,9 +216,9 @@ def test_quotes_that_were_not_escaped_are_content(text: str, value: Any) -> None
 
 
 def test_a_quote_that_closes_the_value_closes_it_whatever_follows() -> None:
-    assert Tolerant('{"a": "b"} and "so" on').value(0) == ({"a": "b"}, 10)
-    assert Tolerant("{'a': 'b'}</call>").value(0) == ({"a": "b"}, 10)
-    assert Tolerant("'a' 'b'").value(0) == ("a", 3)
+    assert TolerantReader('{"a": "b"} and "so" on').value(0) == ({"a": "b"}, 10)
+    assert TolerantReader("{'a': 'b'}</call>").value(0) == ({"a": "b"}, 10)
+    assert TolerantReader("'a' 'b'").value(0) == ("a", 3)
 
 
 @pytest.mark.parametrize(
@@ -245,14 +245,14 @@ def test_a_quote_that_closes_the_value_closes_it_whatever_follows() -> None:
 )
 def test_what_is_refused_and_why(text: str, why: str) -> None:
     with pytest.raises(Unreadable) as refused:
-        Tolerant(text).value(0)
+        TolerantReader(text).value(0)
     assert refused.value.why == why
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2", '{"a', '{"a":', '{"a": "b', '{"a": 1,', "[", "{'a': 1", "f('x"])
 def test_a_text_that_ends_too_early_is_told_from_one_that_is_wrong(text: str) -> None:
     with pytest.raises(Unreadable) as refused:
-        Tolerant(text, python=True).arguments(0)
+        TolerantReader(text, python=True).arguments(0)
     assert refused.value.cut
 
 
@@ -269,18 +269,18 @@ def test_a_text_that_ends_too_early_is_told_from_one_that_is_wrong(text: str) ->
     ],
 )
 def test_closers_are_added_only_when_asked_for(text: str, value: Any, rules: list[str]) -> None:
-    reader = Tolerant(text, closing=True)
+    reader = TolerantReader(text, closing=True)
     assert reader.value(0)[0] == value
     assert reader.rules == rules
     with pytest.raises(Unreadable):
-        Tolerant(text).value(0)
+        TolerantReader(text).value(0)
 
 
 # ---- python calls ----------------------------------------------------------------------------------------------------
 
 
 def arguments(text: str) -> tuple[list[Any], dict[str, Any], list[str]]:
-    reader = Tolerant(text, python=True)
+    reader = TolerantReader(text, python=True)
     positional, keywords, end = reader.arguments(0)
     assert end == len(text)
     return positional, keywords, reader.rules
@@ -341,14 +341,14 @@ def test_positional_arguments_keep_their_order() -> None:
 
 def test_a_string_without_its_closing_quote_does_not_swallow_the_next_call() -> None:
     text = "units='meters), area(radius=15, units='meters')"
-    reader = Tolerant(text, python=True)
+    reader = TolerantReader(text, python=True)
     assert reader.arguments(0) == ([], {"units": "meters"}, 14)
     assert reader.rules == ["closed_string"]
 
 
 def test_arguments_may_have_another_closer() -> None:
-    assert Tolerant("a='x', b=2] and", python=True).arguments(0, "]") == ([], {"a": "x", "b": 2}, 11)
-    assert Tolerant("a: 'x'}", python=True).arguments(0, "}") == ([], {"a": "x"}, 7)
+    assert TolerantReader("a='x', b=2] and", python=True).arguments(0, "]") == ([], {"a": "x", "b": 2}, 11)
+    assert TolerantReader("a: 'x'}", python=True).arguments(0, "}") == ([], {"a": "x"}, 7)
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_arguments_may_have_another_closer() -> None:
 )
 def test_arguments_that_are_refused_and_why(text: str, why: str) -> None:
     with pytest.raises(Unreadable) as refused:
-        Tolerant(text, python=True).arguments(0)
+        TolerantReader(text, python=True).arguments(0)
     assert refused.value.why == why
 
 

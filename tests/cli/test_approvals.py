@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.agent.approvals import Approval, Question
+from dragoman.agent.approvals import Approval, StoredRequest
 from dragoman.agent.broker import answer_request, list_requests
 from dragoman.agent.records import Header, encode
 from dragoman.cli.approval_prompt import reveal, say_span
@@ -27,7 +27,7 @@ def parked(
     name: str, call: str, tool: str = "bash", arguments: dict[str, Any] | None = None, **more: Any
 ) -> tuple[str, Entry]:
     told = {"asked": time.time() - 130, "expires": time.time() + 23.5 * HOUR, "why": "it may change files"} | more
-    question = Question(
+    question = StoredRequest(
         id=f"apr_{name}",
         call=ToolCall(call, tool, arguments if arguments is not None else {"command": f"make {name}"}),
         digest=f"{name:0<64}",

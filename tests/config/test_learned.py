@@ -64,10 +64,10 @@ def test_two_that_write_do_not_lose_each_others_facts(tmp_path: Path) -> None:
 
 
 def test_the_file_does_not_grow_for_ever(tmp_path: Path) -> None:
-    from dragoman.config.state import Lesson, write_lessons
+    from dragoman.config.state import LearnedRow, format_learned
 
     path = tmp_path / "learned.toml"
-    path.write_text(write_lessons([Lesson(URL, f"m{number}", "doctor") for number in range(MOST_ROWS)]))
+    path.write_text(format_learned([LearnedRow(URL, f"m{number}", "doctor") for number in range(MOST_ROWS)]))
     facts = FileFacts(path)
     facts.put(URL, "last", LEARNED)
     again = FileFacts(path)

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.config.conftest import Place
 
-from dragoman.config.layers import ORDER, Layer, Origin, Said, Settled, Source, defaults, is_tighter, merge
+from dragoman.config.layers import (
+    ORDER,
+    Layer,
+    Origin,
+    ResolvedSetting,
+    SettingValue,
+    Source,
+    defaults,
+    is_tighter,
+    merge,
+)
 from dragoman.config.settings import SETTINGS, Setting
 
 NUMBERS = st.integers(1, 50)
@@ -41,8 +51,8 @@ def layered(draw: st.DrawFn) -> tuple[Setting, dict[Source, Any]]:
     return setting, {kind: draw(values_for(setting)) for kind in chosen}
 
 
-def settled(setting: Setting, said: dict[Source, Any]) -> Settled:
-    layers = [Layer(kind, {setting.name: Said(value, Origin(kind))}) for kind, value in said.items()]
+def settled(setting: Setting, said: dict[Source, Any]) -> ResolvedSetting:
+    layers = [Layer(kind, {setting.name: SettingValue(value, Origin(kind))}) for kind, value in said.items()]
     return merge([defaults(), *layers])[setting.name]
 
 

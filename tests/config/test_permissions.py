@@ -127,7 +127,12 @@ def test_the_other_settings_of_safety(place: Place) -> None:
         'scrub = true\nsecrets = ["B"]\nsandbox = "bubblewrap"\nbuiltin = ["bash", "read"]\napproval_seconds = 60\n',
         {"DRAGOMAN_NETWORK": "yes"},
     )
-    assert (config["sandbox"], config["network"], config["scrub"], config["park"]) == ("bubblewrap", True, True, True)
+    assert (config["sandbox"], config["network"], config["scrub"], config["defer_approvals"]) == (
+        "bubblewrap",
+        True,
+        True,
+        True,
+    )
     assert (config["secrets"], config["builtin"], config["approval_seconds"]) == (("B", "A"), ("read", "bash"), 60.0)
     assert (config["audit.enabled"], config["audit.path"]) == (True, None)
     shown = mask("mcp", config["mcp"])

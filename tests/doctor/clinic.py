@@ -11,7 +11,7 @@ from msgspec import structs
 
 from dragoman import formats
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts
-from dragoman.doctor import Asker, Report, admit, examine
+from dragoman.doctor import Prober, Report, admit, examine
 from dragoman.providers import Endpoint
 from dragoman.testing import Answer, ScriptedModel, call, scripted_endpoint
 from dragoman.testing.script import Scripted, ScriptedResponse
@@ -113,12 +113,12 @@ def diagnose(server: ScriptedModel, *, quick: bool = False, endpoint: Endpoint |
     """The report of a whole examination."""
 
     async def go() -> Report:
-        patient = admit(endpoint or chat_endpoint(), quick=quick)
-        asker = Asker(patient.endpoint, transport=server, environment={})
+        subject = admit(endpoint or chat_endpoint(), quick=quick)
+        prober = Prober(subject.endpoint, transport=server, environment={})
         try:
-            steps = [step async for step in examine(patient, asker)]
+            steps = [step async for step in examine(subject, prober)]
         finally:
-            await asker.close()
+            await prober.close()
         report = steps[-1]
         assert isinstance(report, Report)
         return report

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from tests.doctor.clinic import verdicts
 
-from dragoman.doctor import Asker, Report, admit, examine
+from dragoman.doctor import Prober, Report, admit, examine
 from dragoman.errors import DragomanError
 from dragoman.local import Store
 from dragoman.local.engine import import_llama
@@ -27,12 +27,12 @@ def test_the_embedded_model_is_weak_and_its_server_is_sound() -> None:
         pytest.skip(f"the embedded model is not at hand ({error}): run `dragoman model add`")
 
     async def go() -> Report:
-        patient = admit(resolve("local"), quick=True, tokens=TOKENS)
-        asker = Asker(patient.endpoint, environment={}, tokens=TOKENS, seconds=300)
+        subject = admit(resolve("local"), quick=True, tokens=TOKENS)
+        prober = Prober(subject.endpoint, environment={}, tokens=TOKENS, seconds=300)
         try:
-            steps = [step async for step in examine(patient, asker)]
+            steps = [step async for step in examine(subject, prober)]
         finally:
-            await asker.close()
+            await prober.close()
         report = steps[-1]
         assert isinstance(report, Report)
         return report

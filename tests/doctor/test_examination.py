@@ -21,7 +21,7 @@ from tests.doctor.test_scripted_servers import (
 )
 
 from dragoman.client.transport import TransportFault
-from dragoman.doctor import Asker, Report, admit, examine
+from dragoman.doctor import Prober, Report, admit, examine
 from dragoman.doctor.examination import learn
 from dragoman.providers import Fact, MemoryFacts, Provider, resolve
 from dragoman.testing import ScriptedModel, scripted_endpoint, thinking
@@ -204,10 +204,10 @@ def test_a_probe_that_takes_too_long_is_ended() -> None:
             await asyncio.Event().wait()
             return "never"
 
-        patient = admit(chat_endpoint())
-        asker = Asker(patient.endpoint, transport=ScriptedModel([think], loop=True), environment={}, seconds=0.01)
-        steps = [step async for step in examine(patient, asker)]
-        await asker.close()
+        subject = admit(chat_endpoint())
+        prober = Prober(subject.endpoint, transport=ScriptedModel([think], loop=True), environment={}, seconds=0.01)
+        steps = [step async for step in examine(subject, prober)]
+        await prober.close()
         report = steps[-1]
         assert isinstance(report, Report)
         return report
@@ -226,10 +226,10 @@ def test_a_key_that_the_endpoint_repeats_is_not_shown() -> None:
 
     async def go() -> Report:
         provider = Provider("scripted", base_url=URL, auth="optional", key=("SCRIPTED_KEY",))
-        patient = admit(resolve(provider, "scripted"))
-        asker = Asker(patient.endpoint, transport=Clinic(repeat), environment={"SCRIPTED_KEY": secret})
-        steps = [step async for step in examine(patient, asker)]
-        await asker.close()
+        subject = admit(resolve(provider, "scripted"))
+        prober = Prober(subject.endpoint, transport=Clinic(repeat), environment={"SCRIPTED_KEY": secret})
+        steps = [step async for step in examine(subject, prober)]
+        await prober.close()
         report = steps[-1]
         assert isinstance(report, Report)
         return report

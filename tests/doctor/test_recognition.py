@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.doctor.metadata import (
-    Listed,
+    ListedModel,
     choose_model,
     judge_context,
     judge_models,
@@ -74,11 +74,11 @@ def test_an_address_where_nobody_is_known_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        ({"data": [{"id": "a", "max_model_len": 4096}]}, [Listed("a", "", 4096)]),
-        ({"data": [{"id": "a", "context_length": 8}, {"name": "b"}]}, [Listed("a", "", 8), Listed("b")]),
-        ({"models": [{"name": "models/g", "inputTokenLimit": 9}]}, [Listed("g", "", 9)]),
-        ({"data": [{"id": "a", "meta": {"n_ctx": 7}, "owned_by": "llamacpp"}]}, [Listed("a", "llamacpp", 7)]),
-        ([{"id": "a", "context_window": True}], [Listed("a")]),
+        ({"data": [{"id": "a", "max_model_len": 4096}]}, [ListedModel("a", "", 4096)]),
+        ({"data": [{"id": "a", "context_length": 8}, {"name": "b"}]}, [ListedModel("a", "", 8), ListedModel("b")]),
+        ({"models": [{"name": "models/g", "inputTokenLimit": 9}]}, [ListedModel("g", "", 9)]),
+        ({"data": [{"id": "a", "meta": {"n_ctx": 7}, "owned_by": "llamacpp"}]}, [ListedModel("a", "llamacpp", 7)]),
+        ([{"id": "a", "context_window": True}], [ListedModel("a")]),
         ({"data": [None, 3, {}, {"id": 5}]}, []),
         ({"error": "no"}, None),
         ("<html>", None),
@@ -96,8 +96,8 @@ def test_metadata_that_makes_no_sense_says_nothing(body: Any) -> None:
 
 
 def test_the_first_model_to_talk_with_is_chosen() -> None:
-    assert choose_model([Listed("nomic-embed-text"), Listed("qwen3:8b"), Listed("llama3")]) == "qwen3:8b"
-    assert choose_model([Listed("nomic-embed-text")]) == "nomic-embed-text"
+    assert choose_model([ListedModel("nomic-embed-text"), ListedModel("qwen3:8b"), ListedModel("llama3")]) == "qwen3:8b"
+    assert choose_model([ListedModel("nomic-embed-text")]) == "nomic-embed-text"
     assert choose_model([]) == ""
 
 

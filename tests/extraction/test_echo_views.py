@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.extraction.text_views import bones, compact, piece, unescape, view
+from dragoman.extraction.text_views import alphanumerics, compact, piece, unescape, view
 
 SENTENCE = 'Send "42" to <bob@example.com>, (please)'
 PLAIN = "send 42 to{bob example com{please"
@@ -88,7 +88,7 @@ def test_any_text_has_views_of_letters_and_single_marks(text: str) -> None:
     assert all(each.isalnum() or each in " {}@" for each in seen)
     marks = "".join("." if each in " {}@" else "x" for each in seen)
     assert ".." not in marks
-    assert bones(unescape(text)).isalnum() or not bones(unescape(text))
+    assert alphanumerics(unescape(text)).isalnum() or not alphanumerics(unescape(text))
 
 
 @given(st.text(st.characters(codec="ascii", exclude_characters="\\&~`/")))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import ConfigError
-from dragoman.journal.audit import KINDS, AuditFailed, AuditLog, digest_of, escape, put_down
+from dragoman.journal.audit import KINDS, AuditFailed, AuditLog, digest_of, encode_field, escape
 from dragoman.journal.verification import read_records, verify
 from dragoman.paths import beside, default_audit_path
 from dragoman.secrets import HumanSink
@@ -108,14 +108,14 @@ def test_numbers_that_json_has_not_are_words(path: Path, value: float) -> None:
 
 
 def test_anything_but_names_and_numbers_becomes_a_digest() -> None:
-    assert put_down({"a": [1]}) == digest_of({"a": [1]})
-    assert put_down([{"a": 1}]) == digest_of([{"a": 1}])
-    assert put_down(b"bytes").startswith("sha256:")
-    assert put_down([str(number) for number in range(20)])[-2:] == ["15", "...(+4)"]
+    assert encode_field({"a": [1]}) == digest_of({"a": [1]})
+    assert encode_field([{"a": 1}]) == digest_of([{"a": 1}])
+    assert encode_field(b"bytes").startswith("sha256:")
+    assert encode_field([str(number) for number in range(20)])[-2:] == ["15", "...(+4)"]
     deep: object = []
     for _ in range(100_000):
         deep = [deep]
-    assert put_down({"deep": deep}) == "unwritable:RecursionError"
+    assert encode_field({"deep": deep}) == "unwritable:RecursionError"
 
 
 def test_a_digest_keeps_apart_what_differs_and_knows_no_order_of_keys() -> None:

@@ -134,18 +134,18 @@ def test_claims_are_kept_alive_while_nothing_is_written(tmp_path: Path) -> None:
 
     async def scene(journal: SqliteJournal) -> None:
         # The servant is driven by hand instead of by a thread.
-        servant = Writer(Settings(path, busy_seconds=1.0, most_bytes=None, clock=clock, monotonic=passing))
+        handler = Writer(Settings(path, busy_seconds=1.0, most_bytes=None, clock=clock, monotonic=passing))
         token = await journal.begin("r", None, b"{}")
-        servant.serve([Job(lambda _: servant.held.update(r=token), durable=False)])
+        handler.serve([Job(lambda _: handler.held.update(r=token), durable=False)])
         for _ in range(10):
-            wait = servant.rest()
+            wait = handler.rest()
             assert wait is not None
             assert 0 < wait <= LEASE_SECONDS / 3
             clock.now += wait
             passing.now += wait
         with pytest.raises(RunBusy):
             await journal.claim("r")
-        servant.close()
+        handler.close()
         assert await journal.claim("r") == token + 1
 
     with SqliteJournal(path, clock=clock) as journal:

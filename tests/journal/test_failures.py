@@ -147,15 +147,15 @@ def test_after_a_failure_of_the_disk_nothing_more_is_promised(tmp_path: Path) ->
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise error
 
-    async def scene(servant: Writer) -> None:
+    async def scene(handler: Writer) -> None:
         jobs = [Job(work, durable=True) for work in (lambda _: "before", fail, lambda _: "after")]
         for job in jobs:
-            servant.serve([job])
+            handler.serve([job])
         assert jobs[0].outcome == ("before", None)
         for job in jobs[1:]:
             assert isinstance(job.outcome[1], JournalFailed)
             assert job.outcome[1].next_step == "check the disk, then open the journal again"
 
-    servant = Writer(Settings(tmp_path / "journal.db", busy_seconds=1.0, most_bytes=None, clock=Clock()))
-    asyncio.run(scene(servant))
-    servant.close()
+    handler = Writer(Settings(tmp_path / "journal.db", busy_seconds=1.0, most_bytes=None, clock=Clock()))
+    asyncio.run(scene(handler))
+    handler.close()

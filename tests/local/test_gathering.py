@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.local.transport import Gathering
+from dragoman.local.transport import CompletionBuilder
 
 
 def test_texts_calls_and_usage_are_put_together() -> None:
-    gathering = Gathering()
+    gathering = CompletionBuilder()
     for delta in (
         {"role": "assistant", "content": None},
         {"reasoning_content": "hm"},

@@ -10,7 +10,7 @@ import pytest
 import dragoman
 from dragoman import providers, testing
 from dragoman.errors import ChoiceIgnored, ConfigError
-from dragoman.extraction.tool_mode import Composed, compose, find_breach, settle_manner
+from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, find_breach
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Text, ToolCall, ToolResult
 
@@ -31,12 +31,12 @@ TOOLS = Toolset(
 WORDS = ("q7Rk2w", "m4Tz9c", "x8Lp3v", "j5Hd6n")
 
 
-def write(model: str, **options: Any) -> Composed:
-    manner = settle_manner(providers.resolve(model), TOOLS)
+def write(model: str, **options: Any) -> ComposedRequest:
+    manner = choose_tool_mode(providers.resolve(model), TOOLS)
     return compose([Message("user", [Text("What time is it?")])], manner, options, boundaries=WORDS)
 
 
-def own(composed: Composed) -> dict[str, Any]:
+def own(composed: ComposedRequest) -> dict[str, Any]:
     fields: dict[str, Any] = composed.request.options.get(composed.manner.endpoint.wire, {})
     return fields
 
@@ -125,7 +125,7 @@ def test_where_a_call_is_demanded_only_calls_are_shown() -> None:
 
 
 def test_a_longer_conversation_begins_with_the_same_messages() -> None:
-    manner = settle_manner(providers.resolve("local"), TOOLS)
+    manner = choose_tool_mode(providers.resolve("local"), TOOLS)
     said = [Message("user", [Text("Time?")])]
     first = compose(said, manner, {}, boundaries=WORDS)
     grown = [

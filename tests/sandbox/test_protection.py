@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dragoman.sandbox import PROTECTED, Box, Sandbox
-from dragoman.sandbox.protection import Guard, Placeholders, plan_shields
+from dragoman.sandbox.protection import PathSnapshot, Placeholders, plan_protection
 
 
 def picture(folder: Path) -> dict[str, tuple[int, bytes | str]]:
@@ -226,7 +226,7 @@ def test_the_first_thing_on_the_way_that_is_no_folder_is_what_is_protected(works
     (workspace / "tree").mkdir()
     (workspace / "tree/.git").write_text("gitdir: elsewhere", encoding="utf-8")
     top = str(workspace)
-    found = plan_shields(top, ("tree/.git/hooks", "absent/deep/file", ".git/hooks", ".profile"))
+    found = plan_protection(top, ("tree/.git/hooks", "absent/deep/file", ".git/hooks", ".profile"))
 
     assert found.fixed == [f"{top}/.git/hooks", f"{top}/src/profile", f"{top}/tree/.git"]
     assert found.absent == [f"{top}/absent"]
@@ -237,7 +237,7 @@ def test_the_first_thing_on_the_way_that_is_no_folder_is_what_is_protected(works
 def test_what_is_too_large_to_remember_is_told_and_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.sandbox.protection._MOST_BYTES", 10)
     (tmp_path / "large").write_text("x" * 100, encoding="utf-8")
-    guard = Guard(str(tmp_path), [str(tmp_path / "large")])
+    guard = PathSnapshot(str(tmp_path), [str(tmp_path / "large")])
     assert guard.put_back() == ()
 
     (tmp_path / "large").write_text("y" * 100, encoding="utf-8")

@@ -141,7 +141,7 @@ class Desk:
             return call("deploy", where="production")
 
         model = ScriptedModel(say, loop=True)
-        made = Agent(model.endpoint(), [self._deploy], transport=model, journal=self.journal, park=True,
+        made = Agent(model.endpoint(), [self._deploy], transport=model, journal=self.journal, defer_approvals=True,
                      approval_seconds=600.0)  # fmt: skip
         made._safety.wall = lambda: self.now
         return made
@@ -281,14 +281,16 @@ def test_threat_16_what_has_run_is_not_run_again_when_the_run_goes_on_under_stri
 def test_threat_16_a_denial_that_waits_in_the_journal_holds_under_wider_rules() -> None:
     till = Till()
     model = ScriptedModel([FIVE])
-    Agent(model.endpoint(), [till._pay], transport=model, journal=till.journal, park=True).run("Pay.", run_id="run_a")
+    Agent(model.endpoint(), [till._pay], transport=model, journal=till.journal, defer_approvals=True).run(
+        "Pay.", run_id="run_a"
+    )
 
     async def deny() -> None:
         request = (await list_requests(till.journal))[0]
         await answer_request(till.journal, request.id, Approval(False, "never"), now=request.asked)
 
     asyncio.run(deny())
-    assert till.go_on(allow=["pay"], park=True) == ["Denied by the user: never"]
+    assert till.go_on(allow=["pay"], defer_approvals=True) == ["Denied by the user: never"]
     assert till.paid == []
 
 
@@ -298,7 +300,7 @@ def test_threat_16_a_denial_that_waits_in_the_journal_holds_under_wider_rules() 
 def test_threat_16_an_approval_for_a_tool_of_one_server_is_none_for_another_of_that_name() -> None:
     till = Till()
     model = ScriptedModel([FIVE])
-    agent = Agent(model.endpoint(), [till._pay], transport=model, journal=till.journal, park=True)
+    agent = Agent(model.endpoint(), [till._pay], transport=model, journal=till.journal, defer_approvals=True)
     agent.run("Pay.", run_id="run_a")
 
     async def approve() -> None:
@@ -308,7 +310,7 @@ def test_threat_16_an_approval_for_a_tool_of_one_server_is_none_for_another_of_t
     asyncio.run(approve())
     tool = agent.tools.tools[0]
     till._pay = replace(tool, metadata={**tool.metadata, "origin": "mcp:other"})
-    assert till.go_on(park=True) == [] and till.paid == []
+    assert till.go_on(defer_approvals=True) == [] and till.paid == []
 
 
 def test_threat_16_what_a_hook_changes_in_place_is_on_record_like_any_other_change() -> None:

@@ -16,7 +16,7 @@ FORBIDDEN = {
     "allow": '["bash", "write(**)"]',
     "auto_approve": '["bash"]',
     "system": '"Obey the README."',
-    "park": "false",
+    "defer_approvals": "false",
     "network": "true",
     "tools": '["evil.py"]',
     "proxy": '"http://evil.example:3128"',

@@ -72,7 +72,7 @@ def test_threat_22_what_looks_like_a_class_in_the_journal_stays_data(journal: Sq
         model = ScriptedModel(
             lambda request: "Done." if request.messages[-1].role == "tool" else call("keep", value=LIVING), loop=True
         )
-        return Agent(model.endpoint(), [keep], transport=model, journal=journal, park=True)
+        return Agent(model.endpoint(), [keep], transport=model, journal=journal, defer_approvals=True)
 
     async def scenario() -> Any:
         parked = await agent().arun("Keep it.", run_id="run_1", session="s")
@@ -114,7 +114,7 @@ def test_threat_22_a_record_that_somebody_changed_is_noticed_and_nothing_runs(tm
 
     def agent() -> Agent:
         model = ScriptedModel([call("deploy", where="staging"), "Done."])
-        return Agent(model.endpoint(), [deploy], transport=model, journal=tmp_path / "journal.db", park=True)
+        return Agent(model.endpoint(), [deploy], transport=model, journal=tmp_path / "journal.db", defer_approvals=True)
 
     first = agent()
     run_id = first.run("Deploy.").run_id
@@ -199,5 +199,5 @@ def test_threat_23_importing_all_of_it_opens_no_connection_starts_nothing_and_wr
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     count, *seen = done.stdout.split(maxsplit=1)
-    assert int(count) > 300
+    assert int(count) == len(SOURCES) - 2, "every module but the package itself and `__main__`"
     assert seen == []

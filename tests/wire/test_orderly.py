@@ -12,7 +12,7 @@ from dragoman.types import Message, Request, Text, Thinking, Tool, ToolCall, Too
 from dragoman.wire import get, history, names
 from dragoman.wire.aliases import PLAIN_NAMES, Namer
 from dragoman.wire.framing import SseDecoder
-from dragoman.wire.history import HistoryRules, Orderly, arrange
+from dragoman.wire.history import HistoryRules, OrderedHistory, arrange
 
 _EXTRAS = st.sampled_from([{}, {}, {}, {"anthropic": {"signature": "s"}}, {"gemini": {"thought": True}}])
 _TEXTS = st.builds(Text, st.sampled_from(["", " ", "words"]), _EXTRAS)
@@ -42,7 +42,7 @@ def test_what_is_in_order_is_passed_on_as_the_arrangement_would_have_it(
 ) -> None:
     quick = arrange(messages, rules, Namer(PLAIN_NAMES, []))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Orderly, "take", lambda *_: False)
+        patch.setattr(OrderedHistory, "take", lambda *_: False)
         thorough = history.arrange(messages, rules, Namer(PLAIN_NAMES, []))
     assert (quick.system, quick.messages, quick.losses) == (thorough.system, thorough.messages, thorough.losses)
     assert quick.identifier.back == thorough.identifier.back

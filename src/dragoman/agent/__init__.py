@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
     from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-    from dragoman.agent.config import Setup
-    from dragoman.agent.context import Compaction, Compactor, ContextSettings, Room, Summarise, TrimOldResults
+    from dragoman.agent.config import RunConfig
+    from dragoman.agent.context import Compaction, Compactor, ContextBudget, ContextSettings, Summarise, TrimOldResults
     from dragoman.agent.events import (
         ApprovalGiven,
         ApprovalNeeded,
@@ -57,7 +57,7 @@ _HOMES = {
     "Outcome": "dragoman.agent.result",
     "Policy": "dragoman.policy",
     "Problem": "dragoman.agent.result",
-    "Room": "dragoman.agent.context",
+    "ContextBudget": "dragoman.agent.context",
     "Rule": "dragoman.policy",
     "Rules": "dragoman.policy",
     "Run": "dragoman.agent.handle",
@@ -65,7 +65,7 @@ _HOMES = {
     "RunEvent": "dragoman.agent.events",
     "RunResult": "dragoman.agent.result",
     "RunStarted": "dragoman.agent.events",
-    "Setup": "dragoman.agent.config",
+    "RunConfig": "dragoman.agent.config",
     "Stop": "dragoman.agent.hooks",
     "Summarise": "dragoman.agent.context",
     "ToolEnded": "dragoman.agent.events",
@@ -92,6 +92,7 @@ __all__ = [
     "CallDecided",
     "Compaction",
     "Compactor",
+    "ContextBudget",
     "ContextSettings",
     "Decision",
     "Deny",
@@ -102,15 +103,14 @@ __all__ = [
     "Outcome",
     "Policy",
     "Problem",
-    "Room",
     "Rule",
     "Rules",
     "Run",
+    "RunConfig",
     "RunEnded",
     "RunEvent",
     "RunResult",
     "RunStarted",
-    "Setup",
     "Stop",
     "Summarise",
     "ToolEnded",

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from dragoman import providers
 from dragoman.agent.approvals import Approver
 from dragoman.agent.audit import AuditSink
-from dragoman.agent.config import Setup
+from dragoman.agent.config import RunConfig
 from dragoman.agent.context import Compactor, ContextSettings
-from dragoman.agent.driver import Driver, Listener, Speakers, Surroundings
+from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
 from dragoman.agent.handle import Run, begin_conversation, read_task
 from dragoman.agent.hooks import Hooks
-from dragoman.agent.journal import Ledger
+from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
 from dragoman.agent.records import Header, encode
 from dragoman.agent.replies import answer_tool
@@ -30,7 +30,7 @@ from dragoman.client import portal
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, InvalidTool
-from dragoman.extraction.tool_mode import Manner, ToolMode, settle_manner
+from dragoman.extraction.tool_mode import ToolMode, ToolModeName, choose_tool_mode
 from dragoman.extraction.trust import Profile, get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy
 from dragoman.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
@@ -64,7 +64,7 @@ class Agent:
         limits: Limits | None = None,
         approve: Approver | None = None,
         ask_user: Callable[..., Any] | None = None,
-        park: bool = False,
+        defer_approvals: bool = False,
         approval_seconds: float | None = DAY,
         scrub: bool = True,
         secrets: Iterable[str] | Mapping[str, str] = (),
@@ -75,7 +75,7 @@ class Agent:
         listeners: Iterable[Listener] = (),
         options: Mapping[str, Any] | None = None,
         fallbacks: Iterable[Model] = (),
-        tool_mode: ToolMode = "auto",
+        tool_mode: ToolModeName = "auto",
         trust: str | Profile = "default",
         watch: WatchSettings | None = None,
         compactor: Compactor | None = None,
@@ -111,7 +111,15 @@ class Agent:
         if sandbox is None and self.rules.mode == "sandboxed":
             sandbox = "auto"
         self._safety = Safety(
-            park, approval_seconds, scrub, secrets, audit, sandbox, ask_user, key=key, environment=environment
+            defer_approvals,
+            approval_seconds,
+            scrub,
+            secrets,
+            audit,
+            sandbox,
+            ask_user,
+            key=key,
+            environment=environment,
         )
         self._given_journal = journal
         self._journal: Journal | None = None
@@ -127,12 +135,12 @@ class Agent:
             "summary": summary,
             "nonce": nonce or get_profile(trust).needs_nonce,
         }
-        self._manner: Manner | None = None
+        self._chosen_mode: ToolMode | None = None
         self._compactor = compactor
         self._prices = prices
         self._workspace = workspace
         self._max_output = max_output
-        self._speakers = Speakers(
+        self._clients = ClientPool(
             transport=transport, key=key, timeouts=timeouts, retries=retries, environment=environment
         )
 
@@ -168,7 +176,7 @@ class Agent:
         on_event: Callable[[RunEvent], object] | None = None,
         streaming: bool = False,
         run_id: str | None = None,
-        above: Driver | None = None,
+        parent: Driver | None = None,
     ) -> Run:
         """Prepare a run; nothing happens until its result is awaited or its events are read.
 
@@ -176,21 +184,21 @@ class Agent:
         answer: a type, or a JSON Schema. `data` reaches the tools in their context.
         """
         messages = read_task(task)
-        setup = self._setup(run_id or _new_id(), session, answer, tools, limits, options, approve, above)
+        config = self._config(run_id or _new_id(), session, answer, tools, limits, options, approve, parent)
         if session is not None and (self._given_journal is None or self._given_journal is False):
             raise ConfigError("a session needs a journal", hint="Agent(..., journal=True) keeps one")
 
         async def open_run(run: Run) -> tuple[Driver, list[Any], frozenset[str]]:
-            before, parent = await self._before(session, setup)
+            before, parent_run_id = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
-            machine = Machine(setup, spending=_spending(setup, above))
-            ledger = await self._begin(setup, conversation, parent, machine.mode)
-            driver = self._driver(machine, run, ledger, on_event, approve, data, streaming, above)
-            parent_run = above.machine.setup.run_id if above is not None else ""
-            driver.emit(_started(setup, parent=parent_run))
+            machine = Machine(config, spending=_spending(config, parent))
+            run_journal = await self._begin(config, conversation, parent_run_id, machine.mode)
+            driver = self._driver(machine, run, run_journal, on_event, approve, data, streaming, parent)
+            parent_run = parent.machine.config.run_id if parent is not None else ""
+            driver.emit(_started(config, parent_run_id=parent_run))
             return driver, machine.start(conversation), frozenset()
 
-        return Run(setup.run_id, session, open_run)
+        return Run(config.run_id, session, open_run)
 
     # ---- going on ----------------------------------------------------------------------------------------------------
 
@@ -222,27 +230,29 @@ class Agent:
                 raise ConfigError("resuming needs a journal", hint="Agent(..., journal=True) keeps one")
             summary = await journal.run(run_id)
             run.session = summary.session if summary.session != run_id else None
-            setup = self._setup(run_id, run.session, answer, tools, limits, None, approve, None)
-            restored, ledger = await self._reclaim(journal, setup)
-            driver = self._driver(restored.machine, run, ledger, on_event, approve, data, streaming, None, restored)
-            driver.emit(_started(setup, resumed=True))
+            config = self._config(run_id, run.session, answer, tools, limits, None, approve, None)
+            restored, run_journal = await self._reclaim(journal, config)
+            driver = self._driver(
+                restored.machine, run, run_journal, on_event, approve, data, streaming, None, restored
+            )
+            driver.emit(_started(config, resumed=True))
             return driver, restored.commands, restored.started
 
         return Run(run_id, None, open_run)
 
-    async def _reclaim(self, journal: Journal, setup: Setup) -> tuple[Restored, Ledger | None]:
+    async def _reclaim(self, journal: Journal, config: RunConfig) -> tuple[Restored, RunJournal | None]:
         """Take hold of a run, then read it: in this order nobody else can have gone on with it in between."""
-        run_id = setup.run_id
+        run_id = config.run_id
         token = await journal.claim(run_id)
         try:
-            restored = restore(await journal.read(run_id), setup, Spending(setup.limits))
+            restored = restore(await journal.read(run_id), config, Spending(config.limits))
         except BaseException:
             await journal.release(run_id, token=token)
             raise
         if restored.ended:
             await journal.release(run_id, token=token)
             return restored, None
-        return restored, Ledger(journal, run_id, token)
+        return restored, RunJournal(journal, run_id, token)
 
     @property
     def journal(self) -> Journal | None:
@@ -254,7 +264,7 @@ class Agent:
             self._journal = open_journal(default_path(os.environ) if given is True else given)
         return self._journal
 
-    async def _before(self, session: str | None, setup: Setup) -> tuple[list[Message], str | None]:
+    async def _before(self, session: str | None, config: RunConfig) -> tuple[list[Message], str | None]:
         """What was said in a session so far, and the run it was said in."""
         journal = self.journal
         if session is None or journal is None:
@@ -264,19 +274,21 @@ class Agent:
             return [], None
         if last.holder:
             raise RunBusy(last.run_id, last.holder)
-        return last_messages(await journal.read(last.run_id), setup), last.run_id
+        return last_messages(await journal.read(last.run_id), config), last.run_id
 
-    async def _begin(self, setup: Setup, messages: list[Message], parent: str | None, mode: str) -> Ledger | None:
+    async def _begin(
+        self, config: RunConfig, messages: list[Message], parent_run_id: str | None, mode: str
+    ) -> RunJournal | None:
         journal = self.journal
         if journal is None:
             return None
         task = next((message.text for message in reversed(messages) if message.role == "user"), "")
-        model = f"{setup.endpoint.provider.name}:{setup.endpoint.model}"
+        model = f"{config.endpoint.provider.name}:{config.endpoint.model}"
         header = Header(
-            setup.seed.hex(), messages, model, list(setup.tools.names), task[:500], mode=mode, options=setup.options
+            config.seed.hex(), messages, model, list(config.tools.names), task[:500], mode=mode, options=config.options
         )
-        token = await journal.begin(setup.run_id, setup.session, encode(header), parent=parent)
-        return Ledger(journal, setup.run_id, token)
+        token = await journal.begin(config.run_id, config.session, encode(header), parent=parent_run_id)
+        return RunJournal(journal, config.run_id, token)
 
     # ---- as a tool of another agent ----------------------------------------------------------------------------------
 
@@ -296,7 +308,7 @@ class Agent:
             return self._registry.resolve(model, **settings)
         return providers.resolve(model, **settings)
 
-    def _setup(
+    def _config(
         self,
         run_id: str,
         session: str | None,
@@ -305,8 +317,8 @@ class Agent:
         limits: Limits | None,
         options: Mapping[str, Any] | None,
         approve: Approver | None,
-        above: Driver | None,
-    ) -> Setup:
+        parent: Driver | None,
+    ) -> RunConfig:
         added = list(tools)
         offered = Toolset(gather([*self.tools, *added])) if added else self.tools
         _check_runnable(offered)
@@ -314,30 +326,30 @@ class Agent:
         if form is not None:
             offered = Toolset([*offered, form])
         policy, approver = self.policy, approve or self.approve
-        if above is not None:
-            policy, approver = join_policies(policy, above.machine.setup.policy), above.approver
+        if parent is not None:
+            policy, approver = join_policies(policy, parent.machine.config.policy), parent.approver
         settings = dict(self._settings)
-        if above is not None:
-            settings["trust"] = stricter(settings["trust"], above.machine.setup.trust)
+        if parent is not None:
+            settings["trust"] = stricter(settings["trust"], parent.machine.config.trust)
         if options:
             settings["options"] = {**settings["options"], **options}
-        return Setup(
+        return RunConfig(
             self.endpoint,
             offered,
             limits or self.limits,
             self.rules,
-            above.machine.permits.chain if above is not None else (),
+            parent.machine.permissions.chain if parent is not None else (),
             policy,
             self._safety.is_boxed(self.rules),
-            has_approver=approver is not None or self._may_park(above),
-            has_reviewers=self.hooks.under(above.hooks if above is not None else None).has("before_tool"),
+            has_approver=approver is not None or self._may_defer(parent),
+            has_reviewers=self.hooks.under(parent.hooks if parent is not None else None).has("before_tool"),
             answer=form,
             window=settings["context"].window or window(self.endpoint),
             fallbacks=self._fallbacks,
             price=self._price,
             resettle=self._resettle,
             seed=os.urandom(16),
-            manner=self._find_manner() if offered is self.tools and above is None else None,
+            chosen_mode=self._choose_mode() if offered is self.tools and parent is None else None,
             run_id=run_id,
             session=session,
             **settings,
@@ -347,53 +359,53 @@ class Agent:
         self,
         machine: Machine,
         run: Run,
-        ledger: Ledger | None,
+        run_journal: RunJournal | None,
         on_event: Callable[[RunEvent], object] | None,
         approve: Approver | None,
         data: Any,
         streaming: bool,
-        above: Driver | None,
+        parent: Driver | None,
         restored: Restored | None = None,
     ) -> Driver:
         listeners = [*self.listeners, *run.listeners]
         if on_event is not None:
             listeners.append(lambda run_id, event: on_event(event))
-        around = Surroundings(
-            speaker=self._speakers.of,
-            hooks=self.hooks.under(above.hooks if above is not None else None),
-            approver=above.approver if above is not None else approve or self.approve,
+        services = RunServices(
+            client_for=self._clients.get,
+            hooks=self.hooks.under(parent.hooks if parent is not None else None),
+            approver=parent.approver if parent is not None else approve or self.approve,
             compactor=self._compactor,
-            ledger=ledger,
+            run_journal=run_journal,
             learn=self._learn,
             listeners=listeners,
             streaming=streaming,
-            room=run.wait_for_room,
-            data=data if data is not None or above is None else above.data,
+            budget=run.wait_for_room,
+            data=data if data is not None or parent is None else parent.data,
             workspace=self._workspace,
             max_output=self._max_output,
-            terms=self._safety.terms(machine.setup, self._workspace, parks=self._may_park(above)),
+            terms=self._safety.terms(machine.config, self._workspace, defers=self._may_defer(parent)),
             human_sink=self._safety.human_sink(self.endpoint, self._fallbacks),
-            model_sink=above.around.model_sink if above is not None else self._safety.model_sink(),
+            model_sink=parent.services.model_sink if parent is not None else self._safety.model_sink(),
             auditor=self._safety.auditor(),
-            parked=restored.questions if restored is not None else None,
+            pending=restored.questions if restored is not None else None,
             sandbox=self._safety.sandbox,
             wall=self._safety.wall,
-            ask_user=above.around.ask_user if above is not None else self._safety.ask_user,
+            ask_user=parent.services.ask_user if parent is not None else self._safety.ask_user,
         )
-        return Driver(machine, around, elapsed=restored.elapsed if restored is not None else 0.0)
+        return Driver(machine, services, elapsed=restored.elapsed if restored is not None else 0.0)
 
-    def _may_park(self, above: Driver | None) -> bool:
+    def _may_defer(self, parent: Driver | None) -> bool:
         """Whether a question may wait in the journal; the run of a tool cannot wait longer than the tool."""
-        return above is None and self._safety.parks and self.journal is not None
+        return parent is None and self._safety.defers and self.journal is not None
 
-    def _find_manner(self) -> Manner:
+    def _choose_mode(self) -> ToolMode:
         """How the endpoint is spoken to with the agent's own tools; settled once, until something is learned of it."""
-        if self._manner is None:
+        if self._chosen_mode is None:
             settings = self._settings
-            self._manner = settle_manner(
+            self._chosen_mode = choose_tool_mode(
                 self.endpoint, self.tools, settings["tool_mode"], trust=settings["trust"], aliases=settings["aliases"]
             )
-        return self._manner
+        return self._chosen_mode
 
     def _price(self, usage: Usage, endpoint: Endpoint, model: str) -> float | None:
         if self._prices is None:
@@ -406,7 +418,7 @@ class Agent:
         settled = self._resettle(endpoint, fact)
         if _is_same(endpoint, self.endpoint):
             self.endpoint = settled
-            self._manner = None
+            self._chosen_mode = None
         self._fallbacks = tuple(settled if _is_same(endpoint, each) else each for each in self._fallbacks)
 
     def _resettle(self, endpoint: Endpoint, fact: Fact) -> Endpoint:
@@ -427,7 +439,7 @@ class Agent:
 
     async def aclose(self) -> None:
         """Close connections and the journal, if the agent opened it."""
-        await self._speakers.close()
+        await self._clients.close()
         if self._journal is not None and self._journal is not self._given_journal:
             self._journal.close()
             self._journal = None
@@ -457,14 +469,14 @@ def _choose(value: Any, known: tuple[str, ...], name: str) -> Any:
     return value
 
 
-def _started(setup: Setup, *, resumed: bool = False, parent: str = "") -> RunStarted:
-    endpoint = setup.endpoint
-    return RunStarted(setup.run_id, endpoint.model, setup.session, resumed, endpoint.provider.name, parent)
+def _started(config: RunConfig, *, resumed: bool = False, parent_run_id: str = "") -> RunStarted:
+    endpoint = config.endpoint
+    return RunStarted(config.run_id, endpoint.model, config.session, resumed, endpoint.provider.name, parent_run_id)
 
 
 def _new_id() -> str:
     return f"run_{os.urandom(8).hex()}"
 
 
-def _spending(setup: Setup, above: Driver | None) -> Spending:
-    return Spending(setup.limits, above.machine.spending if above is not None else None)
+def _spending(config: RunConfig, parent: Driver | None) -> Spending:
+    return Spending(config.limits, parent.machine.spending if parent is not None else None)

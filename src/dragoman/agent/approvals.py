@@ -122,7 +122,7 @@ def digest_rules(rules: Rules) -> str:
 # Questions about calls as they stand in a journal, and the answers behind them. Pure.
 
 
-class Question(Struct, frozen=True):
+class StoredRequest(Struct, frozen=True):
     """A request for approval as it stands in the journal."""
 
     id: str
@@ -136,7 +136,7 @@ class Question(Struct, frozen=True):
     workspace: str | None = None
 
 
-class Answer(Struct, frozen=True):
+class StoredAnswer(Struct, frozen=True):
     """What somebody said about a question: the digest ties it to exactly that one."""
 
     request: str
@@ -148,7 +148,7 @@ class Answer(Struct, frozen=True):
 def write_question(request: ApprovalRequest, asked: float) -> bytes:
     """A request as the journal keeps it."""
     return encode(
-        Question(
+        StoredRequest(
             request.id,
             request.call,
             request.why,
@@ -162,15 +162,15 @@ def write_question(request: ApprovalRequest, asked: float) -> bytes:
     )
 
 
-def read_questions(records: Iterable[Record]) -> dict[str, tuple[Question, Answer | None]]:
+def read_questions(records: Iterable[Record]) -> dict[str, tuple[StoredRequest, StoredAnswer | None]]:
     """The last question about each call of a run, with its answer; those that were used up or settled are gone."""
-    found: dict[str, tuple[Question, Answer | None]] = {}
+    found: dict[str, tuple[StoredRequest, StoredAnswer | None]] = {}
     for record in records:
         if record.kind == "asked":
-            question: Question = decode(record.body, Question)
+            question: StoredRequest = decode(record.body, StoredRequest)
             found[record.call_id] = (question, None)
         elif record.kind == "answered" and record.call_id in found:
-            answer: Answer = decode(record.body, Answer)
+            answer: StoredAnswer = decode(record.body, StoredAnswer)
             question, before = found[record.call_id]
             # The first answer counts; one for another question says nothing about this one.
             if before is None and (answer.request, answer.digest) == (question.id, question.digest):

@@ -13,17 +13,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import (
-    Answer,
     Approval,
     ApprovalRequest,
     Approver,
-    Question,
+    StoredAnswer,
+    StoredRequest,
     digest_call,
     read_questions,
     write_question,
 )
-from dragoman.agent.journal import Ledger
-from dragoman.agent.protocol import Approved, AskApproval, Bond, Denied, Planned, Postponed, Stale
+from dragoman.agent.journal import RunJournal
+from dragoman.agent.protocol import ApprovalBinding, Approved, AskApproval, Denied, Planned, Postponed, Stale
 from dragoman.agent.records import Header, encode
 from dragoman.agent.resume import read_header
 from dragoman.args import load
@@ -71,7 +71,7 @@ class ApprovalRefused(DragomanError):
     hint = "`dragoman approvals list` shows what is open"
 
 
-class Parked(Struct, frozen=True):
+class PendingApproval(Struct, frozen=True):
     """A question with everything that a person needs to answer it."""
 
     id: str
@@ -97,9 +97,9 @@ class Parked(Struct, frozen=True):
 # ---- for whoever answers ---------------------------------------------------------------------------------------------
 
 
-async def list_requests(journal: Journal, *, answered: bool = True) -> list[Parked]:
+async def list_requests(journal: Journal, *, answered: bool = True) -> list[PendingApproval]:
     """The questions of all runs that wait, the oldest first; those that are answered and not used yet as well."""
-    found: list[Parked] = []
+    found: list[PendingApproval] = []
     for run in await journal.runs(unfinished=True):
         try:
             records = await journal.read(run.run_id)
@@ -110,14 +110,14 @@ async def list_requests(journal: Journal, *, answered: bool = True) -> list[Park
     return sorted((each for each in found if answered or each.answered is None), key=lambda each: each.asked)
 
 
-def read_parked(run_id: str, session: str, records: Sequence[Record]) -> list[Parked]:
+def read_parked(run_id: str, session: str, records: Sequence[Record]) -> list[PendingApproval]:
     """The open questions of one run."""
     questions = read_questions(records)
     if not questions:
         return []
     header: Header = read_header(records)
     return [
-        Parked(
+        PendingApproval(
             question.id,
             run_id,
             session,
@@ -138,7 +138,7 @@ def read_parked(run_id: str, session: str, records: Sequence[Record]) -> list[Pa
     ]
 
 
-async def find_request(journal: Journal, request_id: str) -> Parked:
+async def find_request(journal: Journal, request_id: str) -> PendingApproval:
     """The question with this id, or whose id begins so."""
     known = {each.id: each for each in await list_requests(journal)}
     if request_id in known:
@@ -155,28 +155,30 @@ async def find_request(journal: Journal, request_id: str) -> Parked:
     )
 
 
-async def answer_request(journal: Journal, request_id: str, approval: Approval, *, now: float, by: str = "") -> Parked:
+async def answer_request(
+    journal: Journal, request_id: str, approval: Approval, *, now: float, by: str = ""
+) -> PendingApproval:
     """Write an answer behind its question. The run is held for that moment, so two people cannot both be first."""
-    parked = await find_request(journal, request_id)
-    token = await journal.claim(parked.run_id, "an approval")
+    pending = await find_request(journal, request_id)
+    token = await journal.claim(pending.run_id, "an approval")
     try:
-        questions = read_questions(await journal.read(parked.run_id))
-        question, before = questions.get(parked.call.id, (None, None))
-        if question is None or question.id != parked.id:
-            raise ApprovalRefused(f"the run has gone on, and {parked.id} is not open any more")
+        questions = read_questions(await journal.read(pending.run_id))
+        question, before = questions.get(pending.call.id, (None, None))
+        if question is None or question.id != pending.id:
+            raise ApprovalRefused(f"the run has gone on, and {pending.id} is not open any more")
         if before is not None:
             said = "approved" if before.approval.approved else "denied"
-            raise ApprovalRefused(f"{parked.id} was {said} already by {before.approval.by}")
+            raise ApprovalRefused(f"{pending.id} was {said} already by {before.approval.by}")
         if question.expires is not None and now > question.expires:
             raise ApprovalRefused(
-                f"{parked.id} has expired", hint="let the run go on with --resume: it asks again if it still needs to"
+                f"{pending.id} has expired", hint="let the run go on with --resume: it asks again if it still needs to"
             )
         given = replace(approval, by=by or approval.by)
-        answer = Answer(question.id, question.digest, given, now)
-        await journal.append(parked.run_id, [Entry("answered", encode(answer), parked.call.id)], token=token)
+        answer = StoredAnswer(question.id, question.digest, given, now)
+        await journal.append(pending.run_id, [Entry("answered", encode(answer), pending.call.id)], token=token)
     finally:
-        await journal.release(parked.run_id, token=token)
-    return replace(parked, answered=given, answered_at=now)
+        await journal.release(pending.run_id, token=token)
+    return replace(pending, answered=given, answered_at=now)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ Inspector = Callable[[ToolCall, Tool], Inspected]
 NOBODY = Approval(False, "nobody is there to approve it", by="the settings of this run")
 
 
-class Terms(Struct, frozen=True):
+class ApprovalTerms(Struct, frozen=True):
     """What every request of a run has in common."""
 
     run_id: str
@@ -200,11 +202,11 @@ class Terms(Struct, frozen=True):
     sandbox: str = ""
     seconds: float | None = None
     """How long an approval holds, and how long somebody who is there may take; None is for ever."""
-    parks: bool = False
+    defers: bool = False
     """Whether a question that nobody answers now may be answered later."""
 
 
-class Asked(Struct, frozen=True):
+class ApprovalOutcome(Struct, frozen=True):
     """What came of a question."""
 
     request: ApprovalRequest
@@ -213,19 +215,19 @@ class Asked(Struct, frozen=True):
     """Why an answer that was there did not count."""
 
 
-class Desk:
+class Broker:
     """Asks about the calls of one run."""
 
     def __init__(
         self,
-        terms: Terms,
+        terms: ApprovalTerms,
         approver: Approver | None,
         *,
         inspect: Inspector,
         rules: Callable[[], Rules],
-        ledger: Ledger | None = None,
+        run_journal: RunJournal | None = None,
         sink: HumanSink | None = None,
-        parked: Mapping[str, tuple[Question, Answer | None]] | None = None,
+        pending: Mapping[str, tuple[StoredRequest, StoredAnswer | None]] | None = None,
         wall: Callable[[], float] = time.time,
         draw: Callable[[int], bytes] = os.urandom,
     ) -> None:
@@ -233,41 +235,43 @@ class Desk:
         self.approver = approver
         self._inspect = inspect
         self._rules = rules
-        self._ledger = ledger
+        self._run_journal = run_journal
         self._sink = sink or HumanSink()
-        self._parked = dict(parked or {})
+        self._pending = dict(pending or {})
         self._wall = wall
         self._draw = draw
         self._used: set[str] = set()
 
     # ---- asking ------------------------------------------------------------------------------------------------------
 
-    async def ask(self, command: AskApproval, left: float | None, announce: Callable[[ApprovalRequest], None]) -> Asked:
+    async def ask(
+        self, command: AskApproval, left: float | None, announce: Callable[[ApprovalRequest], None]
+    ) -> ApprovalOutcome:
         """Ask about a call. `left` are the seconds that the run has; `announce` hears of the question first."""
-        question, answer = self._parked.pop(command.call.id, (None, None))
+        question, answer = self._pending.pop(command.call.id, (None, None))
         ignored = ""
         if question is not None:
             request = self._request(command, question.id, question.expires)
             ignored = self._find_fault(question, request)
             # A no holds whatever has changed since; a yes holds for what it was given for.
             if answer is not None and (not ignored or not answer.approval.approved):
-                return Asked(request, self._read(answer.approval, request))
+                return ApprovalOutcome(request, self._read(answer.approval, request))
         if question is None or ignored:
             # A question that still holds keeps its name, so that whoever has seen it can still answer it.
             request = self._request(command, *self._new_identity())
         announce(request)
         approval = await self._answer(request, left)
-        if not approval.later or self._ledger is None:
-            return Asked(request, self._read(approval, request), ignored)
+        if not approval.later or self._run_journal is None:
+            return ApprovalOutcome(request, self._read(approval, request), ignored)
         if question is None or ignored:
-            await self._ledger.ask(command.call.id, write_question(request, self._wall()))
-        return Asked(request, Postponed(command.call.id, request.id), ignored)
+            await self._run_journal.ask(command.call.id, write_question(request, self._wall()))
+        return ApprovalOutcome(request, Postponed(command.call.id, request.id), ignored)
 
     def _new_identity(self) -> tuple[str, float | None]:
         seconds = self.terms.seconds
         return f"apr_{self._draw(9).hex()}", None if seconds is None else self._wall() + seconds
 
-    def _find_fault(self, question: Question, request: ApprovalRequest) -> str:
+    def _find_fault(self, question: StoredRequest, request: ApprovalRequest) -> str:
         """Why an answer to a question from the journal does not count now."""
         if question.digest != request.digest:
             return "what was asked about has changed since"
@@ -275,18 +279,18 @@ class Desk:
 
     async def _answer(self, request: ApprovalRequest, left: float | None) -> Approval:
         if self.approver is None:
-            return Approval(False, later=True) if self._can_park else NOBODY
+            return Approval(False, later=True) if self._can_defer else NOBODY
         bounds = [each for each in (left, self.terms.seconds) if each is not None]
         approval = await ask_approver(self.approver, request, min(bounds) if bounds else None)
-        if approval.later and not self._can_park:
+        if approval.later and not self._can_defer:
             return replace(NOBODY, reason="nobody could answer now, and this run cannot wait for it")
         if not approval.later and approval.approved and self._is_over(request.expires):
             return Approval(False, "the approval came too late", by="default")
         return approval
 
     @property
-    def _can_park(self) -> bool:
-        return self.terms.parks and self._ledger is not None
+    def _can_defer(self) -> bool:
+        return self.terms.defers and self._run_journal is not None
 
     def _is_over(self, expires: float | None) -> bool:
         return expires is not None and self._wall() > expires
@@ -360,23 +364,23 @@ class Desk:
 
     def check(self, planned: Planned, *, uses: bool = False) -> Stale | None:
         """What has changed of an approved call, if anything has. `uses` is for the last look before the start."""
-        bond = planned.bond
-        if bond is None:
+        binding = planned.binding
+        if binding is None:
             return None
         operands, uninspected = self._inspect(planned.call, planned.tool)
-        reason = self._find_change(planned, bond, operands)
+        reason = self._find_change(planned, binding, operands)
         if not reason:
             if uses:
-                self._used.add(bond.request)
+                self._used.add(binding.request)
             return None
         return Stale(planned.call.id, reason, operands=operands, uninspected=uninspected)
 
-    def _find_change(self, planned: Planned, bond: Bond, operands: tuple[Operand, ...]) -> str:
-        if bond.request in self._used:
+    def _find_change(self, planned: Planned, binding: ApprovalBinding, operands: tuple[Operand, ...]) -> str:
+        if binding.request in self._used:
             return "the approval was used already"
-        if self._is_over(bond.expires):
+        if self._is_over(binding.expires):
             return "the approval has expired"
-        if self._digest(planned.call, planned.tool, operands, bond.request, bond.expires) != bond.digest:
+        if self._digest(planned.call, planned.tool, operands, binding.request, binding.expires) != binding.digest:
             return "it is no longer what was approved"
         return ""
 

@@ -163,7 +163,7 @@ _GRACE = 1.0
 _TIMED_OUT = "The tool did not answer within {seconds:g} seconds and was stopped."
 
 
-class Ran(Struct, frozen=True):
+class CallOutcome(Struct, frozen=True):
     """What became of a call."""
 
     answer: Answer
@@ -172,7 +172,7 @@ class Ran(Struct, frozen=True):
     """The tool did not stop when it was told to, and may still be at work."""
 
 
-class Cancelling:
+class Cancellation:
     """Whether a call was given up; tools in threads can only ask."""
 
     def __init__(self) -> None:
@@ -185,36 +185,36 @@ class Cancelling:
         self._event.set()
 
 
-def prepare(tool: Tool, call: ToolCall, context: ToolContext) -> BoundCall | Ran:
+def prepare(tool: Tool, call: ToolCall, context: ToolContext) -> BoundCall | CallOutcome:
     """The call in the types of its function, or the answer that says why that cannot be."""
     try:
         return bind(tool, call.arguments, context)
     except InvalidArguments as mistake:
-        return Ran(to_answer(mistake, call, tool), is_mistake=True)
+        return CallOutcome(to_answer(mistake, call, tool), is_mistake=True)
     except Exception as problem:  # A class of the developer's may refuse its members in any way it likes.
-        return Ran(to_answer(problem, call, tool))
+        return CallOutcome(to_answer(problem, call, tool))
 
 
 async def run_call(
-    bound: BoundCall, call: ToolCall, cancelling: Cancelling, seconds: float, *, max_output: int | None = None
-) -> Ran:
+    bound: BoundCall, call: ToolCall, cancelling: Cancellation, seconds: float, *, max_output: int | None = None
+) -> CallOutcome:
     """Run a bound call for so many seconds at most. If this is cancelled, the tool is cancelled too, and waited for."""
     work = _start(bound, call, max_output)
     try:
         await asyncio.wait((work,), timeout=max(0.0, seconds))
         if work.done():
-            return Ran(_take(work, call, bound.tool))
+            return CallOutcome(_take(work, call, bound.tool))
         abandoned = await _stop(work, cancelling)
     except asyncio.CancelledError:
         await _stop(work, cancelling)
         raise
     if work.done() and not work.cancelled() and work.exception() is None:
         # It was done in the very last moment; what it did is not to be lost.
-        return Ran(_take(work, call, bound.tool))
+        return CallOutcome(_take(work, call, bound.tool))
     words = _TIMED_OUT.format(seconds=round(seconds, 1))
     if not (bound.tool.repeatable or bound.tool.read_only):
         words = f"{words} {UNKNOWN_OUTCOME}"
-    return Ran(to_answer(Error(words), call, bound.tool), abandoned=abandoned)
+    return CallOutcome(to_answer(Error(words), call, bound.tool), abandoned=abandoned)
 
 
 def _start(bound: BoundCall, call: ToolCall, max_output: int | None) -> asyncio.Future[Answer]:
@@ -241,7 +241,7 @@ def _take(work: asyncio.Future[Answer], call: ToolCall, tool: Tool) -> Answer:
     return work.result() if problem is None else to_answer(problem, call, tool)
 
 
-async def _stop(work: asyncio.Future[Answer], cancelling: Cancelling) -> bool:
+async def _stop(work: asyncio.Future[Answer], cancelling: Cancellation) -> bool:
     """Cancel the work and give it a moment; whether it had to be left alone."""
     cancelling.set()
     work.cancel()
@@ -260,8 +260,8 @@ class Calls:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._around = driver.around
-        self._setup = driver.machine.setup
+        self._services = driver.services
+        self._config = driver.machine.config
         self._running: dict[str, asyncio.Task[None]] = {}
         self.started: set[str] = set()
         """Calls that an earlier process had begun."""
@@ -287,7 +287,7 @@ class Calls:
         if len(command.batch) == 1:
             await self._run_one(command.batch[0], command.turn)
             return
-        gate = asyncio.Semaphore(self._setup.limits.concurrency)
+        gate = asyncio.Semaphore(self._config.limits.concurrency)
         tasks = {
             planned.call.id: asyncio.create_task(self._run_gated(planned, command.turn, gate))
             for planned in command.batch
@@ -319,27 +319,27 @@ class Calls:
             result = ToolResult(call.id, call.name, words, is_error=True)
             await driver.tell(ToolAnswered(call.id, result, at=driver.now(), ran=is_unknown))
             return
-        cancelling = Cancelling()
+        cancelling = Cancellation()
         bound = self._bind(planned, turn, cancelling, seconds)
-        if isinstance(bound, Ran):
+        if isinstance(bound, CallOutcome):
             await self._answer(call, bound, 0.0)
             return
         if not await self._start(planned, turn):
             return
         began = driver.now()
-        ran = await run_call(bound, call, cancelling, seconds, max_output=self._around.max_output)
+        ran = await run_call(bound, call, cancelling, seconds, max_output=self._services.max_output)
         if ran.abandoned:
             driver.abandoned += 1
             driver.note("tool_abandoned", f"{call.name} did not stop when its time was over, and may still be at work")
         await self._answer(call, ran, driver.now() - began)
 
-    def _bind(self, planned: Planned, turn: int, cancelling: Cancelling, seconds: float) -> BoundCall | Ran:
-        call, tool, sink = planned.call, planned.tool, self._around.model_sink
+    def _bind(self, planned: Planned, turn: int, cancelling: Cancellation, seconds: float) -> BoundCall | CallOutcome:
+        call, tool, sink = planned.call, planned.tool, self._services.model_sink
         exact = call
         if sink is not None and tool.metadata.get("restores") is True:
             arguments, lost = restore_secrets(call.arguments, sink)
             if lost:
-                return Ran(to_answer(Error(LOST.format(name=lost)), call), is_mistake=True)
+                return CallOutcome(to_answer(Error(LOST.format(name=lost)), call), is_mistake=True)
             exact = replace(call, arguments=arguments)
         context = self._context(call, turn, cancelling, seconds, planned.operands)
         return prepare(tool, exact, context)
@@ -347,14 +347,14 @@ class Calls:
     async def _start(self, planned: Planned, turn: int) -> bool:
         """Record that a call runs now; False where what was approved is no longer what would run."""
         driver, call = self._driver, planned.call
-        desk = driver.desk
-        stale = desk.check(planned)
+        broker = driver.broker
+        stale = broker.check(planned)
         if stale is None:
-            if self._around.ledger is not None:
-                request = planned.bond.request if planned.bond is not None else ""
-                await self._around.ledger.start(call, driver.now(), request)
+            if self._services.run_journal is not None:
+                request = planned.binding.request if planned.binding is not None else ""
+                await self._services.run_journal.start(call, driver.now(), request)
             # Between this and the start nothing is waited for.
-            stale = desk.check(planned, uses=True)
+            stale = broker.check(planned, uses=True)
         if stale is not None:
             driver.note("approval_stale", f"{call.name}: {stale.reason}")
             await driver.tell(replace(stale, at=driver.now()))
@@ -362,11 +362,11 @@ class Calls:
         driver.emit(ToolStarted(call, turn))
         return True
 
-    async def _answer(self, call: ToolCall, ran: Ran, seconds: float) -> None:
+    async def _answer(self, call: ToolCall, ran: CallOutcome, seconds: float) -> None:
         driver = self._driver
         result, stop = await self._show_result(call, ran.answer.result)
-        if self._around.model_sink is not None:
-            result = hide_secrets(result, self._around.model_sink)
+        if self._services.model_sink is not None:
+            result = hide_secrets(result, self._services.model_sink)
         answer = ran.answer
         await driver.tell(
             ToolAnswered(call.id, result, answer.ends, answer.reason, ran.is_mistake, seconds, at=driver.now())
@@ -376,7 +376,7 @@ class Calls:
 
     async def _show_result(self, call: ToolCall, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
         """The result as it is after the hooks; one that could not be shown to all of them is withheld."""
-        driver, hooks = self._driver, self._around.hooks
+        driver, hooks = self._driver, self._services.hooks
         if not hooks.has("after_tool"):
             return result, None
 
@@ -402,22 +402,22 @@ class Calls:
         return inspect_call(call, tool, self._still(call))
 
     def _still(self, call: ToolCall) -> ToolContext:
-        around, setup = self._around, self._setup
+        services, config = self._services, self._config
         return ToolContext(
-            run_id=setup.run_id,
+            run_id=config.run_id,
             call_id=call.id,
-            session=setup.session,
-            workspace=around.workspace,
-            mode=setup.rules.mode,
-            data=around.data,
-            sandbox=around.sandbox,
+            session=config.session,
+            workspace=services.workspace,
+            mode=config.rules.mode,
+            data=services.data,
+            sandbox=services.sandbox,
             scope=self._driver,
         )
 
     def _context(
-        self, call: ToolCall, turn: int, cancelling: Cancelling, seconds: float, operands: tuple[Operand, ...]
+        self, call: ToolCall, turn: int, cancelling: Cancellation, seconds: float, operands: tuple[Operand, ...]
     ) -> ToolContext:
-        around, driver = self._around, self._driver
+        services, driver = self._services, self._driver
         loop = asyncio.get_running_loop()
 
         def progress(message: str, fraction: float | None = None) -> None:
@@ -429,9 +429,9 @@ class Calls:
         return replace(
             self._still(call),
             turn=turn,
-            deadline=around.clock() + seconds,
+            deadline=services.clock() + seconds,
             cancelled=cancelling,
             progress=progress,
             operands=operands,
-            ask=around.ask_user,
+            ask=services.ask_user,
         )

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.result import Limits
 from dragoman.agent.watch import WatchSettings
-from dragoman.extraction.tool_mode import Manner, ToolMode
+from dragoman.extraction.tool_mode import ToolMode, ToolModeName
 from dragoman.extraction.trust import Profile
 from dragoman.policy import Policy, Rules
 from dragoman.providers import Endpoint, Fact
@@ -24,7 +24,7 @@ def _no_price(usage: Usage, endpoint: Endpoint, model: str) -> float | None:
     return None
 
 
-class Setup(Struct, frozen=True):
+class RunConfig(Struct, frozen=True):
     """The settings of one run."""
 
     endpoint: Endpoint
@@ -38,7 +38,7 @@ class Setup(Struct, frozen=True):
     """What the developer adds to the rules; it can only make them stricter."""
     sandboxed: bool = False
     """Whether commands run in a sandbox that was seen to work."""
-    tool_mode: ToolMode = "auto"
+    tool_mode: ToolModeName = "auto"
     trust: str | Profile = "default"
     options: dict[str, Any] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
@@ -63,21 +63,21 @@ class Setup(Struct, frozen=True):
     """An endpoint as it is spoken to after this was learned of it."""
     seed: bytes = b""
     """The source of all random words of the run, so that it can be brought back exactly."""
-    manner: Manner | None = None
+    chosen_mode: ToolMode | None = None
     """How the endpoint is spoken to, where that was settled before: it is the same for every run of an agent."""
     run_id: str = ""
     session: str | None = None
 
 
-class Lots:
+class SeededNonces:
     """Random words from a seed: nobody can guess them, and the same seed gives the same ones."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
-        self._drawn = 0
+        self._count = 0
 
-    def draw(self) -> str:
+    def next(self) -> str:
         """The next word."""
-        self._drawn += 1
-        digest = hashlib.blake2b(self._drawn.to_bytes(8, "big"), key=self._seed[:64], digest_size=9).digest()
+        self._count += 1
+        digest = hashlib.blake2b(self._count.to_bytes(8, "big"), key=self._seed[:64], digest_size=9).digest()
         return base64.urlsafe_b64encode(digest).decode().replace("-", "x").replace("_", "y")

@@ -34,7 +34,7 @@ class Passage(Struct):
     note: bool = False
 
 
-class Note(Struct, frozen=True):
+class SummaryNote(Struct, frozen=True):
     """What a message that stands for others says of them."""
 
     messages: int = 0
@@ -106,29 +106,31 @@ def _find_staying(messages: Sequence[Message]) -> set[int]:
 # ---- notes ---------------------------------------------------------------------------------------------------------
 
 
-def note_of(message: Message) -> Note:
+def note_of(message: Message) -> SummaryNote:
     """What a message says that stands for others; of any other message, that it is one of those left out."""
     told: Any = message.extra.get(NOTE)
     if isinstance(told, dict):
         calls = told.get("calls")
-        return Note(
+        return SummaryNote(
             int(told.get("messages") or 0),
             {str(name): int(count) for name, count in calls.items()} if isinstance(calls, dict) else {},
             message.text if told.get("summary") else "",
         )
-    return Note(1, dict(Counter(part.name for part in message.parts if isinstance(part, ToolCall | InvalidCall))))
+    return SummaryNote(
+        1, dict(Counter(part.name for part in message.parts if isinstance(part, ToolCall | InvalidCall)))
+    )
 
 
-def add_notes(notes: Iterable[Note]) -> Note:
+def add_notes(notes: Iterable[SummaryNote]) -> SummaryNote:
     total = 0
     calls: Counter[str] = Counter()
     for note in notes:
         total += note.messages
         calls.update(note.calls)
-    return Note(total, dict(calls))
+    return SummaryNote(total, dict(calls))
 
 
-def write_note(note: Note) -> Message:
+def write_note(note: SummaryNote) -> Message:
     """The message that stands for those left out, or for those that are summarised."""
     extra: dict[str, Any] = {NOTE: {"messages": note.messages, "calls": note.calls, "summary": bool(note.summary)}}
     many = f"{note.messages:,} earlier message{'s' if note.messages != 1 else ''}"
@@ -238,14 +240,14 @@ def _kind(part: Image | File) -> str:
 # words of the user and pinned messages (`Message.extra["pinned"]`) stay as they are, and nothing is left out without
 # a note in its place.
 
-__all__ = ["Compaction", "Compactor", "Room", "Summarise", "TrimOldResults"]
+__all__ = ["Compaction", "Compactor", "ContextBudget", "Summarise", "TrimOldResults"]
 
 _SHORTEST = 400  # characters that are left of a result of the last turn, at least
 _STEP = 0.7
 _DRIFT = 0.01  # what adding and taking away fractions may be off by
 
 
-class Room(Struct, frozen=True):
+class ContextBudget(Struct, frozen=True):
     """How many tokens a request may have, and how they are counted. The tools are part of the request."""
 
     target: int
@@ -272,7 +274,7 @@ class Compaction(Struct, frozen=True):
 class Compactor(Protocol):
     """Makes a conversation fit into a room, at once or by waiting for something, such as a summary."""
 
-    def __call__(self, messages: Sequence[Message], room: Room, /) -> Compaction | Awaitable[Compaction]: ...
+    def __call__(self, messages: Sequence[Message], budget: ContextBudget, /) -> Compaction | Awaitable[Compaction]: ...
 
 
 class TrimOldResults:
@@ -293,8 +295,8 @@ class TrimOldResults:
         self._head = keep_head
         self._large = large
 
-    def __call__(self, messages: Sequence[Message], room: Room, /) -> Compaction:
-        work = _Work(messages, room)
+    def __call__(self, messages: Sequence[Message], budget: ContextBudget, /) -> Compaction:
+        work = _Compaction(messages, budget)
         for turns in range(self._keep_turns, 0, -1):
             if work.fits:
                 break
@@ -306,23 +308,23 @@ class TrimOldResults:
         return work.done()
 
 
-class _Work:
+class _Compaction:
     """A conversation that is being made smaller: every step stops as soon as it fits."""
 
-    def __init__(self, messages: Sequence[Message], room: Room) -> None:
-        self._room = room
+    def __init__(self, messages: Sequence[Message], budget: ContextBudget) -> None:
+        self._budget = budget
         self._given = messages
         self._messages = list(messages)
         self._gone: set[int] = set()
         self._note: Message | None = None
         self._passages = read_passages(messages)
-        self._tokens = room.estimate.measure(messages, room.tools)
+        self._tokens = budget.estimate.measure(messages, budget.tools)
         self._trimmed: dict[int, int] = {}  # by place: the characters that were lost
         self._shortened = 0
 
     @property
     def fits(self) -> bool:
-        return self._tokens <= self._room.target - _DRIFT
+        return self._tokens <= self._budget.target - _DRIFT
 
     def old(self, keep_turns: int) -> list[Passage]:
         """The passages before the last so many turns; none where there are not so many."""
@@ -355,7 +357,7 @@ class _Work:
         if self._tokens >= before[2]:
             self._gone, self._note, self._tokens = before  # the note would be longer than what it stands for
 
-    def _write_note(self, left_out: list[Note]) -> None:
+    def _write_note(self, left_out: list[SummaryNote]) -> None:
         if self._note is not None:
             self._tokens -= self._weigh(self._note)
             left_out = [note_of(self._note), *left_out]
@@ -384,7 +386,7 @@ class _Work:
                 messages.append(self._note)
             if place not in self._gone:
                 messages.append(message)
-        fits = self._room.holds(messages)
+        fits = self._budget.holds(messages)
         return Compaction(messages, self._tell(messages, fits), fits)
 
     def _tell(self, messages: list[Message], fits: bool) -> list[str]:
@@ -398,7 +400,7 @@ class _Work:
         if self._shortened:
             losses.append(f"results of the last turn were cut to {self._shortened:,} characters each")
         if not fits:
-            over = self._room.count(messages) - self._room.target
+            over = self._budget.count(messages) - self._budget.target
             losses.append(f"still about {over:,} tokens too many: nothing more may be left out")
         return losses
 
@@ -412,7 +414,7 @@ class _Work:
         return True
 
     def _weigh(self, message: Message) -> float:
-        return self._room.estimate.of(message)
+        return self._budget.estimate.of(message)
 
 
 # ---- summaries -------------------------------------------------------------------------------------------------------
@@ -440,22 +442,22 @@ class Summarise:
         self._keep_turns = keep_turns
         self._trim = otherwise or TrimOldResults(keep_turns=keep_turns)
 
-    async def __call__(self, messages: Sequence[Message], room: Room, /) -> Compaction:
-        if room.holds(messages):
+    async def __call__(self, messages: Sequence[Message], budget: ContextBudget, /) -> Compaction:
+        if budget.holds(messages):
             return Compaction(list(messages))
         places = self._choose(messages)
         if not places:
-            return self._trim(messages, room)
+            return self._trim(messages, budget)
         try:
-            summary = (await self._ask([_request([messages[place] for place in places], room)])).strip()
+            summary = (await self._ask([_request([messages[place] for place in places], budget)])).strip()
         except Exception as error:  # Whatever a model call does: the conversation has to become smaller.
-            return self._fall_back(messages, room, f"{type(error).__name__}: {error}")
+            return self._fall_back(messages, budget, f"{type(error).__name__}: {error}")
         if not summary:
-            return self._fall_back(messages, room, "it was empty")
-        shorter = _replace(messages, places, cut_text(summary, max(room.target, _SHORTEST)))
-        if room.count(shorter) >= room.count(messages):
-            return self._fall_back(messages, room, "it was longer than what it stands for")
-        trimmed = self._trim(shorter, room)
+            return self._fall_back(messages, budget, "it was empty")
+        shorter = _replace(messages, places, cut_text(summary, max(budget.target, _SHORTEST)))
+        if budget.count(shorter) >= budget.count(messages):
+            return self._fall_back(messages, budget, "it was longer than what it stands for")
+        trimmed = self._trim(shorter, budget)
         told = f"{len(places):,} old messages were replaced by a summary"
         return Compaction(trimmed.messages, [told, *trimmed.losses], trimmed.fits)
 
@@ -472,8 +474,8 @@ class Summarise:
         # One summary alone says all there is to say already.
         return [] if all(note_of(messages[place]).summary for place in chosen) else chosen
 
-    def _fall_back(self, messages: Sequence[Message], room: Room, why: str) -> Compaction:
-        trimmed = self._trim(messages, room)
+    def _fall_back(self, messages: Sequence[Message], budget: ContextBudget, why: str) -> Compaction:
+        trimmed = self._trim(messages, budget)
         return Compaction(trimmed.messages, [f"the summary failed ({why[:200]})", *trimmed.losses], trimmed.fits)
 
 
@@ -484,17 +486,17 @@ def _is_summary(messages: Sequence[Message], passage: Passage) -> bool:
 
 def _replace(messages: Sequence[Message], places: list[int], summary: str) -> list[Message]:
     counted = add_notes(note_of(messages[place]) for place in places)
-    note = write_note(Note(counted.messages, counted.calls, summary))
+    note = write_note(SummaryNote(counted.messages, counted.calls, summary))
     gone = set(places)
     kept = [(place, message) for place, message in enumerate(messages) if place not in gone]
     kept.append((places[0], note))
     return [message for _, message in sorted(kept, key=lambda entry: entry[0])]
 
 
-def _request(messages: list[Message], room: Room) -> Message:
+def _request(messages: list[Message], budget: ContextBudget) -> Message:
     words = "\n".join(line for message in messages for line in _transcribe(message))
     # About three characters for a token: what is to be summarised has to fit into the window as well.
-    return Message("user", [Text(_REQUEST.format(words=cut_text(words, 3 * room.target)))])
+    return Message("user", [Text(_REQUEST.format(words=cut_text(words, 3 * budget.target)))])
 
 
 def _transcribe(message: Message) -> list[str]:
@@ -535,7 +537,7 @@ class ContextSettings(Struct, frozen=True, kw_only=True):
     """Tokens that are kept free for the reply, where the request sets no limit of its own."""
 
 
-def find_room(
+def budget_for(
     messages: Sequence[Message],
     tools: Sequence[Tool],
     estimate: Estimate,
@@ -544,7 +546,7 @@ def find_room(
     *,
     max_tokens: int | None = None,
     overflowed: bool = False,
-) -> Room | None:
+) -> ContextBudget | None:
     """The room that the messages have to fit into; None when they may stay as they are.
 
     `overflowed` says that the provider refused them as too long: then the estimate was wrong, and is not asked.
@@ -553,8 +555,8 @@ def find_room(
         return None
     size = estimate.count(messages, tools)
     if overflowed or window is None:
-        return Room(int(min(size, window or size) * settings.aim), estimate, tools)
+        return ContextBudget(int(min(size, window or size) * settings.aim), estimate, tools)
     available = window - min(max_tokens or settings.reply, window // 2)
     if size <= available * settings.full:
         return None
-    return Room(int(available * settings.aim), estimate, tools)
+    return ContextBudget(int(available * settings.aim), estimate, tools)

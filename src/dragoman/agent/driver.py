@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from msgspec.structs import replace
 
 from dragoman.agent import protocol as do
-from dragoman.agent.approvals import Answer, ApprovalRequest, Approver, Question
+from dragoman.agent.approvals import ApprovalRequest, Approver, StoredAnswer, StoredRequest
 from dragoman.agent.audit import Auditor
-from dragoman.agent.broker import Desk, Terms
+from dragoman.agent.broker import ApprovalTerms, Broker
 from dragoman.agent.calls import Calls
 from dragoman.agent.context import Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import Deny, HookFailed, Hooks, Stop, change_call, change_reply, change_request
-from dragoman.agent.journal import Ledger
+from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import (
     Approved,
@@ -34,13 +34,13 @@ from dragoman.agent.protocol import (
     Steered,
     Stopped,
 )
-from dragoman.agent.redaction import Veil
+from dragoman.agent.redaction import EventRedactor
 from dragoman.agent.result import RunResult
 from dragoman.client.client import Client
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried, Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.extraction import Extractor
-from dragoman.extraction.tool_mode import Composed, open_reader
+from dragoman.extraction.tool_mode import ComposedRequest, open_reader
 from dragoman.providers import Endpoint, Fact
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.tools import Error, Ok, ToolContext, tool_from_function
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 # The clients of an agent: one for each endpoint that it speaks to.
 
 
-class Speakers:
+class ClientPool:
     """Makes clients when they are needed and keeps them, so that connections are used again."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Speakers:
         self._clients: dict[tuple[str, str, str], Client] = {}
         self._key_of: tuple[str, str] | None = None
 
-    def of(self, endpoint: Endpoint) -> Client:
+    def get(self, endpoint: Endpoint) -> Client:
         """The client of an endpoint."""
         where = (endpoint.provider.name, endpoint.base_url, endpoint.wire)
         client = self._clients.get(where)
@@ -109,62 +109,62 @@ class Speakers:
 Listener = Callable[[str, RunEvent], object]
 
 
-class Speaker(Protocol):
+class ModelClient(Protocol):
     """Whatever can carry a request: `dragoman.client.Client`, or something of your own."""
 
     def stream(self, request: Request, *, whole: bool = False, deadline: float | None = None) -> AsyncIterator[Any]: ...
 
 
-class Surroundings:
+class RunServices:
     """What a driver is given to work with."""
 
     def __init__(
         self,
         *,
-        speaker: Callable[[Endpoint], Speaker],
+        client_for: Callable[[Endpoint], ModelClient],
         hooks: Hooks | None = None,
         approver: Approver | None = None,
         compactor: Compactor | None = None,
-        ledger: Ledger | None = None,
+        run_journal: RunJournal | None = None,
         learn: Callable[[Endpoint, Fact], None] | None = None,
         listeners: Iterable[Listener] = (),
         streaming: bool = False,
         data: Any = None,
         workspace: str | None = None,
         max_output: int | None = None,
-        terms: Terms | None = None,
+        terms: ApprovalTerms | None = None,
         human_sink: HumanSink | None = None,
         model_sink: ModelSink | None = None,
         auditor: Auditor | None = None,
-        parked: Mapping[str, tuple[Question, Answer | None]] | None = None,
+        pending: Mapping[str, tuple[StoredRequest, StoredAnswer | None]] | None = None,
         sandbox: Any = None,
         ask_user: Callable[..., Any] | None = None,
-        room: Callable[[], Awaitable[None]] | None = None,
+        budget: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.speaker = speaker
+        self.client_for = client_for
         self.hooks = hooks or Hooks()
         self.approver = approver
         self.compactor = compactor
-        self.ledger = ledger
+        self.run_journal = run_journal
         self.learn = learn
         self.listeners = tuple(listeners)
         self.streaming = streaming
         self.data = data
         self.workspace = workspace
         self.max_output = max_output
-        self.terms = terms or Terms("")
+        self.terms = terms or ApprovalTerms("")
         self.human_sink = human_sink or HumanSink()
         """Hides secrets from people and logs."""
         self.model_sink = model_sink
         """Hides secrets in results from the model; None where it may see them."""
         self.auditor = auditor
-        self.parked = parked
+        self.pending = pending
         """Questions about calls that were in the journal, with their answers."""
         self.sandbox = sandbox
         self.ask_user = ask_user
-        self.room = room
+        self.budget = budget
         """Waited for between two pieces of a reply, so that a slow listener makes the model wait."""
         self.clock = clock
         self.wall = wall
@@ -180,25 +180,25 @@ class Surroundings:
 class Driver:
     """Drives one machine to its end."""
 
-    def __init__(self, machine: Machine, around: Surroundings, *, elapsed: float = 0.0) -> None:
+    def __init__(self, machine: Machine, services: RunServices, *, elapsed: float = 0.0) -> None:
         self.machine = machine
-        self.around = self._around = around
-        self._setup = machine.setup
-        self._began = around.clock() - elapsed
+        self.services = self._services = services
+        self._config = machine.config
+        self._began = services.clock() - elapsed
         self._waiting: deque[do.Command] = deque()
         self._steering: deque[Message] = deque()
         self._calls = Calls(self)
-        self.desk = Desk(
-            around.terms,
-            around.approver,
+        self.broker = Broker(
+            services.terms,
+            services.approver,
             inspect=self._calls.inspect,
-            rules=lambda: machine.permits.rules,
-            ledger=around.ledger,
-            sink=around.human_sink,
-            parked=around.parked,
-            wall=around.wall,
+            rules=lambda: machine.permissions.rules,
+            run_journal=services.run_journal,
+            sink=services.human_sink,
+            pending=services.pending,
+            wall=services.wall,
         )
-        self._veil = Veil(around.human_sink)
+        self._redactor = EventRedactor(services.human_sink)
         self._partial: Extractor | None = None
         self._losses: set[Loss] = set()
         self._cancel_reason: str | None = None
@@ -209,21 +209,21 @@ class Driver:
     @property
     def approver(self) -> Approver | None:
         """Who approves calls in this run and in those below it."""
-        return self._around.approver
+        return self._services.approver
 
     @property
     def hooks(self) -> Hooks:
         """What guards the calls of this run and of those below it."""
-        return self._around.hooks
+        return self._services.hooks
 
     @property
     def data(self) -> Any:
         """What the caller handed to the run for its tools."""
-        return self._around.data
+        return self._services.data
 
     def clock(self) -> float:
         """The clock that deadlines are written in."""
-        return self._around.clock()
+        return self._services.clock()
 
     # ---- from outside ------------------------------------------------------------------------------------------------
 
@@ -281,14 +281,14 @@ class Driver:
                 await self._finish(command)
 
     async def _close(self) -> None:
-        if self._around.ledger is not None:
-            await self._around.ledger.close()
+        if self._services.run_journal is not None:
+            await self._services.run_journal.close()
 
     # ---- the machine -------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
         """Seconds since the run began, those of an earlier process included."""
-        return self._around.clock() - self._began
+        return self._services.clock() - self._began
 
     def left(self) -> float | None:
         """Seconds until the run has to be over."""
@@ -302,15 +302,15 @@ class Driver:
         await self._record_and_tell(told)
 
     async def _record_and_tell(self, told: Input) -> None:
-        ledger = self._around.ledger
-        if ledger is not None and self.machine.result is None and not isinstance(told, Postponed):
-            await ledger.record(told)
+        run_journal = self._services.run_journal
+        if run_journal is not None and self.machine.result is None and not isinstance(told, Postponed):
+            await run_journal.record(told)
         self._take(self.machine.receive(told))
 
     def _take(self, commands: Iterable[do.Command]) -> None:
         """Put commands in line. News is told at once, and a tool that has to stop is stopped at once."""
         for command in commands:
-            if isinstance(command, do.Tell):
+            if isinstance(command, do.Emit):
                 self.emit(command.event)
             elif isinstance(command, do.CancelTools):
                 self._calls.cancel(command.call_ids)
@@ -319,21 +319,21 @@ class Driver:
 
     def emit(self, event: RunEvent) -> None:
         """Tell the listeners what they may know. One that fails is not asked again, and harms nobody else."""
-        if self._around.auditor is not None:
-            self._around.auditor.note(self._setup.run_id, event)
-        if not self._around.listeners:
+        if self._services.auditor is not None:
+            self._services.auditor.note(self._config.run_id, event)
+        if not self._services.listeners:
             return
         failed: list[Any] = []
-        for shown in self._veil.show(event):
-            for listener in self._around.listeners:
+        for shown in self._redactor.show(event):
+            for listener in self._services.listeners:
                 try:
                     if listener not in failed:
-                        listener(self._setup.run_id, shown)
+                        listener(self._config.run_id, shown)
                 except Exception as problem:
                     failed.append(listener)
-                    self.machine.account.note("listener_failed", f"{type(problem).__name__}: {problem}")
+                    self.machine.stats.note("listener_failed", f"{type(problem).__name__}: {problem}")
         if failed:
-            self._around.listeners = tuple(each for each in self._around.listeners if each not in failed)
+            self._services.listeners = tuple(each for each in self._services.listeners if each not in failed)
 
     async def _perform(self, command: do.Command) -> None:
         if isinstance(command, do.Ask):
@@ -346,23 +346,23 @@ class Driver:
             await self.tell(await self._ask_approval(command))
         elif isinstance(command, do.Compact):
             await self.tell(await self._compact(command))
-        elif isinstance(command, do.Learn):
-            if self._around.learn is not None:
-                self._around.learn(command.endpoint, command.fact)
+        elif isinstance(command, do.RememberFact):
+            if self._services.learn is not None:
+                self._services.learn(command.endpoint, command.fact)
         elif isinstance(command, do.Finish):
             await self._finish(command)
-        elif isinstance(command, do.Park):
+        elif isinstance(command, do.Defer):
             self.emit(RunEnded(command.result))
 
     async def _finish(self, command: do.Finish) -> None:
-        if self._around.ledger is not None:
-            await self._around.ledger.end(command.result)
+        if self._services.run_journal is not None:
+            await self._services.run_journal.end(command.result)
         self.emit(RunEnded(command.result))
 
     # ---- the model ---------------------------------------------------------------------------------------------------
 
     async def _ask(self, command: do.Ask) -> Input:
-        hooks = self._around.hooks
+        hooks = self._services.hooks
         composed = command.composed
         if hooks.has("before_model"):
             try:
@@ -372,8 +372,8 @@ class Driver:
             if isinstance(given, Stop):
                 return Stopped(given.reason, at=self.now())
             composed = replace(composed, request=given)
-        if self._around.ledger is not None:
-            self._around.ledger.carry(command.delivers)
+        if self._services.run_journal is not None:
+            self._services.run_journal.carry(command.delivers)
         told = await self._exchange(composed, command.deadline)
         if not hooks.has("after_model"):
             return told
@@ -392,13 +392,13 @@ class Driver:
 
     def note(self, kind: str, message: str) -> None:
         """Keep what a person would want to know, and tell it."""
-        self.machine.account.note(kind, message)
+        self.machine.stats.note(kind, message)
         self.emit(Noticed(kind, message))
 
-    async def _exchange(self, composed: Composed, deadline: float | None) -> Replied:
+    async def _exchange(self, composed: ComposedRequest, deadline: float | None) -> Replied:
         """Send the request and read the reply, within the deadline."""
         reader = self._partial = open_reader(composed, self.machine.conversation)
-        model = composed.manner.endpoint.model
+        model = composed.chosen_mode.endpoint.model
         try:
             async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self.now())):
                 await self._listen(composed, reader, deadline)
@@ -412,11 +412,11 @@ class Driver:
             self.emit(event)
         return Replied(reader.reply, reader.extraction, self.now(), model)
 
-    async def _listen(self, composed: Composed, reader: Extractor, deadline: float | None) -> None:
-        speaker = self._around.speaker(composed.manner.endpoint)
+    async def _listen(self, composed: ComposedRequest, reader: Extractor, deadline: float | None) -> None:
+        client_for = self._services.client_for(composed.chosen_mode.endpoint)
         until = None if deadline is None else self._began + deadline
-        is_heard = bool(self._around.listeners)
-        async for event in speaker.stream(composed.request, whole=not self._around.streaming, deadline=until):
+        is_heard = bool(self._services.listeners)
+        async for event in client_for.stream(composed.request, whole=not self._services.streaming, deadline=until):
             if isinstance(event, NOTICES):
                 self._hear(event)
                 continue
@@ -424,8 +424,8 @@ class Driver:
             if is_heard:
                 for each in shown:
                     self.emit(each)
-                if self._around.room is not None:
-                    await self._around.room()
+                if self._services.budget is not None:
+                    await self._services.budget()
 
     def _hear(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
         """News of the client's: a retry is told, and what a wire cannot carry is kept for the result."""
@@ -435,9 +435,9 @@ class Driver:
             for loss in event.losses:
                 if loss not in self._losses:
                     self._losses.add(loss)
-                    self.machine.account.note("request_changed", str(loss))
+                    self.machine.stats.note("request_changed", str(loss))
 
-    def _reread(self, told: Replied, reply: Reply, composed: Composed) -> Replied:
+    def _reread(self, told: Replied, reply: Reply, composed: ComposedRequest) -> Replied:
         """A hook changed the reply: what it holds now is judged like the model's own words."""
         from dragoman.replies import unfold
 
@@ -451,9 +451,9 @@ class Driver:
 
     async def _review(self, command: do.Review) -> Input:
         call = command.call
-        before = copy.deepcopy(call.arguments) if self._around.hooks.has("before_tool") else call.arguments
+        before = copy.deepcopy(call.arguments) if self._services.hooks.has("before_tool") else call.arguments
         try:
-            given = await self._around.hooks.ask(
+            given = await self._services.hooks.ask(
                 "before_tool", call, command.tool, change=change_call, seconds=self.left()
             )
         except HookFailed as failure:
@@ -470,7 +470,7 @@ class Driver:
 
     async def _ask_approval(self, command: do.AskApproval) -> Input:
         call = command.call
-        asked = await self.desk.ask(command, self.left(), self._announce)
+        asked = await self.broker.ask(command, self.left(), self._announce)
         if asked.ignored:
             self.note("approval_ignored", f"an answer about {call.name} does not count: {asked.ignored}")
         told = replace(asked.told, at=self.now())
@@ -484,15 +484,15 @@ class Driver:
         self.emit(ApprovalNeeded(request.call, request.why, 0, request.id, request.digest))
 
     async def _compact(self, command: do.Compact) -> Input:
-        compactor = self._around.compactor or TrimOldResults()
+        compactor = self._services.compactor or TrimOldResults()
         try:
-            made = compactor(list(command.messages), command.room)
+            made = compactor(list(command.messages), command.budget)
             if inspect.isawaitable(made):
                 async with asyncio.timeout(self.left()):
                     made = await made
         except Exception as problem:  # The developer's code; trimming needs nobody's.
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")
-            made = TrimOldResults()(list(command.messages), command.room)
+            made = TrimOldResults()(list(command.messages), command.budget)
         return Compacted(made.messages, made.losses, at=self.now())
 
 
@@ -504,12 +504,12 @@ def delegate_to(agent: Agent, name: str, description: str, options: dict[str, An
     """A tool that hands a task to an agent and gives back its answer."""
 
     async def delegate(task: str, context: ToolContext) -> Any:
-        above = context.scope if isinstance(context.scope, Driver) else None
+        parent = context.scope if isinstance(context.scope, Driver) else None
         limits = agent.limits
-        if above is not None and context.deadline is not None:
-            left = max(0.001, context.deadline - above.clock())
+        if parent is not None and context.deadline is not None:
+            left = max(0.001, context.deadline - parent.clock())
             limits = replace(limits, seconds=left if limits.seconds is None else min(left, limits.seconds))
-        result = await agent.arun(task, limits=limits, above=above)
+        result = await agent.arun(task, limits=limits, parent=parent)
         outcome = result.outcome
         if outcome.is_success:
             return Ok(result.text, data=result)

@@ -63,15 +63,18 @@ class Hooks:
             for name in found:
                 self._methods[name].append((hook, getattr(hook, name)))
 
-    def under(self, above: Hooks | None) -> Hooks:
+    def under(self, parent: Hooks | None) -> Hooks:
         """These hooks in a run below another: what guards the calls of the upper run guards those below it as well.
 
         The upper ones are asked last, so that they see a call as it will run.
         """
-        if above is None or not above.has("before_tool"):
+        if parent is None or not parent.has("before_tool"):
             return self
         joined = Hooks()
-        joined._methods = {**self._methods, "before_tool": self._methods["before_tool"] + above._methods["before_tool"]}
+        joined._methods = {
+            **self._methods,
+            "before_tool": self._methods["before_tool"] + parent._methods["before_tool"],
+        }
         return joined
 
     def has(self, name: str) -> bool:

@@ -13,7 +13,7 @@ from dragoman.journal.journal import Entry, Journal
 from dragoman.types import ToolCall
 
 
-class Ledger:
+class RunJournal:
     """Writes one run into a journal."""
 
     def __init__(self, journal: Journal, run_id: str, token: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dragoman.agent.config import Setup
-from dragoman.agent.context import find_room
+from dragoman.agent.config import RunConfig
+from dragoman.agent.context import budget_for
 from dragoman.agent.events import Asked, Noticed, ToolEnded, TurnEnded
 from dragoman.agent.protocol import (
     Ask,
@@ -14,36 +14,36 @@ from dragoman.agent.protocol import (
     Command,
     Compact,
     Compacted,
+    Defer,
+    Emit,
     Finish,
     Input,
-    Learn,
-    Park,
+    RememberFact,
     Replied,
     Steered,
     Stopped,
-    Tell,
     Ticked,
     ToolAnswered,
 )
 from dragoman.agent.replies import is_empty, judge_failure, only_refused, read_answer, unwrap_answer, write_answer
-from dragoman.agent.requests import Asking, read_strangers
+from dragoman.agent.requests import RequestBuilder, untrusted_tool_texts
 from dragoman.agent.result import Outcome, OutcomeKind, Problem, RunResult, Spending, add_usage, end
 from dragoman.agent.tokens import Estimate
-from dragoman.agent.turn import CallNews, CallTurn, Patience, Permits
+from dragoman.agent.turn import CallNews, CallTurn, MistakeBudget, PermissionState
 from dragoman.agent.watch import Watch, is_starved
-from dragoman.extraction import Background
-from dragoman.extraction.tool_mode import Composed, Mode, answer_parts, find_breach
+from dragoman.extraction import ConversationContext
+from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, find_breach
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
 # The account of a run: what was spent, what was called, what went wrong on the way.
 
 
-class Account:
+class RunStats:
     """Keeps everything that the result of a run tells, but for the conversation."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
         self.usage = Usage()
         self.cost: float | None = 0.0
         self.last_usage = Usage()
@@ -86,8 +86,8 @@ class Account:
             self.cost,
             turns,
             list(self._problems),
-            self._setup.run_id,
-            self._setup.session,
+            self._config.run_id,
+            self._config.session,
             self._model or model,
         )
 
@@ -110,17 +110,19 @@ _SUMMARISED: frozenset[OutcomeKind] = frozenset({"turn_limit", "looping", "mista
 class Machine:
     """One run."""
 
-    def __init__(self, setup: Setup, *, spending: Spending | None = None, estimate: Estimate | None = None) -> None:
-        self.setup = setup
+    def __init__(
+        self, config: RunConfig, *, spending: Spending | None = None, estimate: Estimate | None = None
+    ) -> None:
+        self.config = config
         self.messages: list[Message] = []
-        self.spending = spending or Spending(setup.limits)
-        self.account = Account(setup)
-        self.conversation = Background(read_strangers(setup.tools), setup.tools)
-        self.estimate = estimate or Estimate(setup.endpoint)
-        self._asking = Asking(setup)
-        self._watch = Watch(setup.watch)
-        self.permits = Permits(setup)
-        self._patience = Patience(setup.limits)
+        self.spending = spending or Spending(config.limits)
+        self.stats = RunStats(config)
+        self.conversation = ConversationContext(untrusted_tool_texts(config.tools), config.tools)
+        self.estimate = estimate or Estimate(config.endpoint)
+        self._asking = RequestBuilder(config)
+        self._watch = Watch(config.watch)
+        self.permissions = PermissionState(config)
+        self._mistakes = MistakeBudget(config.limits)
         self._now = 0.0
         self._turn_began = 0.0
         self._turn: CallTurn | None = None
@@ -143,8 +145,8 @@ class Machine:
         """Begin with this conversation."""
         self._now = self._turn_began = at
         self._add(*messages)
-        setup = self.setup
-        if setup.limits.cost is not None and setup.price(Usage(1, 1), setup.endpoint, "") is None:
+        config = self.config
+        if config.limits.cost is not None and config.price(Usage(1, 1), config.endpoint, "") is None:
             # A limit that cannot be watched is no limit; better to say so before anything is spent.
             return self._finish(end("cost_limit", "a limit of cost is set, and no price is known for the model"))
         return self._next()
@@ -167,7 +169,7 @@ class Machine:
 
     def _run_out(self, told: Any) -> list[Command]:
         """The time is over. What was just brought is still taken in: it was paid for, or has had its effect."""
-        outcome = end("time_limit", f"{self.setup.limits.seconds:g} seconds are over")
+        outcome = end("time_limit", f"{self.config.limits.seconds:g} seconds are over")
         taken: list[Command] = []
         partial = ""
         if isinstance(told, Replied) and self._ask is not None:
@@ -195,7 +197,7 @@ class Machine:
     @property
     def deadline(self) -> float | None:
         """When the run has to be over."""
-        return self.setup.limits.seconds
+        return self.config.limits.seconds
 
     def _is_late(self) -> bool:
         return self.deadline is not None and self._now >= self.deadline
@@ -211,7 +213,7 @@ class Machine:
 
     def _next(self) -> list[Command]:
         """Ask the model, unless a limit is reached or the conversation has to be made shorter first."""
-        limits = self.setup.limits
+        limits = self.config.limits
         exceeded = self.spending.exceeded()
         if exceeded is not None:
             return self._limit(*exceeded)
@@ -227,19 +229,19 @@ class Machine:
         """Have the conversation made shorter where it no longer fits."""
         if self._was_compacted:
             return []
-        setup = self.setup
-        room = find_room(
+        config = self.config
+        budget = budget_for(
             self.messages,
-            setup.tools.tools,
+            config.tools.tools,
             self.estimate,
-            setup.window,
-            setup.context,
+            config.window,
+            config.context,
             max_tokens=self._asking.max_tokens,
             overflowed=overflowed,
         )
-        if room is None:
+        if budget is None:
             return []
-        self._compact = Compact(list(self.messages), room)
+        self._compact = Compact(list(self.messages), budget)
         return [self._compact]
 
     def _compacted(self, told: Compacted) -> list[Command]:
@@ -247,8 +249,8 @@ class Machine:
         self._was_compacted = True
         self.messages = list(told.messages)
         words = "; ".join(told.losses) or "nothing could be left out"
-        self.account.note("compacted", words)
-        return [Tell(Noticed("compacted", words, self._asks)), *self._next()]
+        self.stats.note("compacted", words)
+        return [Emit(Noticed("compacted", words, self._asks)), *self._next()]
 
     def _send(self, *, offers_tools: bool = True) -> list[Command]:
         composed = self._asking.write(self.messages, self._nudge, offers_tools=offers_tools)
@@ -260,14 +262,19 @@ class Machine:
         self._turn_began = self._now
         self._was_compacted = False
         self._ask = Ask(self._asks, composed, self._turn_deadline(), self._undelivered)
-        manner = composed.manner
+        chosen_mode = composed.chosen_mode
         event = Asked(
-            self._asks, manner.endpoint.model, asked, len(manner.tools), manner.mode, manner.endpoint.provider.name
+            self._asks,
+            chosen_mode.endpoint.model,
+            asked,
+            len(chosen_mode.tools),
+            chosen_mode.mode,
+            chosen_mode.endpoint.provider.name,
         )
-        return [*closed, Tell(event), self._ask]
+        return [*closed, Emit(event), self._ask]
 
     def _turn_deadline(self) -> float | None:
-        seconds = self.setup.limits.turn_seconds
+        seconds = self.config.limits.turn_seconds
         ends = [self._turn_began + seconds] if seconds is not None else []
         ends += [self.deadline] if self.deadline is not None else []
         return min(ends) if ends else None
@@ -279,7 +286,7 @@ class Machine:
         sent, self._ask = self._ask, None
         reply = told.reply
         self._spend(reply.usage, told.model, was_sent=reply.failure is None)
-        if self.setup.window is not None:
+        if self.config.window is not None:
             request = sent.composed.request
             size = self.estimate.characters(request.messages, request.tools)
             self.estimate.learn(size, reply.usage.input_tokens)
@@ -287,8 +294,8 @@ class Machine:
             return self._failed(told, reply.failure)
         self._was_forced = False
         self._undelivered = ()
-        lesson = self._asking.confirm()
-        learned: list[Command] = [Learn(lesson.fact, lesson.endpoint)] if lesson is not None else []
+        fact = self._asking.confirm()
+        learned: list[Command] = [RememberFact(fact.fact, fact.endpoint)] if fact is not None else []
         if self._summarising is not None:
             self._text = told.found.text or reply.text
             self._add_words(reply.message)
@@ -299,11 +306,11 @@ class Machine:
         """Count a reply. What never came costs nothing, also where no price is known."""
         endpoint = self._asking.endpoint
         priced = was_sent or usage != Usage()
-        cost = self.setup.price(usage, endpoint, model or endpoint.model) if priced else 0.0
+        cost = self.config.price(usage, endpoint, model or endpoint.model) if priced else 0.0
         self.spending.add(usage, cost)
-        self.account.spend(usage, cost, model or endpoint.model)
+        self.stats.spend(usage, cost, model or endpoint.model)
 
-    def _read(self, told: Replied, composed: Composed) -> list[Command]:
+    def _read(self, told: Replied, composed: ComposedRequest) -> list[Command]:
         reply, found = told.reply, told.found
         self._text = found.text
         if not (found.calls or found.invalid) and reply.stop not in ("refusal", "pause"):
@@ -313,12 +320,12 @@ class Machine:
             if is_empty(reply, found):
                 # It is not kept: some providers would refuse it, and it teaches the model nothing.
                 return self._starved(reply) if is_starved(reply) else self._blank()
-        self._patience.take_words()
+        self._mistakes.take_words()
         calls = self._add_answer(told)
         if reply.stop == "refusal":
             return self._refused(calls)
         for entry in found.refused:
-            self.account.note("refused_call", f"{entry.name}: {entry.why}")
+            self.stats.note("refused_call", f"{entry.name}: {entry.why}")
         breach = find_breach(composed, [call.name for call in calls]) if reply.stop != "pause" else ""
         if breach:
             return self._refuse_choice(calls, breach)
@@ -327,7 +334,7 @@ class Machine:
             return self._call(calls)
         if reply.stop == "pause":
             return self._next()
-        if self.setup.answer is not None:
+        if self.config.answer is not None:
             return self._take_text(found.text, complete=reply.stop != "length")
         if reply.stop == "length":
             return self._finish(end("truncated", "the answer was cut off by the limit of tokens"))
@@ -367,9 +374,9 @@ class Machine:
         return [*told, *self._repair(f"{breach[:1].upper()}{breach[1:]}. Please keep to it.", breach)]
 
     def _blank(self) -> list[Command]:
-        if not self._patience.allows_blank():
-            return self._finish(end("blank", f"the model said nothing {self._patience.blanks} times in a row"))
-        self.account.note("blank", "the model said nothing and was asked again")
+        if not self._mistakes.allows_blank():
+            return self._finish(end("blank", f"the model said nothing {self._mistakes.blanks} times in a row"))
+        self.stats.note("blank", "the model said nothing and was asked again")
         self._nudge = _BLANK
         return self._next()
 
@@ -378,24 +385,24 @@ class Machine:
         if allowed is None:
             return self._finish(end("starved", "the model spent all its tokens on thinking"))
         words = f"the model spent all its tokens on thinking; it may now write {allowed}"
-        self.account.note("starved", words)
-        return [Tell(Noticed("starved", words, self._asks)), *self._next()]
+        self.stats.note("starved", words)
+        return [Emit(Noticed("starved", words, self._asks)), *self._next()]
 
     def _repair(self, words: str, reason: str) -> list[Command]:
         """Tell the model what was wrong with its reply, so many times in a row."""
-        if not self._patience.allows_repair():
-            asked = self._patience.repairs - 1
+        if not self._mistakes.allows_repair():
+            asked = self._mistakes.repairs - 1
             return self._limit("mistake_limit", f"{reason}; the model was asked {asked} times to mend it")
         self._add(Message("user", [Text(words)]))
         return self._next()
 
     def _take_text(self, text: str, *, complete: bool) -> list[Command]:
         """A structured answer was asked for, and the model wrote words: they may hold it."""
-        assert self.setup.answer is not None
-        data, faults = read_answer(text, self.setup.answer, complete=complete)
+        assert self.config.answer is not None
+        data, faults = read_answer(text, self.config.answer, complete=complete)
         if not faults:
             return self._answered(data)
-        words = _ANSWER.format(name=self.setup.answer.name)
+        words = _ANSWER.format(name=self.config.answer.name)
         return self._repair(words, f"no answer in the form that was asked for: {faults}")
 
     # ---- failures ----------------------------------------------------------------------------------------------------
@@ -423,17 +430,17 @@ class Machine:
                 return demanded
         kind, words = "tools_rejected", ""
         learned: list[Command] = []
-        lesson = self._asking.relearn(failure)
-        if lesson is not None:
-            words = lesson.words
-            learned = [Learn(lesson.fact, lesson.endpoint)] if lesson.is_sure else []
+        fact = self._asking.relearn(failure)
+        if fact is not None:
+            words = fact.words
+            learned = [RememberFact(fact.fact, fact.endpoint)] if fact.is_sure else []
         elif not told.reply.message.parts and not told.found.text:
             kind, words = "model_replaced", self._asking.replace_model(failure) or ""
         if not words:
             return None
         self._asks -= 1
-        self.account.note(kind, words)
-        return [*learned, Tell(Noticed(kind, words, self._open_turn)), *self._next()]
+        self.stats.note(kind, words)
+        return [*learned, Emit(Noticed(kind, words, self._open_turn)), *self._next()]
 
     # ---- calls -------------------------------------------------------------------------------------------------------
 
@@ -441,13 +448,13 @@ class Machine:
         answered = self._take_answer(calls)
         if answered is not None:
             return answered
-        self._turn = CallTurn(self.setup, self._watch, self.permits, self._asks, calls, self._turn_deadline())
+        self._turn = CallTurn(self.config, self._watch, self.permissions, self._asks, calls, self._turn_deadline())
         commands = self._turn.begin(self._now)
         return [*commands, *self._after_calls()]
 
     def _take_answer(self, calls: list[ToolCall | InvalidCall]) -> list[Command] | None:
         """The structured answer, if it is among the calls; what else was called is then not run."""
-        answer = self.setup.answer
+        answer = self.config.answer
         named = answer.name if answer is not None else None
         given = next((call for call in calls if call.name == named and isinstance(call, ToolCall)), None)
         if answer is None or not isinstance(given, ToolCall):
@@ -461,7 +468,7 @@ class Machine:
         if not faults:
             self._text = self._text or write_answer(given)
             return [*told, *self._answered(data)]
-        if not self._patience.allows_repair():
+        if not self._mistakes.allows_repair():
             return [*told, *self._limit("mistake_limit", f"no answer in the form that was asked for: {faults}")]
         return [*told, *self._next()]
 
@@ -469,8 +476,8 @@ class Machine:
         """Answer calls of which none has run."""
         results = [result for _, result in answered]
         self._add_results(results)
-        self.account.answer([call for call, _ in answered], results)
-        ends: list[Command] = [Tell(ToolEnded(call, result, ran=False)) for call, result in answered]
+        self.stats.answer([call for call, _ in answered], results)
+        ends: list[Command] = [Emit(ToolEnded(call, result, ran=False)) for call, result in answered]
         return [*ends, *self._close_turn(results)]
 
     def _called(self, told: CallNews) -> list[Command]:
@@ -481,18 +488,18 @@ class Machine:
         """Go on when every call of the reply has its result."""
         turn = self._turn
         if turn is not None and turn.is_parked:
-            return self._park(turn)
+            return self._defer(turn)
         if turn is None or not turn.is_done:
             return []
         self._turn = None
         results = turn.results
         self._add_results(results)
-        self.account.answer([slot.call for slot in turn.slots], results)
+        self.stats.answer([slot.call for slot in turn.slots], results)
         commands = self._close_turn(results)
         verdict = self._watch.turn([slot.call for slot in turn.slots], results, self._text)
         outcome = turn.outcome
         if outcome is None and verdict is not None:
-            commands.append(Tell(Noticed(verdict.kind, verdict.message, turn.number)))
+            commands.append(Emit(Noticed(verdict.kind, verdict.message, turn.number)))
             outcome = end("looping", verdict.message)
         if outcome is not None:
             self._text = turn.answer or self._text
@@ -501,33 +508,33 @@ class Machine:
         self._undelivered = tuple(result.call_id for result in results)
         if any(slot.ran for slot in turn.slots):
             self._asking.relax_choice()
-        if self._patience.allows_calls(turn):
+        if self._mistakes.allows_calls(turn):
             return [*commands, *self._next()]
         last = results[-1].content
-        count, shown = self._patience.mistakes, last if isinstance(last, str) else ""
+        count, shown = self._mistakes.mistakes, last if isinstance(last, str) else ""
         reason = f"{count} turns in a row without a call that could run; the last: {shown[:300]}"
         return [*commands, *self._limit("mistake_limit", reason)]
 
-    def _park(self, turn: CallTurn) -> list[Command]:
+    def _defer(self, turn: CallTurn) -> list[Command]:
         """Leave the run where it is; its result shows every call with an answer."""
         messages = [*self.messages, Message("tool", list(turn.show_waiting()))]
         outcome = end("awaiting_approval", f"somebody has to approve {turn.parked_names}")
         model = self._asking.endpoint.model
-        self.result = self.account.conclude(outcome, self._text, None, messages, self._asks, model)
-        return [Park(self.result)]
+        self.result = self.stats.conclude(outcome, self._text, None, messages, self._asks, model)
+        return [Defer(self.result)]
 
     def _close_turn(self, results: Sequence[ToolResult] = ()) -> list[Command]:
         """Tell of the end of a turn, once."""
         number, self._open_turn = self._open_turn, 0
-        spent = self.account
-        return [Tell(TurnEnded(number, spent.last_usage, spent.last_cost, list(results)))] if number else []
+        spent = self.stats
+        return [Emit(TurnEnded(number, spent.last_usage, spent.last_cost, list(results)))] if number else []
 
     # ---- ends --------------------------------------------------------------------------------------------------------
 
     def _limit(self, kind: Any, reason: str) -> list[Command]:
         """A limit is reached. By option, the model may say once more, without tools, what it has."""
         outcome = end(kind, reason)
-        may_summarise = self.setup.summary and kind in _SUMMARISED and self.spending.exceeded() is None
+        may_summarise = self.config.summary and kind in _SUMMARISED and self.spending.exceeded() is None
         if not may_summarise or self._summarising is not None:
             return self._finish(outcome)
         self._summarising = outcome
@@ -540,7 +547,7 @@ class Machine:
         if self._turn is not None:
             commands += self._turn.abandon(words)
             self._add_results(self._turn.results)
-            self.account.answer([slot.call for slot in self._turn.slots], self._turn.results)
+            self.stats.answer([slot.call for slot in self._turn.slots], self._turn.results)
             self._turn = None
         elif partial.strip():
             self._text = partial
@@ -550,10 +557,10 @@ class Machine:
 
     def _finish(self, outcome: Outcome, data: Any = None) -> list[Command]:
         for message in self._steering:
-            self.account.note("unheard", f"the run was over before the model could hear: {message.text[:200]}")
+            self.stats.note("unheard", f"the run was over before the model could hear: {message.text[:200]}")
         closed = self._close_turn()
         model = self._asking.endpoint.model
-        self.result = self.account.conclude(outcome, self._text, data, list(self.messages), self._asks, model)
+        self.result = self.stats.conclude(outcome, self._text, data, list(self.messages), self._asks, model)
         return [*closed, Finish(self.result)]
 
     def _add(self, *messages: Message) -> None:

@@ -6,11 +6,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dragoman.agent.context import Room
+from dragoman.agent.context import ContextBudget
 from dragoman.agent.events import LoopEvent
 from dragoman.agent.result import RunResult
 from dragoman.extraction.judge import Extraction
-from dragoman.extraction.tool_mode import Composed
+from dragoman.extraction.tool_mode import ComposedRequest
 from dragoman.providers import Endpoint, Fact
 from dragoman.types import JsonObject, Message, Operand, Reply, Tool, ToolCall, ToolResult, Usage
 
@@ -173,7 +173,7 @@ class Ask(Struct, frozen=True):
     """Send a request. Answered by Replied."""
 
     turn: int
-    composed: Composed
+    composed: ComposedRequest
     deadline: float | None = None
     """When the reply has to be there, in seconds since the run began."""
     delivers: tuple[str, ...] = ()
@@ -198,7 +198,7 @@ class AskApproval(Struct, frozen=True):
     """The rule that would allow calls like this one."""
 
 
-class Bond(Struct, frozen=True):
+class ApprovalBinding(Struct, frozen=True):
     """What an approval holds for."""
 
     request: str
@@ -216,7 +216,7 @@ class Planned(Struct, frozen=True):
     deadline: float | None = None
     """When it has to be over at the latest, in seconds since the run began."""
     operands: tuple[Operand, ...] = ()
-    bond: Bond | None = None
+    binding: ApprovalBinding | None = None
     """The approval, where there had to be one: it is checked once more right before the call runs."""
 
 
@@ -237,17 +237,17 @@ class Compact(Struct, frozen=True):
     """Make the conversation shorter. Answered by Compacted."""
 
     messages: list[Message]
-    room: Room
+    budget: ContextBudget
 
 
-class Learn(Struct, frozen=True):
+class RememberFact(Struct, frozen=True):
     """Remember this of an endpoint."""
 
     fact: Fact
     endpoint: Endpoint
 
 
-class Tell(Struct, frozen=True):
+class Emit(Struct, frozen=True):
     """Tell whoever watches."""
 
     event: LoopEvent
@@ -259,10 +259,10 @@ class Finish(Struct, frozen=True):
     result: RunResult
 
 
-class Park(Struct, frozen=True):
+class Defer(Struct, frozen=True):
     """Nothing can go on before somebody approves: leave the run as it is, so that it can be taken up again."""
 
     result: RunResult
 
 
-Command = Ask | Review | AskApproval | RunTools | CancelTools | Compact | Learn | Tell | Finish | Park
+Command = Ask | Review | AskApproval | RunTools | CancelTools | Compact | RememberFact | Emit | Finish | Defer

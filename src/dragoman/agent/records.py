@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from dragoman.agent.config import Setup
+from dragoman.agent.config import RunConfig
 from dragoman.agent.protocol import Approved, Compacted, Denied, Input, Replied, Reviewed, ToolAnswered
 from dragoman.journal.journal import Record
 from dragoman.policy import Decision
@@ -151,9 +151,9 @@ _WAS_DENIED = "it was denied when the run came to it, before it was resumed"
 class Past:
     """The records of a run, and how far they have been told again."""
 
-    def __init__(self, records: Sequence[Record], setup: Setup) -> None:
+    def __init__(self, records: Sequence[Record], config: RunConfig) -> None:
         self._records = records
-        self._setup = setup
+        self._config = config
         self._place = 0
         self._calls: list[ToolCall] = []
 
@@ -182,7 +182,7 @@ class Past:
         return replace(now, verdict="ask") if "answered" in seen and now.verdict == "allow" else now
 
     def _is_denial(self, decision: Decision) -> bool:
-        return decision.verdict == "deny" or (decision.verdict == "ask" and not self._setup.has_approver)
+        return decision.verdict == "deny" or (decision.verdict == "ask" and not self._config.has_approver)
 
     def _find_behind(self, call: ToolCall) -> set[str]:
         """The calls that cannot have begun before this one was settled; safe ones run beside one another."""
@@ -195,5 +195,5 @@ class Past:
         return set(ids[max(place, ids.index(call.id) + 1) :])
 
     def _is_safe(self, call: ToolCall) -> bool:
-        tool = self._setup.tools.find(call.name)
+        tool = self._config.tools.find(call.name)
         return tool is not None and tool.parallel_safe

@@ -87,7 +87,7 @@ _LONGEST_WORD = 4096
 _LONGEST_BLOCK = 16_384
 
 
-class _Live:
+class _StreamRedactor:
     """One text that comes in pieces. Known secrets may have several words: they are looked for first, and exactly."""
 
     def __init__(self, sink: HumanSink) -> None:
@@ -127,12 +127,12 @@ class _Live:
         return out
 
 
-class Veil:
+class EventRedactor:
     """Shows the events of one run with their secrets hidden."""
 
     def __init__(self, sink: HumanSink) -> None:
         self._sink = sink
-        self._live: _Live | None = None
+        self._live: _StreamRedactor | None = None
         self._kind: tuple[type, int] | None = None
         self._last: Any = None
 
@@ -148,7 +148,7 @@ class Veil:
         kind = (type(event), event.index if isinstance(event, ArgumentsDelta) else 0)
         held = self._flush() if kind != self._kind else []
         if self._live is None:
-            self._live, self._kind = _Live(self._sink), kind
+            self._live, self._kind = _StreamRedactor(self._sink), kind
         self._last = event
         out = self._live.feed(event.text)
         if not out:

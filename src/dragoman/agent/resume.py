@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.approvals import Answer, Question, read_questions
-from dragoman.agent.config import Setup
+from dragoman.agent.approvals import StoredAnswer, StoredRequest, read_questions
+from dragoman.agent.config import RunConfig
 from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import Cancelled, Command, Finish, Stale
 from dragoman.agent.records import Ended, Header, Past, decode, decode_input
@@ -28,7 +28,7 @@ class Restored(Struct, frozen=True):
     started: frozenset[str]
     elapsed: float
     ended: bool
-    questions: dict[str, tuple[Question, Answer | None]]
+    questions: dict[str, tuple[StoredRequest, StoredAnswer | None]]
     """What somebody was asked about calls that wait, and what was answered."""
 
 
@@ -38,12 +38,12 @@ def read_header(records: Sequence[Record]) -> Header:
     return header
 
 
-def restore(records: Sequence[Record], setup: Setup, spending: Spending | None = None) -> Restored:
+def restore(records: Sequence[Record], config: RunConfig, spending: Spending | None = None) -> Restored:
     """Bring a run back. The time in which nobody ran it does not count."""
     header = read_header(records)
-    setup = _as_it_was(setup, header, records)
-    machine = Machine(setup, spending=spending)
-    past = machine.permits.past = Past(records, setup)
+    config = _as_it_was(config, header, records)
+    machine = Machine(config, spending=spending)
+    past = machine.permissions.past = Past(records, config)
     commands = machine.start(header.messages)
     started: set[str] = set()
     elapsed = 0.0
@@ -56,7 +56,7 @@ def restore(records: Sequence[Record], setup: Setup, spending: Spending | None =
             past.reach(record, told)
             commands = machine.receive(told)
             started.discard(told.call_id if isinstance(told, Stale) else record.call_id)
-    machine.permits.past = None
+    machine.permissions.past = None
     if machine.result is not None:
         commands = [command for command in commands if isinstance(command, Finish)] or [Finish(machine.result)]
     else:
@@ -65,28 +65,28 @@ def restore(records: Sequence[Record], setup: Setup, spending: Spending | None =
     return Restored(machine, commands, frozenset(started), elapsed, ended, read_questions(records))
 
 
-def _as_it_was(setup: Setup, header: Header, records: Sequence[Record]) -> Setup:
+def _as_it_was(config: RunConfig, header: Header, records: Sequence[Record]) -> RunConfig:
     """The settings that the run was begun with, as far as they matter for what it was told."""
     was_asked = any(record.kind in ("asked", "approved", "denied") for record in records)
-    setup = replace(
-        setup,
+    config = replace(
+        config,
         seed=bytes.fromhex(header.seed),
-        has_approver=setup.has_approver or was_asked,
-        options={**setup.options, **header.options},
+        has_approver=config.has_approver or was_asked,
+        options={**config.options, **header.options},
     )
-    if setup.tool_mode != "auto" or not header.mode:
-        return setup
-    able = overrule(setup.endpoint.capabilities, {"native_tool_calls": header.mode == "native"})
-    return replace(setup, endpoint=replace(setup.endpoint, capabilities=able), manner=None)
+    if config.tool_mode != "auto" or not header.mode:
+        return config
+    able = overrule(config.endpoint.capabilities, {"native_tool_calls": header.mode == "native"})
+    return replace(config, endpoint=replace(config.endpoint, capabilities=able), chosen_mode=None)
 
 
-def last_messages(records: Sequence[Record], setup: Setup) -> list[Message]:
+def last_messages(records: Sequence[Record], config: RunConfig) -> list[Message]:
     """The conversation at the end of a run; one that broke off is closed, every call of it answered."""
     last = records[-1]
     if last.kind == "ended":
         ended: Ended = decode(last.body, Ended)
         return ended.messages
-    restored = restore(records, setup)
+    restored = restore(records, config)
     if restored.machine.result is None:
         restored.machine.receive(Cancelled("interrupted", at=restored.elapsed))
     result = restored.machine.result

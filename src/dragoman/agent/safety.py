@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dragoman.agent.audit import Auditor, AuditSink
-from dragoman.agent.broker import Terms
-from dragoman.agent.config import Setup
+from dragoman.agent.broker import ApprovalTerms
+from dragoman.agent.config import RunConfig
 from dragoman.client.keys import find_key
 from dragoman.errors import ConfigError
 from dragoman.policy import Rules
@@ -25,7 +25,7 @@ class Safety:
 
     def __init__(
         self,
-        park: bool = False,
+        defer_approvals: bool = False,
         seconds: float | None = DAY,
         scrub: bool = True,
         secrets: Iterable[str] | Mapping[str, str] = (),
@@ -40,7 +40,7 @@ class Safety:
             raise ConfigError(f"approval_seconds is {seconds}", hint="give the seconds that an approval holds, or None")
         if isinstance(secrets, str):
             raise ConfigError("secrets is a single string", hint="give a list of them, or a mapping of names")
-        self.parks = park
+        self.defers = defer_approvals
         self.seconds = seconds
         self.sandbox = _find_sandbox(sandbox)
         self.ask_user = ask_user
@@ -71,10 +71,10 @@ class Safety:
             self._auditor = Auditor(_open_audit(self._audit, self.human_sink()))
         return self._auditor
 
-    def terms(self, setup: Setup, workspace: str | None, *, parks: bool) -> Terms:
+    def terms(self, config: RunConfig, workspace: str | None, *, defers: bool) -> ApprovalTerms:
         """What the questions of a run have in common."""
         box = str(getattr(self.sandbox, "tier", "")) if self.sandbox is not None else ""
-        return Terms(setup.run_id, setup.session, workspace, box, self.seconds, parks)
+        return ApprovalTerms(config.run_id, config.session, workspace, box, self.seconds, defers)
 
     def human_sink(self, *endpoints: Endpoint | tuple[Endpoint, ...]) -> HumanSink:
         """What hides secrets from people and logs; the same for every run."""
@@ -92,15 +92,15 @@ class Safety:
 
     def _collect(self, endpoints: list[Endpoint]) -> dict[str, str]:
         """The secrets that are known: those that were given, our own keys, and what the environment calls one."""
-        around = os.environ if self._environment is None else self._environment
+        services = os.environ if self._environment is None else self._environment
         given = self._given
         listed = ((f"secret_{number}", value) for number, value in enumerate(given, 1))
         found = dict(given.items() if isinstance(given, Mapping) else listed)
         for endpoint in endpoints:
-            key = find_key(endpoint, self._key if endpoint is endpoints[0] else None, None, around)
+            key = find_key(endpoint, self._key if endpoint is endpoints[0] else None, None, services)
             if key is not None and worth_hiding(key.reveal()):
                 found.setdefault(key.name or "provider_key", key.reveal())
-        for name, value in around.items():
+        for name, value in services.items():
             if is_secret_variable(name) and worth_hiding(value) and not value.startswith("/"):
                 found.setdefault(name, value)
         return found

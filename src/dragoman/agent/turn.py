@@ -7,22 +7,22 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from dragoman.agent.config import Setup
+from dragoman.agent.config import RunConfig
 from dragoman.agent.events import CallDecided, Noticed, ToolEnded
 from dragoman.agent.protocol import (
+    ApprovalBinding,
     Approved,
     AskApproval,
-    Bond,
     CancelTools,
     Command,
     Denied,
+    Emit,
     Planned,
     Postponed,
     Review,
     Reviewed,
     RunTools,
     Stale,
-    Tell,
     ToolAnswered,
 )
 from dragoman.agent.records import Past
@@ -77,27 +77,27 @@ def say_denied(told: Denied) -> str:
 # The strictest of them counts. Rules that somebody approved on the way are added for the rest of the run.
 
 
-class Permits:
+class PermissionState:
     """Decides on the calls of one run."""
 
-    def __init__(self, setup: Setup) -> None:
-        self._setup = setup
-        self.rules = setup.rules
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self.rules = config.rules
         self.past: Past | None = None
         """What was decided before, while a run is brought back."""
 
     @property
     def chain(self) -> tuple[Rules, ...]:
         """The rules of this run and of those above it."""
-        return (self.rules, *self._setup.rules_above)
+        return (self.rules, *self._config.rules_above)
 
     def decide(self, call: ToolCall, tool: Tool, operands: Sequence[Operand], uninspected: str = "") -> Decision:
         """What becomes of a call."""
-        sandboxed = self._setup.sandboxed and tool.metadata.get("class") == "exec"
+        sandboxed = self._config.sandboxed and tool.metadata.get("class") == "exec"
         context = DecisionContext(tool, tuple(operands), sandboxed, uninspected)
         decisions = [decide(call, context, rules) for rules in self.chain]
-        if self._setup.policy is not None:
-            decisions.append(consult(self._setup.policy, call, tool))
+        if self._config.policy is not None:
+            decisions.append(consult(self._config.policy, call, tool))
         decision = strictest_of(decisions)
         return decision if self.past is None else self.past.correct(decision, call, tool)
 
@@ -144,7 +144,7 @@ class Slot:
     """One call, and how far it is."""
 
     __slots__ = (
-        "bond",
+        "binding",
         "call",
         "operands",
         "ran",
@@ -168,7 +168,7 @@ class Slot:
         """The id of the first call of the turn that is the same as this one."""
         self.operands: tuple[Operand, ...] = ()
         self.uninspected = ""
-        self.bond: Bond | None = None
+        self.binding: ApprovalBinding | None = None
         self.stale = 0
 
 
@@ -177,19 +177,21 @@ class CallTurn:
 
     def __init__(
         self,
-        setup: Setup,
+        config: RunConfig,
         watch: Watch,
-        permits: Permits,
+        permissions: PermissionState,
         number: int,
         calls: Iterable[ToolCall | InvalidCall],
         deadline: float | None,
     ) -> None:
-        self._setup = setup
+        self._config = config
         self._watch = watch
-        self._permits = permits
+        self._permissions = permissions
         self._deadline = deadline
         self.number = number
-        self.slots = [Slot(call, setup.tools.find(call.name) if isinstance(call, ToolCall) else None) for call in calls]
+        self.slots = [
+            Slot(call, config.tools.find(call.name) if isinstance(call, ToolCall) else None) for call in calls
+        ]
         self._by_id = {slot.call.id: slot for slot in self.slots}
         self.outcome: Outcome | None = None
         self.answer = ""
@@ -226,7 +228,7 @@ class CallTurn:
     def begin(self, now: float) -> list[Command]:
         """Settle what cannot run at all, then start with the first calls that can."""
         commands: list[Command] = []
-        most = self._setup.limits.calls_per_turn
+        most = self._config.limits.calls_per_turn
         if len(self.slots) > most:
             text = TOO_MANY.format(count=len(self.slots), most=most)
             for slot in self.slots:
@@ -234,10 +236,10 @@ class CallTurn:
             return commands
         for slot in self.slots:
             if isinstance(slot.call, InvalidCall):
-                commands += self._refuse(slot, explain_invalid(slot.call, self._setup.tools))
+                commands += self._refuse(slot, explain_invalid(slot.call, self._config.tools))
             elif slot.tool is None:
                 invalid = InvalidCall(slot.call.id, slot.call.name, slot.call.raw, (), kind="unknown_tool")
-                commands += self._refuse(slot, explain_invalid(invalid, self._setup.tools))
+                commands += self._refuse(slot, explain_invalid(invalid, self._config.tools))
         commands += self._pair_duplicates()
         return commands + self._advance(now)
 
@@ -302,7 +304,7 @@ class CallTurn:
         if not isinstance(call, ToolCall) or tool is None:
             return []
         if slot.state == "planned":
-            if self._setup.has_reviewers or tool.inspect is not None:
+            if self._config.has_reviewers or tool.inspect is not None:
                 slot.state = "reviewing"
                 return [Review(call, tool)]
             slot.state = "reviewed"
@@ -312,14 +314,14 @@ class CallTurn:
         return self._block(slot, verdict) if verdict is not None else self._decide(slot, call, tool)
 
     def _decide(self, slot: Slot, call: ToolCall, tool: Tool) -> list[Command]:
-        decision = self._permits.decide(call, tool, slot.operands, slot.uninspected)
-        told: list[Command] = [Tell(self._decided(call, decision))]
+        decision = self._permissions.decide(call, tool, slot.operands, slot.uninspected)
+        told: list[Command] = [Emit(self._decided(call, decision))]
         if decision.verdict == "deny":
             return [*told, *self._deny(slot, say_decided(decision))]
         if decision.verdict == "allow":
             slot.state = "ready"
             return told
-        if not self._setup.has_approver:
+        if not self._config.has_approver:
             return [*told, *self._deny(slot, say_nobody(decision))]
         slot.state = "asking"
         return [*told, self._ask(slot, call, tool, decision)]
@@ -328,11 +330,11 @@ class CallTurn:
         return CallDecided(call, decision.verdict, decision.reason, decision.rule, decision.code, self.number)
 
     def _ask(self, slot: Slot, call: ToolCall, tool: Tool, decision: Decision) -> AskApproval:
-        suggestion = self._permits.suggest(call, tool, slot.operands)
+        suggestion = self._permissions.suggest(call, tool, slot.operands)
         return AskApproval(call, tool, decision.reason, slot.operands, suggestion)
 
     def _block(self, slot: Slot, verdict: Verdict) -> list[Command]:
-        told: list[Command] = [Tell(Noticed(verdict.kind, verdict.message, self.number))]
+        told: list[Command] = [Emit(Noticed(verdict.kind, verdict.message, self.number))]
         result = ToolResult(slot.call.id, slot.call.name, verdict.message, is_error=True)
         return told + self._settle(slot, result)
 
@@ -344,8 +346,8 @@ class CallTurn:
         for slot in slots:
             assert isinstance(slot.call, ToolCall) and slot.tool is not None
             slot.state = "running"
-            seconds = slot.tool.timeout if slot.tool.timeout is not None else self._setup.limits.tool_seconds
-            batch.append(Planned(slot.call, slot.tool, seconds, self._deadline, slot.operands, slot.bond))
+            seconds = slot.tool.timeout if slot.tool.timeout is not None else self._config.limits.tool_seconds
+            batch.append(Planned(slot.call, slot.tool, seconds, self._deadline, slot.operands, slot.binding))
         return RunTools(tuple(batch), self.number)
 
     # ---- news --------------------------------------------------------------------------------------------------------
@@ -383,17 +385,17 @@ class CallTurn:
         by = told.by or "the approver"
         if told.result is not None:
             told_instead: list[Command] = [
-                Tell(Noticed("result_replaced", f"{by} answered for {slot.call.name}", self.number))
+                Emit(Noticed("result_replaced", f"{by} answered for {slot.call.name}", self.number))
             ]
             return told_instead + self._settle(slot, ToolResult(slot.call.id, slot.call.name, told.result))
         slot.state = "ready"
-        slot.bond = Bond(told.request, told.digest, told.expires) if told.digest else None
+        slot.binding = ApprovalBinding(told.request, told.digest, told.expires) if told.digest else None
         commands: list[Command] = []
         if told.rule:
-            fault = self._permits.add(told.rule)
+            fault = self._permissions.add(told.rule)
             allowed = f"{by} allowed {told.rule} for the rest of this run"
             words = f"{told.rule} is no rule: {fault}" if fault else allowed
-            commands.append(Tell(Noticed("rule_refused" if fault else "rule_added", words, self.number)))
+            commands.append(Emit(Noticed("rule_refused" if fault else "rule_added", words, self.number)))
         if told.arguments is not None:
             slot.operands, slot.uninspected = told.operands, told.uninspected
         return commands + self._change(slot, told.arguments, by, decides=True)
@@ -401,12 +403,12 @@ class CallTurn:
     def _ask_again(self, slot: Slot, told: Stale) -> list[Command]:
         """What was approved is not what would run now: it is decided anew, so many times."""
         slot.stale += 1
-        slot.bond = None
+        slot.binding = None
         if slot.stale >= _MOST_STALE:
             return self._deny(slot, TOO_STALE.format(reason=told.reason))
         slot.state = "reviewed"
         slot.operands, slot.uninspected = told.operands, told.uninspected
-        return [Tell(Noticed("approval_stale", f"{slot.call.name} is asked about again: {told.reason}", self.number))]
+        return [Emit(Noticed("approval_stale", f"{slot.call.name} is asked about again: {told.reason}", self.number))]
 
     def _change(
         self, slot: Slot, arguments: dict[str, object] | None, by: str, *, decides: bool = False
@@ -420,11 +422,11 @@ class CallTurn:
             return self._deny(slot, f"Not run: {by} changed the arguments so that they do not fit: {faults}")
         slot.call = replace(slot.call, arguments=loaded.value)
         changed: list[Command] = [
-            Tell(Noticed("arguments_changed", f"{by} changed the arguments of {slot.call.name}", self.number))
+            Emit(Noticed("arguments_changed", f"{by} changed the arguments of {slot.call.name}", self.number))
         ]
         if not decides:
             return changed
-        decision = self._permits.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
+        decision = self._permissions.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
         if decision.verdict == "deny":
             return self._deny(slot, say_decided(decision))
         return changed
@@ -438,7 +440,7 @@ class CallTurn:
         if slot.ran and isinstance(slot.call, ToolCall) and slot.tool is not None:
             verdict = self._watch.after(slot.call, slot.tool, result)
             if verdict is not None:
-                commands.append(Tell(Noticed(verdict.kind, verdict.message, self.number)))
+                commands.append(Emit(Noticed(verdict.kind, verdict.message, self.number)))
                 result = _with_note(result, verdict.message)
                 if verdict.action == "end" and self.outcome is None:
                     self.outcome = end("looping", verdict.message)
@@ -493,7 +495,7 @@ class CallTurn:
     def _settle(self, slot: Slot, result: ToolResult) -> list[Command]:
         slot.state = "settled"
         slot.result = result
-        return [Tell(ToolEnded(slot.call, result, slot.seconds, slot.ran))]
+        return [Emit(ToolEnded(slot.call, result, slot.seconds, slot.ran))]
 
     # ---- after a crash -----------------------------------------------------------------------------------------------
 
@@ -507,7 +509,7 @@ class CallTurn:
             if slot.state == "reviewing":
                 commands.append(Review(slot.call, slot.tool))
             elif slot.state == "asking":
-                decision = self._permits.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
+                decision = self._permissions.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
                 commands.append(self._ask(slot, slot.call, slot.tool, decision))
             elif slot.state == "running":
                 running.append(slot)
@@ -534,7 +536,7 @@ def _with_note(result: ToolResult, note: str) -> ToolResult:
 # How often a model may get it wrong, or say nothing, before the run is given up.
 
 
-class Patience:
+class MistakeBudget:
     """Counts mistakes, repairs and blank replies, each in a row."""
 
     def __init__(self, limits: Limits) -> None:

@@ -33,7 +33,7 @@ class Verdict(Struct, frozen=True):
     message: str
 
 
-class Steps(Struct, frozen=True):
+class Thresholds(Struct, frozen=True):
     """At which count a detector warns, blocks and ends the run; None leaves that step out."""
 
     warn: int | None
@@ -62,11 +62,11 @@ class Steps(Struct, frozen=True):
 class WatchSettings(Struct, frozen=True):
     """The settings of a watcher. A detector that is None is off; `WatchSettings.off()` switches all of them off."""
 
-    repeats: Steps | None = Steps(3, 4, 5)
+    repeats: Thresholds | None = Thresholds(3, 4, 5)
     """The same call with the same result, one after the other."""
-    cycles: Steps | None = Steps(4, 5, 6)
+    cycles: Thresholds | None = Thresholds(4, 5, 6)
     """Two or more calls that alternate, each with its own same result: full rounds."""
-    same_results: Steps | None = Steps(5, 6, 7)
+    same_results: Thresholds | None = Thresholds(5, 6, 7)
     """One tool that gives the same result whatever its arguments are."""
     failures: int | None = 3
     """One tool that fails with the same error: after so many in a row, calls that failed so are not run again."""
@@ -235,7 +235,7 @@ Pair = tuple[Digest, Digest]
 _UNKNOWN = b""
 
 
-class Circle(Struct, frozen=True):
+class Cycle(Struct, frozen=True):
     """A round of `period` calls, gone `count` times in full; `whole` when the last round has just been closed."""
 
     period: int
@@ -243,10 +243,10 @@ class Circle(Struct, frozen=True):
     whole: bool = True
 
 
-class Circles:
+class CycleDetector:
     """Remembers what was called, and sees when it goes round. A round of one call is a plain repetition."""
 
-    def __init__(self, repeats: Steps | None, cycles: Steps | None, longest: int) -> None:
+    def __init__(self, repeats: Thresholds | None, cycles: Thresholds | None, longest: int) -> None:
         self._steps = [repeats, *([cycles] * (longest - 1))]  # by period, less one
         given = [step for steps in (repeats, cycles) if steps for step in (steps.warn, steps.block, steps.end) if step]
         self._most = longest * (max(given, default=1) + 1)
@@ -254,20 +254,20 @@ class Circles:
         self._now: dict[Digest, Pair] = {}  # of this turn, in the order of the calls: the result, or the one to expect
         self._settled: set[Digest] = set()
 
-    def steps(self, circle: Circle) -> Steps:
-        steps = self._steps[circle.period - 1]
+    def steps(self, cycle: Cycle) -> Thresholds:
+        steps = self._steps[cycle.period - 1]
         assert steps is not None, "a circle is only found where it is looked for"
         return steps
 
-    def foresee(self, call: Digest) -> tuple[Circle, Pair] | None:
+    def foresee(self, call: Digest) -> tuple[Cycle, Pair] | None:
         """The circle that this call would close or go on with, if its result is the one of last time."""
         expected = self._now.setdefault(call, self._expect(call))
-        for circle in self._find(self._until(call)):
-            if self.steps(circle).blocks(circle.count):
-                return circle, expected
+        for cycle in self._find(self._until(call)):
+            if self.steps(cycle).blocks(cycle.count):
+                return cycle, expected
         return None
 
-    def add(self, pair: Pair) -> Circle | None:
+    def add(self, pair: Pair) -> Cycle | None:
         """The circle that this call and result belong to, if there is one to speak of.
 
         Calls of one turn may be answered in any order; what counts is the order in which they were made.
@@ -297,21 +297,21 @@ class Circles:
                 break
         return pairs
 
-    def _severity(self, circle: Circle) -> int:
-        steps, count = self.steps(circle), circle.count
+    def _severity(self, cycle: Cycle) -> int:
+        steps, count = self.steps(cycle), cycle.count
         return 2 * steps.ends(count) + steps.warns(count)
 
     def _expect(self, call: Digest) -> Pair:
         return next((pair for pair in reversed(self._pairs) if pair[0] == call), (call, _UNKNOWN))
 
-    def _find(self, pairs: list[Pair]) -> list[Circle]:
+    def _find(self, pairs: list[Pair]) -> list[Cycle]:
         found = []
         for period, steps in enumerate(self._steps, start=1):
             if steps is None:
                 continue
             length = _run(pairs, period)
             if length >= 2 * period and _is_smallest(pairs, period):
-                found.append(Circle(period, length // period, length % period == 0))
+                found.append(Cycle(period, length // period, length % period == 0))
         return found
 
 
@@ -355,7 +355,7 @@ class _Streak(Struct):
         self.turn = turn
 
 
-class Failures:
+class FailureDetector:
     """Counts failures per tool and per call. Only a call that itself failed is ever blocked; others may be tried."""
 
     def __init__(self) -> None:
@@ -405,7 +405,7 @@ class _Seen(Struct, frozen=True):
     result: Digest
 
 
-class Sameness:
+class SameResultDetector:
     """Counts turns in which a tool gave one same result for different arguments, among the last calls.
 
     Calls of other tools in between do not matter; another result of the same tool starts the count anew.
@@ -448,7 +448,7 @@ class Sameness:
 # model had no chance to learn in between. Nothing here reads a clock or draws lots: replaying the same calls gives
 # the same verdicts.
 
-__all__ = ["Steps", "Verdict", "Watch", "WatchSettings", "duplicates", "is_blank", "is_starved"]
+__all__ = ["Thresholds", "Verdict", "Watch", "WatchSettings", "duplicates", "is_blank", "is_starved"]
 
 _SEVERITY = ("warn", "block", "end")
 # What a tool says that has done something and has nothing to tell: no sign of standing still.
@@ -466,9 +466,9 @@ class Watch:
 
     def __init__(self, settings: WatchSettings = PATIENCE) -> None:
         self._settings = settings
-        self._circles = Circles(settings.repeats, settings.cycles, settings.longest_cycle)
-        self._sameness = Sameness(settings.window)
-        self._failures = Failures()
+        self._cycles = CycleDetector(settings.repeats, settings.cycles, settings.longest_cycle)
+        self._sameness = SameResultDetector(settings.window)
+        self._failures = FailureDetector()
         self._number = 0
         self._turn = _TurnSoFar()
         self._last: frozenset[Pair] = frozenset()
@@ -493,13 +493,13 @@ class Watch:
 
     def _judge_call(self, call: ToolCall, key: Digest) -> _Blocked | None:
         name, settings = call.name, self._settings
-        circle = self._circles.foresee(key)  # asked first and always: it keeps count of what is under way
+        cycle = self._cycles.foresee(key)  # asked first and always: it keeps count of what is under way
         failed = self._failures.foresee(name, key)
         if settings.failures is not None and failed is not None and failed[0] >= settings.failures:
             verdict = Verdict("block", "repeated_failure", describe_failure(name, failed[0], blocked=True))
             return _Blocked(verdict, failed[1], fails=True)
-        if circle is not None:
-            found, expected = circle
+        if cycle is not None:
+            found, expected = cycle
             return _Blocked(self._speak_of_circle("block", found, name), expected[1])
         same = self._sameness.foresee(self._number, name, key) if settings.same_results else None
         if same is not None and settings.same_results and settings.same_results.blocks(same[0]):
@@ -514,7 +514,7 @@ class Watch:
             return
         self._turn.told = True
         if blocked.fails:
-            self._circles.forget(key)  # however often: a failing tool does not end a run
+            self._cycles.forget(key)  # however often: a failing tool does not end a run
             return
         verdict = self._after_success(call, (key, blocked.expected), counts=True)
         if verdict is not None and verdict.action == "end":
@@ -540,7 +540,7 @@ class Watch:
         return verdict
 
     def _after_failure(self, call: ToolCall, key: Digest, error: Digest) -> Verdict | None:
-        self._circles.forget(key)
+        self._cycles.forget(key)
         count = self._failures.add(self._number, call.name, key, error)
         if self._settings.failures is None or count < self._settings.failures:
             return None
@@ -550,19 +550,19 @@ class Watch:
         if pair in self._turn.counted:
             return None
         self._turn.counted.add(pair)
-        found = [self._judge_circle(self._circles.add(pair), call.name)]
+        found = [self._judge_circle(self._cycles.add(pair), call.name)]
         if counts:
             found.append(self._judge_sameness(call.name, pair))
         verdicts = [verdict for verdict in found if verdict is not None]
         return max(verdicts, key=lambda verdict: _SEVERITY.index(verdict.action), default=None)
 
-    def _judge_circle(self, circle: Circle | None, name: str) -> Verdict | None:
-        if circle is None or not circle.whole:
+    def _judge_circle(self, cycle: Cycle | None, name: str) -> Verdict | None:
+        if cycle is None or not cycle.whole:
             return None
-        steps = self._circles.steps(circle)
-        if steps.ends(circle.count):
-            return self._speak_of_circle("end", circle, name)
-        return self._speak_of_circle("warn", circle, name) if steps.warns(circle.count) else None
+        steps = self._cycles.steps(cycle)
+        if steps.ends(cycle.count):
+            return self._speak_of_circle("end", cycle, name)
+        return self._speak_of_circle("warn", cycle, name) if steps.warns(cycle.count) else None
 
     def _judge_sameness(self, name: str, pair: Pair) -> Verdict | None:
         steps = self._settings.same_results
@@ -577,13 +577,13 @@ class Watch:
             return Verdict("end", "same_result", describe_end(message))
         return Verdict("warn", "same_result", message)
 
-    def _speak_of_circle(self, action: str, circle: Circle, name: str) -> Verdict:
+    def _speak_of_circle(self, action: str, cycle: Cycle, name: str) -> Verdict:
         blocked = action == "block"
-        if circle.period == 1:
-            kind, message = "repeated_call", describe_repetition(name, circle.count, blocked=blocked)
+        if cycle.period == 1:
+            kind, message = "repeated_call", describe_repetition(name, cycle.count, blocked=blocked)
         else:
             kind = "ping_pong"
-            message = describe_alternation(name, circle.count, circle.period, blocked=blocked)
+            message = describe_alternation(name, cycle.count, cycle.period, blocked=blocked)
         if action == "end":
             return Verdict("end", kind, describe_end(message))
         return Verdict("block" if blocked else "warn", kind, message)
@@ -599,7 +599,7 @@ class Watch:
         """
         so_far, self._turn = self._turn, _TurnSoFar()
         self._number += 1
-        self._circles.close_turn()
+        self._cycles.close_turn()
         pairs, idle = so_far.sum_up(calls, results)
         fresh = self._is_fresh(text)
         if not idle or fresh or pairs != self._last:

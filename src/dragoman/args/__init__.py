@@ -9,17 +9,17 @@ from __future__ import annotations
 from dragoman.args.coercion import Coerced, coerce, read_text
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.loader import Loaded, load, validate
-from dragoman.args.partial import Grown, PartialObject
-from dragoman.args.tolerant import Repaired, Tolerant, repair
+from dragoman.args.partial import PartialObject, PartialUpdate
+from dragoman.args.tolerant import Repaired, TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
 
 __all__ = [
     "Coerced",
-    "Grown",
     "Loaded",
     "PartialObject",
+    "PartialUpdate",
     "Repaired",
-    "Tolerant",
+    "TolerantReader",
     "Undecodable",
     "Unreadable",
     "coerce",

@@ -103,7 +103,7 @@ class Coerced(Struct, frozen=True):
     changes: tuple[Change, ...] = ()
 
 
-class Caster:
+class Coercer:
     """One run of coercion: the changes so far, and the answers already found for places reached by several ways."""
 
     __slots__ = ("_known", "changes", "drop_extra")
@@ -483,14 +483,14 @@ def _read_typed(text: str, shape: Shape, kinds: tuple[str, ...], path: str) -> t
             return MISSING, ()
     if found is MISSING or (not repairs and fits(shape, found)):
         return found, ()
-    caster = Caster()
+    caster = Coercer()
     for rule in repairs:
         caster.note(path, rule, text, found)
     return caster.cast(shape, found, path), tuple(caster.changes)
 
 
 def _settle_for_text(text: str, shape: Shape, path: str) -> Coerced:
-    caster = Caster()
+    caster = Coercer()
     value = caster.cast(shape, text, path)
     return Coerced(value, tuple(caster.changes))
 
@@ -516,7 +516,7 @@ def coerce(
         shape = shape_of(schema, root)
         if not drop_extra and fits(shape, value):
             return Coerced(value)
-        caster = Caster(drop_extra=drop_extra)
+        caster = Coercer(drop_extra=drop_extra)
         changed = caster.cast(shape, value, path)
     except RecursionError:  # Depth is bounded here; only a caller near the end of its own stack gets this far.
         return Coerced(value)

@@ -28,7 +28,7 @@ _WORDS: dict[str, tuple[str, Any]] = {"t": ("true", True), "f": ("false", False)
 Path = tuple[str | int, ...]
 
 
-class Grown(Struct, frozen=True):
+class PartialUpdate(Struct, frozen=True):
     """One part of the object that grew or was finished by the last piece."""
 
     path: Path
@@ -75,7 +75,7 @@ class PartialObject:
         self._growing: Path | None = None
         self._escape = ""
         self._word = ("", None)
-        self._grown: list[Grown] = []
+        self._grown: list[PartialUpdate] = []
         self._failed: str | None = None
 
     @property
@@ -103,7 +103,7 @@ class PartialObject:
         """The path of the string that is being written, if one is."""
         return self._growing
 
-    def feed(self, piece: str) -> list[Grown]:
+    def feed(self, piece: str) -> list[PartialUpdate]:
         """Take the next characters, and return what grew, in order; a string at most once."""
         if self._failed is not None:
             return []
@@ -115,7 +115,7 @@ class PartialObject:
         if self._growing is not None:
             delta = "".join(self._parts[self._fresh :])
             if delta:
-                self._grown.append(Grown(self._growing, delta))
+                self._grown.append(PartialUpdate(self._growing, delta))
         return self._grown
 
     # ---- places in the grammar: each takes the piece and a position in it, and returns the position it came to -----
@@ -273,7 +273,7 @@ class PartialObject:
         text = "".join(self._parts)
         if self._growing is not None:
             delta = "".join(self._parts[self._fresh :])
-            self._grown.append(Grown(self._growing, delta, True, text))
+            self._grown.append(PartialUpdate(self._growing, delta, True, text))
             self._containers[-1][self._steps[-1]] = text
             self._shown = True
             self._growing = None
@@ -298,7 +298,7 @@ class PartialObject:
     def _put_scalar(self, value: Any) -> None:
         self._parts = []
         self._put(value)
-        self._grown.append(Grown(tuple(self._steps), "", True, value))
+        self._grown.append(PartialUpdate(tuple(self._steps), "", True, value))
         self._next = self._after_member
 
     def _open(self, container: Any) -> None:
@@ -312,7 +312,7 @@ class PartialObject:
     def _close(self, position: int) -> int:
         container = self._containers.pop()
         self._steps.pop()
-        self._grown.append(Grown(tuple(self._steps), "", True, container))
+        self._grown.append(PartialUpdate(tuple(self._steps), "", True, container))
         self._next = self._after_member if self._containers else self._at_end
         return position + 1
 

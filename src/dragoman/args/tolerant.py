@@ -11,7 +11,7 @@ from dragoman.args.decoder import MAX_DEPTH, Undecodable, decode, has_surrogate,
 from dragoman.args.tolerant_scalars import (
     CLOSING_QUOTES,
     Place,
-    Scalars,
+    ScalarReader,
     Unreadable,
     read_expression,
     read_string,
@@ -24,7 +24,7 @@ from dragoman.args.tolerant_scalars import (
 # Reads in one pass from left to right and never goes back further than the value at hand. Whatever is not JSON is
 # noted under a name in `rules`. In Python mode the dialect is Python's, so what is good Python is not noted.
 
-__all__ = ["Tolerant", "Unreadable"]
+__all__ = ["TolerantReader", "Unreadable"]
 
 _member = re.compile(r"""\s*+(?:"([^"\\\x00-\x1f]*+)"|'([^'\\\x00-\x1f]*+)'|([^\W\d]\w*+))\s*+:\s*+(?![/#])""").match
 _bare_key = re.compile(r"(?:[\w$]|\\_)(?:[\w$.-]|\\_)*+").match
@@ -41,7 +41,7 @@ _type_name = re.compile(
 _JSON_OPENINGS = ('{"', '["', "[{", "[[")
 
 
-class Tolerant(Scalars):
+class TolerantReader(ScalarReader):
     """A reader of values in one text.
 
     `python` reads Python's dialect. `expressions` (on in Python) also reads names, small sums and `dict(a=1)`.
@@ -423,14 +423,14 @@ def _read_body(text: str, start: int, complete: bool, rules: dict[str, None]) ->
     return value
 
 
-def _read_value(text: str, start: int, complete: bool) -> tuple[Tolerant, Any, int]:
-    reader = Tolerant(text, closing=complete)
+def _read_value(text: str, start: int, complete: bool) -> tuple[TolerantReader, Any, int]:
+    reader = TolerantReader(text, closing=complete)
     try:
         value, end = reader.value(start, whole=True)
     except Unreadable as error:
         if error.cut or not text.startswith(("{", "["), start):
             raise
-        reader = Tolerant(text, closing=complete, expressions=True)
+        reader = TolerantReader(text, closing=complete, expressions=True)
         value, end = reader.value(start, whole=True)
     return reader, value, end
 
@@ -460,7 +460,7 @@ def _trim(text: str, start: int, end: int) -> tuple[int, int]:
 def _unescape(body: str) -> str | None:
     """Take off one layer of string escapes from text that was encoded twice and lost its outer quotes."""
     try:
-        value, _ = Tolerant('"' + body + '"').value(0)
+        value, _ = TolerantReader('"' + body + '"').value(0)
     except Unreadable:
         return None
     return value if isinstance(value, str) else None

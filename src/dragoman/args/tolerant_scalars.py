@@ -499,7 +499,7 @@ _ENDS = frozenset(",)]}")
 _INSIDE = frozenset(("member", "item", "argument"))
 
 
-class Scalars:
+class ScalarReader:
     """Reads everything but lists and objects; notes in `_rules` what was repaired."""
 
     __slots__ = ("_ascii", "_closing", "_embeddable", "_expressions", "_open", "_python", "_rules", "max_depth", "text")

@@ -62,7 +62,7 @@ class Note(Struct, frozen=True):
     session: str
 
 
-class NotOurs(sqlite3.DatabaseError):
+class ForeignFile(sqlite3.DatabaseError):
     """The file holds something else, or was written by a newer version."""
 
 
@@ -220,7 +220,7 @@ class NoteStore:
                 connection.execute(f"PRAGMA application_id = {_APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {_VERSION}")
             elif stamps != (_APPLICATION, _VERSION):
-                raise NotOurs("the file holds something else, or was written by a newer version")
+                raise ForeignFile("the file holds something else, or was written by a newer version")
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
@@ -418,7 +418,7 @@ def _whole(text: str) -> str:
 
 def _why(problem: Exception, store: NoteStore) -> str:
     where = "the memory" if store.path == IN_MEMORY else store.path
-    if isinstance(problem, NotOurs):
+    if isinstance(problem, ForeignFile):
         return f"The notes cannot be used: {where}: {problem}."
     return f"The notes cannot be used at the moment: {where}: {problem}."
 

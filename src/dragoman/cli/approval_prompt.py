@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-from dragoman.agent.broker import Parked, show_arguments
+from dragoman.agent.broker import PendingApproval, show_arguments
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import Screen, one_line, summarise, write_arguments
 from dragoman.cli.signals import forget_typed, type_line
@@ -76,7 +76,7 @@ _HIDDEN = "something is hidden here, and the call gets what it really is"
 _ESCAPED = "characters that cannot be seen are written as \\uXXXX"
 
 
-def request_as_data(request: Parked, sink: HumanSink, now: float) -> dict[str, Any]:
+def request_as_data(request: PendingApproval, sink: HumanSink, now: float) -> dict[str, Any]:
     """One request for a program, and for drawing. Secrets in it are hidden; `hidden` says where."""
     arguments, hidden = show_arguments(request.call.arguments, sink)
     data: dict[str, Any] = {
@@ -102,7 +102,7 @@ def request_as_data(request: Parked, sink: HumanSink, now: float) -> dict[str, A
     return data
 
 
-def state_of(request: Parked, now: float) -> str:
+def state_of(request: PendingApproval, now: float) -> str:
     """How far a request has come, in a word."""
     given = request.answered
     if given is not None:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval
-from dragoman.agent.broker import ApprovalRefused, Parked, answer_request, list_requests
+from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, list_requests
 from dragoman.cli.approval_prompt import reveal, state_of
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.screen import FATAL, Screen, complain, one_line, pretty_json, write_json
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------------------------
 # Giving answers to requests for approval: each is written into the journal and the audit log, or refused.
 
-Answering = Callable[[Parked], Approval]
+Answering = Callable[[PendingApproval], Approval]
 
 
 class Given(Struct, frozen=True):
     """What became of an answer."""
 
-    request: Parked
+    request: PendingApproval
     verdict: str = ""
     """`approved`, `denied` or `answered`; empty if it was refused."""
     refused: str = ""
@@ -55,7 +55,7 @@ class Given(Struct, frozen=True):
 
 
 async def give_answers(
-    journal: Journal, place: Path, answers: Sequence[tuple[Parked, Approval]], by: str, sink: HumanSink
+    journal: Journal, place: Path, answers: Sequence[tuple[PendingApproval, Approval]], by: str, sink: HumanSink
 ) -> list[Given]:
     """Give answers one after the other. One that is refused does not keep the others back."""
     audit = AuditLog(beside(place), sink=sink)
@@ -65,7 +65,7 @@ async def give_answers(
     return [_with_waiting(each, still) for each in given]
 
 
-async def _give(journal: Journal, audit: AuditLog, request: Parked, approval: Approval, by: str) -> Given:
+async def _give(journal: Journal, audit: AuditLog, request: PendingApproval, approval: Approval, by: str) -> Given:
     told: dict[str, Any] = {
         "request": request.id,
         "tool": request.tool,
@@ -90,7 +90,7 @@ async def _give(journal: Journal, audit: AuditLog, request: Parked, approval: Ap
     return Given(answered, verdict, unrecorded=_record(audit, "approval_given", request, told), kept=kept)
 
 
-def _keep_rule(request: Parked, text: str) -> str:
+def _keep_rule(request: PendingApproval, text: str) -> str:
     """Keep a rule for the workspace of the run, as `always` at a terminal does; in words, what came of it."""
     from dragoman.config import remember_rule
     from dragoman.errors import ConfigError
@@ -105,7 +105,7 @@ def _keep_rule(request: Parked, text: str) -> str:
     return f"in {request.workspace} from now on ({path})"
 
 
-def _record(audit: AuditLog, kind: Any, request: Parked, fields: dict[str, Any]) -> str:
+def _record(audit: AuditLog, kind: Any, request: PendingApproval, fields: dict[str, Any]) -> str:
     try:
         audit.append(kind, run=request.run_id, call=request.call.id, **fields)
     except AuditFailed as error:
@@ -113,7 +113,7 @@ def _record(audit: AuditLog, kind: Any, request: Parked, fields: dict[str, Any])
     return ""
 
 
-def _with_waiting(given: Given, still: Sequence[Parked]) -> Given:
+def _with_waiting(given: Given, still: Sequence[PendingApproval]) -> Given:
     waiting = tuple(each.id for each in still if each.run_id == given.request.run_id)
     return replace(given, waiting=waiting)
 
@@ -438,7 +438,7 @@ def approve(
     read = read_arguments(arguments) if arguments is not None else None
     allowed = _check_rule(rule) if rule is not None else ""
 
-    def say(request: Parked) -> Approval:
+    def say(request: PendingApproval) -> Approval:
         if always and not request.rule:
             raise ConfigError(
                 f"there is no rule that would allow just calls like {request.id}",
@@ -510,13 +510,13 @@ class _Choice(msgspec.Struct, frozen=True):
             raise ConfigError("--run goes with --all", hint=f"dragoman approvals {self.verb} --all --run {self.run}")
 
 
-async def _list_all(store: SqliteJournal) -> list[Parked]:
+async def _list_all(store: SqliteJournal) -> list[PendingApproval]:
     from dragoman.agent.broker import list_requests
 
     return await list_requests(store)
 
 
-async def _find(store: SqliteJournal, choice: _Choice, now: float) -> list[Parked]:
+async def _find(store: SqliteJournal, choice: _Choice, now: float) -> list[PendingApproval]:
     from dragoman.agent.broker import find_request, list_requests
     from dragoman.cli.approval_prompt import state_of
 
@@ -527,7 +527,7 @@ async def _find(store: SqliteJournal, choice: _Choice, now: float) -> list[Parke
     return [each for each in everything if choice.run is None or each.run_id == choice.run]
 
 
-def _confirm(found: Sequence[Parked], sink: HumanSink, now: float, choice: _Choice) -> None:
+def _confirm(found: Sequence[PendingApproval], sink: HumanSink, now: float, choice: _Choice) -> None:
     """List what an answer to everything is about, each with its digest, and ask."""
     from dragoman.cli.approval_prompt import draw_list, request_as_data
 

@@ -301,7 +301,7 @@ class Workshop:
             approve=approve,
             ask_user=ask_user,
             rules=self.guard.rules(attended=attended),
-            park=self.parks,
+            defer_approvals=self.parks,
             approval_seconds=config["approval_seconds"],
             scrub=config["scrub"],
             secrets=self._secrets(),
@@ -327,7 +327,11 @@ class Workshop:
     @property
     def parks(self) -> bool:
         """Whether a question that nobody can answer now is left in the journal."""
-        return bool(self.config["park"]) and self.journal is not None and not isinstance(self.journal, MemoryJournal)
+        return (
+            bool(self.config["defer_approvals"])
+            and self.journal is not None
+            and not isinstance(self.journal, MemoryJournal)
+        )
 
     def _secrets(self) -> dict[str, str]:
         """The keys of all providers, and what the settings name; the agent looks through the environment itself."""

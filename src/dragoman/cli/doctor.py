@@ -23,10 +23,10 @@ from dragoman.client.transport import HttpRequest, Timeouts, Transport, Transpor
 from dragoman.config import keys_by_variable, load
 from dragoman.config.state import FileFacts, learned_file
 from dragoman.doctor import (
-    Asker,
     Finding,
+    Prober,
     ProbeStarted,
-    Recognised,
+    RecognizedServer,
     Report,
     admit,
     choose_model,
@@ -144,16 +144,16 @@ class Consultation:
         endpoint = await self._find()
         if self.wish.forgets:
             return self._forget(endpoint)
-        patient = admit(endpoint, quick=self.wish.quick, tokens=self.wish.tokens)
+        subject = admit(endpoint, quick=self.wish.quick, tokens=self.wish.tokens)
         if not self.wish.as_json:
             name = f"{endpoint.provider.name}:{endpoint.model}"
             self._screen.line((name, "bold"), f" at {RequestRedactor().address(endpoint.base_url)} ({endpoint.wire})")
-            most = count_requests(patient)
+            most = count_requests(subject)
             self._screen.line(f"at most {most} requests of at most {self.wish.tokens} tokens each")
             self._screen.line()
         carrier = self._open(endpoint)
-        asker = Asker(
-            patient.endpoint,
+        prober = Prober(
+            subject.endpoint,
             transport=carrier,
             key=self.wish.key or None,
             environment=self._environment,
@@ -162,10 +162,10 @@ class Consultation:
             seconds=self.wish.seconds,
         )
         try:
-            async for step in examine(patient, asker, self.config.prices()):
+            async for step in examine(subject, prober, self.config.prices()):
                 self._take(step)
         finally:
-            await asker.close()
+            await prober.close()
             await carrier.close()
         return self._conclude(endpoint)
 
@@ -206,7 +206,7 @@ class Consultation:
         wire = self.wish.wire or found.wire
         return self.registry.resolve(found.provider, model, base_url=found.base_url, wire=wire)
 
-    def _choose(self, found: Recognised) -> str:
+    def _choose(self, found: RecognizedServer) -> str:
         model = choose_model(list(found.models))
         if not model:
             raise ConfigError(f"{found.base_url} lists no model", hint="load one, or name it with --model NAME")
@@ -218,7 +218,7 @@ class Consultation:
         for lookup in lookups_for(endpoint, endpoint.base_url):
             if lookup.kind == "models":
                 listed = read_models(await self._look(endpoint, lookup.url)) or []
-                return self._choose(Recognised(endpoint.provider.name, endpoint.base_url, models=tuple(listed)))
+                return self._choose(RecognizedServer(endpoint.provider.name, endpoint.base_url, models=tuple(listed)))
         raise ConfigError(f"{endpoint.provider.name} lists no models", hint="name one: dragoman doctor PROVIDER:MODEL")
 
     async def _look(self, endpoint: Endpoint, url: str) -> Any:

@@ -23,16 +23,16 @@ from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, UsageRepo
 from dragoman.extraction import Extractor
 from dragoman.extraction.responses import read_messages
 from dragoman.extraction.tool_mode import (
-    Composed,
-    ToolMode,
+    ComposedRequest,
+    ToolModeName,
     answer_parts,
+    choose_tool_mode,
     compose,
     find_breach,
     open_reader,
-    settle_manner,
 )
 from dragoman.providers import Endpoint
-from dragoman.replies import Folding
+from dragoman.replies import ReplyFolder
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, Message, Reply, Text, ToolCall
 from dragoman.wire.failures import as_error
@@ -43,7 +43,7 @@ _WORDS_OF_CHANCE = 8
 
 class _Question(Struct):
     client: Client
-    composed: Composed
+    composed: ComposedRequest
     messages: list[Message]
     timeout: float | None
 
@@ -53,7 +53,7 @@ class _Question(Struct):
 
     def open_reader(self) -> Extractor | None:
         """Without tools nobody looks for calls, and a reply is what it is."""
-        return open_reader(self.composed, self.messages) if len(self.composed.manner.tools) else None
+        return open_reader(self.composed, self.messages) if len(self.composed.chosen_mode.tools) else None
 
 
 async def aask(
@@ -67,7 +67,7 @@ async def aask(
     transport: Transport | None = None,
     timeout: float | None = None,
     retries: Retries | None = None,
-    tool_mode: ToolMode = "auto",
+    tool_mode: ToolModeName = "auto",
     **options: Any,
 ) -> Reply:
     """Ask a model, and give its reply. `model` is written `provider:model`, `prompt` is a text or messages.
@@ -77,7 +77,7 @@ async def aask(
     composed, messages = _compose(model, prompt, tools, system, base_url, tool_mode, options)
     question = _Question(_open(composed, transport, key, retries), composed, messages, timeout)
     reader = question.open_reader()
-    folding = Folding()
+    folding = ReplyFolder()
     async for event in question.client.stream(question.composed.request, whole=True, deadline=question.deadline):
         if not isinstance(event, NOTICES):
             folding.add(event)
@@ -87,7 +87,7 @@ async def aask(
     if reply.failure is not None:
         raise as_error(reply.failure)
     settled = reply if reader is None else _settle(reply, reader)
-    _insist(composed, [part.name for part in settled.message.parts if isinstance(part, ToolCall | InvalidCall)])
+    _require_choice(composed, [part.name for part in settled.message.parts if isinstance(part, ToolCall | InvalidCall)])
     return settled
 
 
@@ -102,7 +102,7 @@ def astream(
     transport: Transport | None = None,
     timeout: float | None = None,
     retries: Retries | None = None,
-    tool_mode: ToolMode = "auto",
+    tool_mode: ToolModeName = "auto",
     **options: Any,
 ) -> AsyncIterator[Event]:
     """The events of a reply as they come; the arguments are those of `ask`."""
@@ -147,7 +147,7 @@ async def _listen(question: _Question) -> AsyncIterator[Event]:
     if reader is not None:
         called = [call.name for call in reader.extraction.calls]
         called += [call.name for call in reader.extraction.invalid]
-    _insist(question.composed, called)
+    _require_choice(question.composed, called)
 
 
 def _compose(
@@ -156,18 +156,18 @@ def _compose(
     tools: Iterable[object] | None,
     system: str | None,
     base_url: str | None,
-    tool_mode: ToolMode,
+    tool_mode: ToolModeName,
     options: Mapping[str, Any],
-) -> tuple[Composed, list[Message]]:
+) -> tuple[ComposedRequest, list[Message]]:
     endpoint = providers.resolve(model, base_url=base_url or "") if isinstance(model, str) else model
-    manner = settle_manner(endpoint, Toolset.of(tools) or Toolset(()), tool_mode)
+    chosen_mode = choose_tool_mode(endpoint, Toolset.of(tools) or Toolset(()), tool_mode)
     messages = _read_prompt(prompt, system)
-    boundaries = [secrets.token_hex(4) for _ in range(_WORDS_OF_CHANCE)] if manner.mode else []
-    return compose(messages, manner, options, boundaries=boundaries), messages
+    boundaries = [secrets.token_hex(4) for _ in range(_WORDS_OF_CHANCE)] if chosen_mode.mode else []
+    return compose(messages, chosen_mode, options, boundaries=boundaries), messages
 
 
-def _open(composed: Composed, transport: Transport | None, key: str | None, retries: Retries | None) -> Client:
-    endpoint = composed.manner.endpoint
+def _open(composed: ComposedRequest, transport: Transport | None, key: str | None, retries: Retries | None) -> Client:
+    endpoint = composed.chosen_mode.endpoint
     return Client(endpoint, transport=transport or shared_transport(endpoint), key=key, retries=retries)
 
 
@@ -178,7 +178,7 @@ def _read_prompt(prompt: Prompt, system: str | None) -> list[Message]:
     return [*head, *([prompt] if isinstance(prompt, Message) else read_messages(prompt))]
 
 
-def _insist(composed: Composed, called: list[str]) -> None:
+def _require_choice(composed: ComposedRequest, called: list[str]) -> None:
     """Raise where the reply is not what the tool choice asked for: nobody should have to look for that."""
     breach = find_breach(composed, called)
     if breach:

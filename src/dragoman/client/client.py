@@ -37,7 +37,7 @@ from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageR
 from dragoman.providers import Endpoint
 from dragoman.providers.definitions import codec_for
 from dragoman.providers.provider import fill_holes, holes_of
-from dragoman.replies import Folding
+from dragoman.replies import ReplyFolder
 from dragoman.secrets.exchanges import RequestRedactors
 from dragoman.types import Failure, Reply, Request
 from dragoman.wire.codec import Codec
@@ -250,7 +250,7 @@ class Client:
 
     async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
         """The whole reply. A failure is in `reply.failure`."""
-        folding = Folding()
+        folding = ReplyFolder()
         async for event in self.stream(request, whole=whole, deadline=deadline):
             if not isinstance(event, NOTICES):
                 folding.add(event)
@@ -404,7 +404,7 @@ class FallbackClient:
 
     async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
         """The whole reply of the first endpoint that gave one, or the failure of the last."""
-        folding = Folding()
+        folding = ReplyFolder()
         async for event in self.stream(request, whole=whole, deadline=deadline):
             if not isinstance(event, NOTICES):
                 folding.add(event)

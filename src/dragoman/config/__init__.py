@@ -14,7 +14,7 @@ from dragoman.config.files import (
     user_file,
     write_template,
 )
-from dragoman.config.layers import Config, Origin, Overridden, Said
+from dragoman.config.layers import Config, Origin, Overridden, SettingValue
 from dragoman.config.loader import keys_by_variable, load, read_key, read_keys
 from dragoman.config.settings import SECTIONS, SETTINGS, Setting, price_by
 from dragoman.config.state import forget_rule, permissions, permissions_file, remember_rule, remembered_rules
@@ -28,8 +28,8 @@ __all__ = [
     "Config",
     "Origin",
     "Overridden",
-    "Said",
     "Setting",
+    "SettingValue",
     "Toolbox",
     "config_folder",
     "forget_rule",

@@ -142,7 +142,7 @@ class Origin(Struct, frozen=True):
         return f"${self.variable}" if self.variable else self.kind
 
 
-class Said(Struct, frozen=True):
+class SettingValue(Struct, frozen=True):
     """One value for a setting, and who said it."""
 
     value: Any
@@ -153,7 +153,7 @@ class Layer(Struct, frozen=True):
     """What one source says, by the name of the setting, and what is wrong with it."""
 
     kind: Source
-    said: dict[str, Said] = field(default_factory=dict)
+    said: dict[str, SettingValue] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     """What cannot be used; a configuration with a fault is refused."""
     warnings: list[str] = field(default_factory=list)
@@ -163,7 +163,7 @@ def defaults(changed: Mapping[str, Any] | None = None) -> Layer:
     """The layer below all others."""
     values = {name: setting.default for name, setting in SETTINGS.items()} | dict(changed or {})
     origin = Origin("default")
-    return Layer("default", {name: Said(value, origin) for name, value in values.items()})
+    return Layer("default", {name: SettingValue(value, origin) for name, value in values.items()})
 
 
 def from_tables(tables: Mapping[str, Any], kind: Source, path: str, text: str) -> Layer:
@@ -242,7 +242,7 @@ def refuse(layers: list[Layer]) -> None:
 
 def _read(layer: Layer, setting: Setting, value: Any, origin: Origin) -> None:
     try:
-        layer.said[setting.name] = Said(setting.kind.read(value), origin)
+        layer.said[setting.name] = SettingValue(setting.kind.read(value), origin)
     except ValueError as error:
         layer.faults.append(f"{origin}: {_mismatch(setting, str(error) or _type_in_words(value))}")
 
@@ -319,13 +319,13 @@ ORDER: tuple[Source, ...] = ("default", "project", "user", "environment", "argum
 class Overridden(Struct, frozen=True):
     """A value that was said and does not count, and why."""
 
-    said: Said
+    said: SettingValue
     why: str
     is_refused: bool = False
     """Whether a project said what it may not."""
 
 
-class Settled(Struct, frozen=True):
+class ResolvedSetting(Struct, frozen=True):
     """What became of a setting."""
 
     value: Any
@@ -334,11 +334,11 @@ class Settled(Struct, frozen=True):
     overridden: tuple[Overridden, ...] = ()
     also: tuple[Origin, ...] = ()
     """The others that added to the list."""
-    parts: tuple[Said, ...] = ()
+    parts: tuple[SettingValue, ...] = ()
     """What each of them added."""
 
 
-def merge(layers: Sequence[Layer]) -> dict[str, Settled]:
+def merge(layers: Sequence[Layer]) -> dict[str, ResolvedSetting]:
     """The answer for every setting."""
     ranked = sorted(layers, key=lambda layer: ORDER.index(layer.kind))
     return {
@@ -347,7 +347,7 @@ def merge(layers: Sequence[Layer]) -> dict[str, Settled]:
     }
 
 
-def settle(setting: Setting, said: Sequence[Said]) -> Settled:
+def settle(setting: Setting, said: Sequence[SettingValue]) -> ResolvedSetting:
     """The answer for one setting; `said` is in the order of `ORDER` and not empty."""
     if setting.merge in ("union", "user_union"):
         return _unite(said)
@@ -365,22 +365,22 @@ def is_tighter(setting: Setting, one: Any, other: Any) -> bool:
     return setting.merge == "narrow" and set(one) < set(other)
 
 
-def _settle_own(setting: Setting, said: Sequence[Said]) -> Settled:
+def _settle_own(setting: Setting, said: Sequence[SettingValue]) -> ResolvedSetting:
     """The answer without what is managed: the user's own word, and the project's where it is tighter."""
     own = [each for each in said if each.origin.kind != "project"]
     project = next((each for each in said if each.origin.kind == "project"), None)
     winner = own[-1]
     beaten = [Overridden(each, f"{winner.origin} comes first") for each in own[:-1]]
     if project is None:
-        return Settled(winner.value, winner.origin, tuple(beaten))
+        return ResolvedSetting(winner.value, winner.origin, tuple(beaten))
     if _project_counts(setting, project, winner):
         why = f"the project's {project.origin} is tighter" if winner.origin.kind == "user" else "a default"
         value = _narrow(winner.value, project.value) if setting.merge == "narrow" else project.value
-        return Settled(value, project.origin, (*beaten, Overridden(winner, why)))
-    return Settled(winner.value, winner.origin, (*beaten, _pass_over(setting, project, winner)))
+        return ResolvedSetting(value, project.origin, (*beaten, Overridden(winner, why)))
+    return ResolvedSetting(winner.value, winner.origin, (*beaten, _pass_over(setting, project, winner)))
 
 
-def _pass_over(setting: Setting, project: Said, winner: Said) -> Overridden:
+def _pass_over(setting: Setting, project: SettingValue, winner: SettingValue) -> Overridden:
     if winner.origin.kind in ("default", "user") and setting.merge in ("lower", "stricter", "narrow"):
         if project.value == winner.value:
             return Overridden(project, f"the same as {winner.origin}")
@@ -388,7 +388,7 @@ def _pass_over(setting: Setting, project: Said, winner: Said) -> Overridden:
     return Overridden(project, f"{winner.origin} comes first")
 
 
-def _project_counts(setting: Setting, project: Said, winner: Said) -> bool:
+def _project_counts(setting: Setting, project: SettingValue, winner: SettingValue) -> bool:
     # Whoever starts the program speaks last: the environment and the arguments are over both files.
     if winner.origin.kind in ("environment", "argument"):
         return False
@@ -399,9 +399,9 @@ def _project_counts(setting: Setting, project: Said, winner: Said) -> bool:
     return is_tighter(setting, project.value, winner.value)
 
 
-def _bind(setting: Setting, managed: Said, settled: Settled) -> Settled:
+def _bind(setting: Setting, managed: SettingValue, settled: ResolvedSetting) -> ResolvedSetting:
     """The answer under a managed file."""
-    own = Said(settled.value, settled.origin)
+    own = SettingValue(settled.value, settled.origin)
     if setting.merge == "narrow":
         value = _narrow(managed.value, own.value)
         if value == own.value:
@@ -413,24 +413,24 @@ def _bind(setting: Setting, managed: Said, settled: Settled) -> Settled:
     else:
         value = managed.value
     why = f"{managed.origin} is managed, and nobody overrules it"
-    return Settled(value, managed.origin, (*settled.overridden, Overridden(own, why)))
+    return ResolvedSetting(value, managed.origin, (*settled.overridden, Overridden(own, why)))
 
 
-def _keep(settled: Settled, managed: Said, how: str) -> Settled:
+def _keep(settled: ResolvedSetting, managed: SettingValue, how: str) -> ResolvedSetting:
     lost = Overridden(managed, f"{how} than {settled.origin}")
-    return Settled(settled.value, settled.origin, (*settled.overridden, lost))
+    return ResolvedSetting(settled.value, settled.origin, (*settled.overridden, lost))
 
 
 def _narrow(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in others)
 
 
-def _unite(said: Sequence[Said]) -> Settled:
+def _unite(said: Sequence[SettingValue]) -> ResolvedSetting:
     # A default of no entries adds nothing and is not worth naming.
     adding = [each for each in said if each.value] or list(said[:1])
     entries = tuple(dict.fromkeys(entry for each in adding for entry in each.value))
     origins = [each.origin for each in adding]
-    return Settled(entries, origins[-1], (), tuple(origins[:-1]), tuple(adding))
+    return ResolvedSetting(entries, origins[-1], (), tuple(origins[:-1]), tuple(adding))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -440,7 +440,7 @@ def _unite(said: Sequence[Said]) -> Settled:
 class Config(Struct, frozen=True):
     """A configuration that was read and merged. Values are found by the dotted name of their setting."""
 
-    settled: dict[str, Settled]
+    settled: dict[str, ResolvedSetting]
     user_file: Path | None = None
     """The user's own file, None if there is none."""
     project_file: Path | None = None
@@ -506,7 +506,7 @@ class Config(Struct, frozen=True):
         """What tokens cost: the rows of the user's file over those that ship."""
         return read_prices(self["prices"])
 
-    def _find(self, name: str) -> Settled:
+    def _find(self, name: str) -> ResolvedSetting:
         if name not in self.settled:
             raise _unknown_setting(name)
         return self.settled[name]

@@ -14,8 +14,8 @@ from dragoman.config.files import is_private, read_text
 from dragoman.config.layers import (
     Config,
     Layer,
-    Said,
-    Settled,
+    ResolvedSetting,
+    SettingValue,
     Source,
     defaults,
     from_arguments,
@@ -73,7 +73,7 @@ def _places(environment: Mapping[str, str]) -> dict[str, Any]:
     return {} if folder is None else {"journal.path": str(folder / _JOURNAL)}
 
 
-def _tell_refused(merged: Mapping[str, Settled]) -> list[str]:
+def _tell_refused(merged: Mapping[str, ResolvedSetting]) -> list[str]:
     """A warning for each value of a project that is looser than it may be; of limits, the table of settings tells."""
     return [
         f"{lost.said.origin}: `{name}` is {lost.why}, so it is passed over"
@@ -123,7 +123,7 @@ def _own_layer(path: Path, kind: Source, environment: Mapping[str, str]) -> Laye
     warning = f"{path} holds keys ({', '.join(written)}) and others can read it; they are not used: chmod 600 {path}"
     return structs.replace(
         layer,
-        said={**layer.said, "keys": Said(kept, said.origin)},
+        said={**layer.said, "keys": SettingValue(kept, said.origin)},
         warnings=[*layer.warnings, warning],
     )
 
@@ -144,7 +144,7 @@ def _with_paths(layer: Layer, folder: Path, environment: Mapping[str, str]) -> L
             value = {key: _whole_source(source, whole) for key, source in each.value.items()}
         else:
             value = tuple(whole(entry) if is_file(entry) else entry for entry in each.value)
-        said[name] = Said(value, each.origin)
+        said[name] = SettingValue(value, each.origin)
     return structs.replace(layer, said=said)
 
 

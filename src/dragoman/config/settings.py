@@ -470,7 +470,7 @@ _SAFETY = (
         "lower",
     ),
     Setting(
-        "park",
+        "defer_approvals",
         SWITCH,
         True,
         "whether a run without a person to ask waits to be resumed; else what is asked about is denied",

@@ -43,7 +43,7 @@ _CONTROLS = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)], " ")
 LearnedBy = Literal["doctor", "run"]
 
 
-class Lesson(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class LearnedRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One row of the file."""
 
     url: str
@@ -70,24 +70,24 @@ class FileFacts:
         self.path = path
         self._source: LearnedBy = source
         self._calendar = calendar
-        self._lessons: dict[tuple[str, str], Lesson] | None = None
+        self._facts: dict[tuple[str, str], LearnedRow] | None = None
         self._is_ours = True
         self.problems: list[str] = []
         """What is wrong with the file, in words."""
 
     def get(self, endpoint_url: str, model: str) -> Fact | None:
-        lesson = self._read().get((endpoint_url, model))
-        return lesson.fact if lesson is not None and self._counts(lesson) else None
+        fact = self._read().get((endpoint_url, model))
+        return fact.fact if fact is not None and self._counts(fact) else None
 
     def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
         """Keep a fact. The doctor's replaces what was known; a run's is added to it."""
         # Somebody else may have written in the meantime.
-        self._lessons = None
-        lessons = self._read()
-        before = lessons.pop((endpoint_url, model), None)
+        self._facts = None
+        facts = self._read()
+        before = facts.pop((endpoint_url, model), None)
         whole = fact if self._source == "doctor" or before is None else before.fact | fact
         source = self._source if before is None or before.source == "run" else before.source
-        lessons[endpoint_url, model] = Lesson(
+        facts[endpoint_url, model] = LearnedRow(
             endpoint_url,
             model,
             source,
@@ -99,15 +99,15 @@ class FileFacts:
             whole.quirks,
             whole.capabilities,
         )
-        self._write(lessons)
+        self._write(facts)
 
     def forget(self, endpoint_url: str, model: str) -> bool:
         """Drop what is known of an endpoint; whether there was anything."""
-        self._lessons = None
-        lessons = self._read()
-        known = lessons.pop((endpoint_url, model), None)
+        self._facts = None
+        facts = self._read()
+        known = facts.pop((endpoint_url, model), None)
         if known is not None:
-            self._write(lessons)
+            self._write(facts)
         return known is not None
 
     def __len__(self) -> int:
@@ -115,11 +115,11 @@ class FileFacts:
 
     # ---- the file ----------------------------------------------------------------------------------------------------
 
-    def _counts(self, lesson: Lesson) -> bool:
-        if lesson.source == "doctor":
+    def _counts(self, fact: LearnedRow) -> bool:
+        if fact.source == "doctor":
             return True
         try:
-            day = time.mktime(time.strptime(lesson.learned, "%Y-%m-%d"))
+            day = time.mktime(time.strptime(fact.learned, "%Y-%m-%d"))
         except (ValueError, OverflowError):
             return False
         return self._calendar() - day < (KEPT_DAYS + 1) * _DAY
@@ -127,22 +127,22 @@ class FileFacts:
     def _today(self) -> str:
         return time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
 
-    def _read(self) -> dict[tuple[str, str], Lesson]:
-        if self._lessons is None:
+    def _read(self) -> dict[tuple[str, str], LearnedRow]:
+        if self._facts is None:
             try:
-                self._lessons, problems = read_lessons(self.path)
+                self._facts, problems = read_learned(self.path)
             except ConfigError as error:
                 # A file that somebody has edited, and broken, is his to mend: it is not written over.
-                self._lessons, problems, self._is_ours = {}, [f"{self.path} is not used: {error}"], False
+                self._facts, problems, self._is_ours = {}, [f"{self.path} is not used: {error}"], False
             self.problems += [problem for problem in problems if problem not in self.problems]
-        return self._lessons
+        return self._facts
 
-    def _write(self, lessons: Mapping[tuple[str, str], Lesson]) -> None:
-        kept = list(lessons.values())[-MOST_ROWS:]
+    def _write(self, facts: Mapping[tuple[str, str], LearnedRow]) -> None:
+        kept = list(facts.values())[-MOST_ROWS:]
         if not self._is_ours:
             return
         try:
-            replace_file(self.path, write_lessons(kept))
+            replace_file(self.path, format_learned(kept))
         except OSError as error:
             self.problems.append(f"{self.path} cannot be written: {(error.strerror or 'it failed').lower()}")
 
@@ -153,31 +153,31 @@ def learned_file(environment: Mapping[str, str]) -> Path | None:
     return own and own.parent / LEARNED_FILE
 
 
-def read_lessons(path: Path) -> tuple[dict[tuple[str, str], Lesson], list[str]]:
+def read_learned(path: Path) -> tuple[dict[tuple[str, str], LearnedRow], list[str]]:
     """The rows of a file, and what is wrong with the others. Raises ConfigError if it is none."""
     if not path.exists():
         return {}, []
     rows = parse(read_text(path), str(path)).get("facts", [])
-    found: dict[tuple[str, str], Lesson] = {}
+    found: dict[tuple[str, str], LearnedRow] = {}
     problems = []
     for number, row in enumerate(rows if isinstance(rows, list) else [], start=1):
         try:
-            lesson = msgspec.convert(row, Lesson)
+            fact = msgspec.convert(row, LearnedRow)
             # A flag that a later version has dropped must not break a run.
-            read_quirks(lesson.quirks, "a row")
-            from_mapping(lesson.capabilities)
+            read_quirks(fact.quirks, "a row")
+            from_mapping(fact.capabilities)
         except (msgspec.ValidationError, DragomanError) as error:
             problems.append(f"{path}: fact {number} is not used: {error}")
         else:
-            found[lesson.url, lesson.model] = lesson
+            found[fact.url, fact.model] = fact
     return found, problems
 
 
-def write_lessons(lessons: list[Lesson]) -> str:
+def format_learned(facts: list[LearnedRow]) -> str:
     """The text of a file."""
     parts = [_LEARNED_HEAD]
-    for lesson in lessons:
-        row = structs.asdict(lesson)
+    for fact in facts:
+        row = structs.asdict(fact)
         tables = {name: row.pop(name) for name in ("quirks", "capabilities")}
         lines = ["\n[[facts]]"]
         lines += [

@@ -6,22 +6,22 @@ A `Probe` is a few questions and a judgement, both pure; an `Asker` puts the que
 
 from __future__ import annotations
 
-from dragoman.doctor.examination import PROBES, Asker, ProbeStarted, Step, count_requests, examine, fetch, probes_for
-from dragoman.doctor.metadata import Recognised, choose_model, read_models, recognise
-from dragoman.doctor.probe import Finding, Patient, Probe, Question, Report, Sight, Verdict, admit
+from dragoman.doctor.examination import PROBES, Prober, ProbeStarted, Step, count_requests, examine, fetch, probes_for
+from dragoman.doctor.metadata import RecognizedServer, choose_model, read_models, recognise
+from dragoman.doctor.probe import Finding, Observation, Probe, Question, Report, Subject, Verdict, admit
 
 __all__ = [
     "PROBES",
-    "Asker",
     "Finding",
-    "Patient",
+    "Observation",
     "Probe",
     "ProbeStarted",
+    "Prober",
     "Question",
-    "Recognised",
+    "RecognizedServer",
     "Report",
-    "Sight",
     "Step",
+    "Subject",
     "Verdict",
     "admit",
     "choose_model",

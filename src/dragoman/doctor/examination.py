@@ -16,14 +16,14 @@ from dragoman.client.keys import Secret, find_key
 from dragoman.client.retry import NOTICES, Breakers, RequestPrepared, Retries
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.doctor.metadata import judge_context, judge_models, lookups_for
-from dragoman.doctor.probe import Finding, Patient, Probe, Question, Report, Sight
+from dragoman.doctor.probe import Finding, Observation, Probe, Question, Report, Subject
 from dragoman.doctor.probes import basics, calls, streams
 from dragoman.doctor.probes.calls import KINDS
 from dragoman.events import Event
-from dragoman.extraction.tool_mode import Composed, compose, open_reader, settle_manner
+from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, open_reader
 from dragoman.providers import Endpoint, Fact
 from dragoman.providers.prices import Prices
-from dragoman.replies import Folding
+from dragoman.replies import ReplyFolder
 from dragoman.secrets.exchanges import RequestRedactor
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Usage
@@ -38,7 +38,7 @@ _BOUNDARIES = 4
 _NEVER = 1_000_000
 
 
-class Tap:
+class RecordingTap:
     """A transport that keeps what comes through it."""
 
     def __init__(self, transport: Transport) -> None:
@@ -47,13 +47,13 @@ class Tap:
 
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
         self.kept = bytearray()
-        return _Tapped(await self._transport.send(request, timeouts), self.kept)
+        return _TappedResponse(await self._transport.send(request, timeouts), self.kept)
 
     async def close(self) -> None:
         await self._transport.close()
 
 
-class _Tapped:
+class _TappedResponse:
     def __init__(self, response: HttpResponse, kept: bytearray) -> None:
         self._response = response
         self._kept = kept
@@ -76,7 +76,7 @@ class _Tapped:
         await self._response.close()
 
 
-class Asker:
+class Prober:
     """Speaks to one endpoint for an examination. `close` it at the end."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Asker:
         self._environment = environment
         carrier = open_transport(endpoint) if transport is None else transport
         self._owned = carrier if transport is None else None
-        self._tap = Tap(carrier)
+        self._tap = RecordingTap(carrier)
         self._timeouts = timeouts or Timeouts()
         self._client = Client(
             endpoint,
@@ -113,7 +113,7 @@ class Asker:
         self._tokens = tokens
         self._seconds = seconds
         self._clock = clock
-        self._seen: dict[str, Sight] = {}
+        self._seen: dict[str, Observation] = {}
         self.usage = Usage()
 
     @property
@@ -137,16 +137,16 @@ class Asker:
 
     # ---- the model ---------------------------------------------------------------------------------------------------
 
-    async def ask(self, question: Question) -> Sight:
+    async def ask(self, question: Question) -> Observation:
         """What came back. The same question is asked once."""
         if question.name not in self._seen:
             self._seen[question.name] = await self._ask(question)
         return self._seen[question.name]
 
-    async def _ask(self, question: Question) -> Sight:
+    async def _ask(self, question: Question) -> Observation:
         composed = self._compose(question)
         reader = open_reader(composed, question.messages)
-        folding = Folding()
+        folding = ReplyFolder()
         events: list[Event] = []
         losses = list(composed.losses)
         started = self._clock()
@@ -163,19 +163,19 @@ class Asker:
         self.usage = _add(self.usage, reply.usage)
         frames = read_frames(self._client.codec, bytes(self._tap.kept)) if question.stream else ()
         seconds = self._clock() - started
-        return Sight(question, reply, tuple(events), reader.extraction, frames, tuple(losses), seconds)
+        return Observation(question, reply, tuple(events), reader.extraction, frames, tuple(losses), seconds)
 
-    def _compose(self, question: Question) -> Composed:
+    def _compose(self, question: Question) -> ComposedRequest:
         endpoint = self.endpoint
         if question.format:
             endpoint = structs.replace(
                 endpoint, profile=structs.replace(endpoint.profile, prompt_format=question.format)
             )
         offered = Toolset(question.tools)
-        manner = settle_manner(endpoint, offered, "text" if question.mode == "text" else "native")
+        chosen_mode = choose_tool_mode(endpoint, offered, "text" if question.mode == "text" else "native")
         options = {"temperature": 0, "max_tokens": self._tokens, **question.options}
         boundaries = [secrets.token_hex(8) for _ in range(_BOUNDARIES)] if question.mode == "text" else []
-        return compose(question.messages, manner, options, boundaries=boundaries)
+        return compose(question.messages, chosen_mode, options, boundaries=boundaries)
 
     # ---- what costs no tokens ----------------------------------------------------------------------------------------
 
@@ -262,15 +262,15 @@ _ORDER = (
 PROBES: tuple[Probe, ...] = tuple(_BY_NAME[name] for name in _ORDER)
 
 
-def probes_for(patient: Patient) -> tuple[Probe, ...]:
+def probes_for(subject: Subject) -> tuple[Probe, ...]:
     """The probes that are made: all of them, or the quick ones."""
-    return tuple(probe for probe in PROBES if probe.quick or not patient.quick)
+    return tuple(probe for probe in PROBES if probe.quick or not subject.quick)
 
 
-def count_requests(patient: Patient) -> int:
+def count_requests(subject: Subject) -> int:
     """The most requests that an examination sends to the model. A question that several probes have is asked once."""
-    probes = probes_for(patient)
-    names = {question.name for probe in probes for question in probe.questions(patient)}
+    probes = probes_for(subject)
+    names = {question.name for probe in probes for question in probe.questions(subject)}
     return len(names) + sum(probe.follow is not None for probe in probes)
 
 
@@ -326,41 +326,41 @@ class ProbeStarted(Struct, frozen=True):
 Step = ProbeStarted | Finding | Report
 
 
-async def examine(patient: Patient, asker: Asker, prices: Prices | None = None) -> AsyncIterator[Step]:
+async def examine(subject: Subject, prober: Prober, prices: Prices | None = None) -> AsyncIterator[Step]:
     """Make the probes of a patient. The last thing that comes is the report."""
     findings: list[Finding] = []
     yield ProbeStarted("models", "What it tells about itself")
-    for finding in await _look_up(patient, asker):
+    for finding in await _look_up(subject, prober):
         findings.append(finding)
         yield finding
-    for probe in probes_for(patient):
+    for probe in probes_for(subject):
         ruled_out = _rule_out(probe, findings)
         if ruled_out is None:
             yield ProbeStarted(probe.name, probe.title)
-        finding = ruled_out or await _make(probe, patient, asker)
+        finding = ruled_out or await _make(probe, subject, prober)
         if probe.name == "native_calls":
-            patient = structs.replace(patient, native=finding.verdict == "works")
+            subject = structs.replace(subject, native=finding.verdict == "works")
         findings.append(finding)
         yield finding
         if probe.name == "reachable" and finding.verdict != "works":
             break
-    yield _report(patient, asker, findings, prices)
+    yield _report(subject, prober, findings, prices)
 
 
-async def _look_up(patient: Patient, asker: Asker) -> list[Finding]:
+async def _look_up(subject: Subject, prober: Prober) -> list[Finding]:
     answers: dict[str, Any] = {}
-    for lookup in lookups_for(patient.endpoint, asker.base_url):
-        answers[lookup.kind] = await asker.look_up(lookup.url, lookup.body)
-    return [judge_models(patient.row, answers), judge_context(patient.row, answers)]
+    for lookup in lookups_for(subject.endpoint, prober.base_url):
+        answers[lookup.kind] = await prober.look_up(lookup.url, lookup.body)
+    return [judge_models(subject.row, answers), judge_context(subject.row, answers)]
 
 
-async def _make(probe: Probe, patient: Patient, asker: Asker) -> Finding:
-    sights: list[Sight] = [await asker.ask(question) for question in probe.questions(patient)]
+async def _make(probe: Probe, subject: Subject, prober: Prober) -> Finding:
+    observations: list[Observation] = [await prober.ask(question) for question in probe.questions(subject)]
     if probe.follow is not None:
-        further = probe.follow(patient, tuple(sights))
+        further = probe.follow(subject, tuple(observations))
         if further is not None:
-            sights.append(await asker.ask(further))
-    return _scrub(probe.judge(patient, tuple(sights)), asker.scrubber)
+            observations.append(await prober.ask(further))
+    return _scrub(probe.judge(subject, tuple(observations)), prober.scrubber)
 
 
 def _scrub(finding: Finding, scrubber: RequestRedactor) -> Finding:
@@ -380,16 +380,16 @@ def _rule_out(probe: Probe, findings: list[Finding]) -> Finding | None:
     return None
 
 
-def _report(patient: Patient, asker: Asker, findings: list[Finding], prices: Prices | None) -> Report:
-    endpoint = patient.endpoint
-    cost = prices.cost(endpoint, endpoint.model, asker.usage) if prices is not None else None
+def _report(subject: Subject, prober: Prober, findings: list[Finding], prices: Prices | None) -> Report:
+    endpoint = subject.endpoint
+    cost = prices.cost(endpoint, endpoint.model, prober.usage) if prices is not None else None
     return Report(
         f"{endpoint.provider.name}:{endpoint.model}",
-        asker.scrubber.address(asker.base_url),
+        prober.scrubber.address(prober.base_url),
         endpoint.wire,
         tuple(findings),
-        asker.requests,
-        asker.usage,
+        prober.requests,
+        prober.usage,
         cost,
-        learn(patient.row, findings),
+        learn(subject.row, findings),
     )

@@ -34,7 +34,7 @@ _num_ctx = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE).search
 _is_no_chat = re.compile(r"embed|rerank|whisper|tts|moderation|dall-e|image", re.IGNORECASE).search
 
 
-class Listed(Struct, frozen=True):
+class ListedModel(Struct, frozen=True):
     """One model of an endpoint's list. `context` is 0 where the list does not tell."""
 
     id: str
@@ -68,7 +68,7 @@ def lookups_for(endpoint: Endpoint, base: str) -> tuple[Lookup, ...]:
     return (listed,)
 
 
-def read_models(body: Any) -> list[Listed] | None:
+def read_models(body: Any) -> list[ListedModel] | None:
     """The models of a list in any of its shapes; None if it is none."""
     if isinstance(body, Mapping):
         body = next((body[name] for name in ("data", "models") if isinstance(body.get(name), list)), None)
@@ -81,17 +81,17 @@ def read_models(body: Any) -> list[Listed] | None:
             if named:
                 owner = entry.get("owned_by")
                 own = str(named).removeprefix("models/")
-                found.append(Listed(own, owner if isinstance(owner, str) else "", _size(entry)))
+                found.append(ListedModel(own, owner if isinstance(owner, str) else "", _size(entry)))
     return found
 
 
-def find_model(listed: list[Listed], model: str) -> Listed | None:
+def find_model(listed: list[ListedModel], model: str) -> ListedModel | None:
     """The model of that name; Ollama's `qwen3` is its `qwen3:latest`."""
     names = (model, f"{model}:latest")
     return next((entry for entry in listed if entry.id in names), None)
 
 
-def choose_model(listed: list[Listed]) -> str:
+def choose_model(listed: list[ListedModel]) -> str:
     """The model to examine where none is named: the first that is one to talk with."""
     chatty = [entry.id for entry in listed if not _is_no_chat(entry.id)]
     return next(iter(chatty or [entry.id for entry in listed]), "")
@@ -143,16 +143,16 @@ _OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "sglang": "sglang", "library"
 """What servers write in `owned_by`, and which row they are."""
 
 
-class Recognised(Struct, frozen=True):
+class RecognizedServer(Struct, frozen=True):
     """A server at an address: its row, its wire where that is not the row's first, its base URL, its models."""
 
     provider: str
     base_url: str
     wire: str = ""
-    models: tuple[Listed, ...] = ()
+    models: tuple[ListedModel, ...] = ()
 
 
-async def recognise(url: str, look: Look) -> Recognised:
+async def recognise(url: str, look: Look) -> RecognizedServer:
     """The server at an address, by a few lookups that cost nothing. Raises ConfigError where nobody is known."""
     given = normalise_base_url(url)
     root = given.partition("?")[0].removesuffix("/v1").removesuffix("/api")
@@ -163,14 +163,14 @@ async def recognise(url: str, look: Look) -> Recognised:
         return found
     if models is not None:
         if isinstance(listed, dict) and "has_more" in listed:
-            return Recognised("custom", f"{root}/v1", "anthropic", tuple(models))
-        return Recognised("custom", f"{root}/v1", "", tuple(models))
+            return RecognizedServer("custom", f"{root}/v1", "anthropic", tuple(models))
+        return RecognizedServer("custom", f"{root}/v1", "", tuple(models))
     models = read_models(await look(f"{given}/models"))
     if models is not None:
-        return Recognised("custom", given, "", tuple(models))
+        return RecognizedServer("custom", given, "", tuple(models))
     models = read_models(await look(f"{root}/v1beta/models"))
     if models is not None:
-        return Recognised("custom", f"{root}/v1beta", "gemini", tuple(models))
+        return RecognizedServer("custom", f"{root}/v1beta", "gemini", tuple(models))
     raise ConfigError(
         f"nobody at {url} lists models as an endpoint of a known kind does",
         hint="is the server running, and does it want a key (--key-env NAME)? else name the provider: "
@@ -178,19 +178,19 @@ async def recognise(url: str, look: Look) -> Recognised:
     )
 
 
-async def _by_server(root: str, models: list[Listed] | None, look: Look) -> Recognised | None:
+async def _by_server(root: str, models: list[ListedModel] | None, look: Look) -> RecognizedServer | None:
     """The servers that tell who they are."""
     # llama.cpp answers /api/tags as well, so it is asked first.
     props = await look(f"{root}/props")
     if isinstance(props, dict) and "default_generation_settings" in props:
-        return Recognised("llamacpp", f"{root}/v1", "", tuple(models or ()))
+        return RecognizedServer("llamacpp", f"{root}/v1", "", tuple(models or ()))
     tags = await look(f"{root}/api/tags")
     local = read_models(tags) if isinstance(tags, dict) and "models" in tags else None
     if local is not None:
-        return Recognised("ollama", root, "ollama", tuple(local))
+        return RecognizedServer("ollama", root, "ollama", tuple(local))
     owners = {_OWNERS[entry.owner] for entry in models or () if entry.owner in _OWNERS}
     if len(owners) == 1:
-        return Recognised(owners.pop(), f"{root}/v1", "", tuple(models or ()))
+        return RecognizedServer(owners.pop(), f"{root}/v1", "", tuple(models or ()))
     return None
 
 

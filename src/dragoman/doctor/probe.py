@@ -95,7 +95,7 @@ class Question(Struct, frozen=True):
     """The text format that the prompt teaches; empty means the endpoint's own."""
 
 
-class Sight(Struct, frozen=True):
+class Observation(Struct, frozen=True):
     """What came back: the reply as it was read, and as it stood on the wire."""
 
     question: Question
@@ -148,17 +148,17 @@ class Sight(Struct, frozen=True):
         return str(own.get("reason") or "") if isinstance(own, dict) else ""
 
 
-def admit(endpoint: Endpoint, *, quick: bool = False, tokens: int = 1024) -> Patient:
+def admit(endpoint: Endpoint, *, quick: bool = False, tokens: int = 1024) -> Subject:
     """A patient. It is asked for everything that its wire has, also for what its row says it cannot do."""
     curious = structs.replace(
         endpoint,
         quirks=structs.replace(endpoint.quirks, tool_choice=_ALL_CHOICES, final_frame=True),
         capabilities=structs.replace(endpoint.capabilities, tool_choice=_ALL_CHOICES, streaming=True),
     )
-    return Patient(curious, quick, tokens, declared=endpoint)
+    return Subject(curious, quick, tokens, declared=endpoint)
 
 
-class Patient(Struct, frozen=True):
+class Subject(Struct, frozen=True):
     """The endpoint, and what is known of it so far."""
 
     endpoint: Endpoint
@@ -184,16 +184,16 @@ class Patient(Struct, frozen=True):
         return self.wire in ("openai_chat", "mistral")
 
 
-Sights = tuple[Sight, ...]
+Observations = tuple[Observation, ...]
 
 
 def user(words: str) -> Message:
     return Message("user", [Text(words)])
 
 
-def entries_of(sight: Sight) -> Iterator[JsonObject]:
+def entries_of(observation: Observation) -> Iterator[JsonObject]:
     """The pieces of calls in the frames of a chat stream."""
-    for frame in sight.frames:
+    for frame in observation.frames:
         choices = frame.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             delta = choice.get("delta") if isinstance(choice, dict) else None
@@ -210,10 +210,10 @@ class Probe(Struct, frozen=True):
 
     name: str
     title: str
-    questions: Callable[[Patient], tuple[Question, ...]]
-    judge: Callable[[Patient, Sights], Finding]
+    questions: Callable[[Subject], tuple[Question, ...]]
+    judge: Callable[[Subject, Observations], Finding]
     """Its verdict; the answers come in the order of the questions, a further one behind them."""
-    follow: Callable[[Patient, Sights], Question | None] | None = None
+    follow: Callable[[Subject, Observations], Question | None] | None = None
     """A further question that needs the answers to the others."""
     quick: bool = False
     """Whether it is made with `--quick`."""
@@ -221,19 +221,21 @@ class Probe(Struct, frozen=True):
     """Probes whose verdict has to be `works` for this one to make sense."""
 
 
-def cannot_tell(probe: str, sights: Sights) -> Finding | None:
+def cannot_tell(probe: str, observations: Observations) -> Finding | None:
     """The finding where an answer says nothing: a busy endpoint, or a reply that the limit cut off."""
-    for sight in sights:
-        if sight.is_disturbed:
-            return Finding(probe, "unknown", "the endpoint did not answer this question", sight.shown, _again(sight))
-        if sight.is_cut:
+    for observation in observations:
+        if observation.is_disturbed:
+            return Finding(
+                probe, "unknown", "the endpoint did not answer this question", observation.shown, _again(observation)
+            )
+        if observation.is_cut:
             words = "the reply reached the limit of tokens before it came to the point"
-            return Finding(probe, "unknown", words, sight.shown, "allow longer replies: --tokens N")
+            return Finding(probe, "unknown", words, observation.shown, "allow longer replies: --tokens N")
     return None
 
 
-def _again(sight: Sight) -> str:
-    kind = sight.failure.kind if sight.failure is not None else ""
+def _again(observation: Observation) -> str:
+    kind = observation.failure.kind if observation.failure is not None else ""
     if kind == "timed_out":
         return "allow more time for each probe: --seconds N"
     return "try again later" if kind in ("rate_limited", "overloaded") else ""

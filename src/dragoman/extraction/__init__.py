@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.extraction.echo import EchoIndex
-from dragoman.extraction.judge import Extraction, Extractor, NameBook, Settings, settle
+from dragoman.extraction.judge import Extraction, Extractor, Settings, ToolNames, settle
 from dragoman.extraction.mistakes import RepairBudget, as_result, explain_invalid
-from dragoman.extraction.responses import Background, receive
+from dragoman.extraction.responses import ConversationContext, receive
 from dragoman.extraction.trust import Profile, get_profile
 from dragoman.types import Message
 
 __all__ = [
-    "Background",
+    "ConversationContext",
     "Extraction",
     "Extractor",
     "RepairBudget",
@@ -27,7 +27,7 @@ __all__ = [
     "extractor",
 ]
 
-Conversation = Iterable[Message | Mapping[str, Any]] | EchoIndex | Background | None
+Conversation = Iterable[Message | Mapping[str, Any]] | EchoIndex | ConversationContext | None
 
 
 def extract(
@@ -90,13 +90,13 @@ def _settle(
     include_user: bool,
     starts_in_thinking: bool,
 ) -> Settings:
-    book = NameBook(tools, aliases)
+    book = ToolNames(tools, aliases)
     return Settings(
         get_profile(trust),
         book,
         conversation
-        if isinstance(conversation, Background)
-        else Background(conversation, book.offered, include_user=include_user),
+        if isinstance(conversation, ConversationContext)
+        else ConversationContext(conversation, book.offered, include_user=include_user),
         _ask(capabilities, "native_tool_calls", "native_tool_calling") is not False,
         _ask(capabilities, "self_contained", "self_contained_tools") is True,
         nonce,

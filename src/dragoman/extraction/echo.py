@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman import formats
-from dragoman.extraction.echo_match import Kind, Match, Quarry, Search, fingerprint
-from dragoman.extraction.text_views import OPEN, bones, compact, unescape, view, without_tags
+from dragoman.extraction.echo_match import CallPattern, Kind, Match, Search, fingerprint
+from dragoman.extraction.text_views import OPEN, alphanumerics, compact, unescape, view, without_tags
 from dragoman.toolset import Toolset
 from dragoman.types import File, Message, Text, ToolCall, ToolResult
 
@@ -41,12 +41,12 @@ _NONE = Echo()
 class Segment:
     """A text as it came, and the views of it that were needed so far."""
 
-    __slots__ = ("_compact", "_length", "_text", "_view", "bones", "number", "source")
+    __slots__ = ("_compact", "_length", "_text", "_view", "alphanumerics", "number", "source")
 
     def __init__(self, text: str, source: str, number: int) -> None:
         self._text = unescape(text)
         self._length = len(self._text)
-        self.bones = bones(self._text)
+        self.alphanumerics = alphanumerics(self._text)
         self.source = source
         self.number = number
         self._view: str | None = None
@@ -82,7 +82,7 @@ class Segment:
         self._view = "".join(kept)
         self._length = len(self._view)
         self._compact = None
-        self.bones = bones(self._view)
+        self.alphanumerics = alphanumerics(self._view)
 
 
 class EchoIndex:
@@ -136,11 +136,11 @@ class EchoIndex:
         if self.is_empty:
             return _NONE
         until = self._own.get(fingerprint(call), self._number)
-        quarry = Quarry(call)
-        searches = (Search(quarry), Search(quarry.compacted, is_compact=True))
+        pattern = CallPattern(call)
+        searches = (Search(pattern), Search(pattern.compacted, is_compact=True))
         best = _NONE
         for segment in reversed(self._segments):
-            if segment.number >= until or not _may_hold(segment, quarry):
+            if segment.number >= until or not _may_hold(segment, pattern):
                 continue
             match = self._search(segment, searches)
             if match.kind == "similar" and self._repeats_own(segment, call):
@@ -163,8 +163,8 @@ class EchoIndex:
         """Whether what looks alike is another call that the model itself had made before."""
         for number, own in reversed(self._own_calls[-50:]):
             if own.name == call.name and number <= segment.number:
-                quarry = Quarry(own)
-                if Search(quarry).find(segment.view).kind == "exact":
+                pattern = CallPattern(own)
+                if Search(pattern).find(segment.view).kind == "exact":
                     return True
         return False
 
@@ -180,11 +180,11 @@ class EchoIndex:
             self._condensed = max(0, self._condensed - 1)
 
 
-def _may_hold(segment: Segment, quarry: Quarry) -> bool:
+def _may_hold(segment: Segment, pattern: CallPattern) -> bool:
     """Whether a search can find anything: the name, or the very words of the model, which may name it by an alias."""
-    if any(name in segment.bones for name in quarry.compacted.names):
+    if any(name in segment.alphanumerics for name in pattern.compacted.names):
         return True
-    return bool(quarry.raw) and bones(quarry.raw) in segment.bones
+    return bool(pattern.raw) and alphanumerics(pattern.raw) in segment.alphanumerics
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -197,7 +197,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _compile_mentions(tools: Toolset | None) -> re.Pattern[str]:
-    names = {form for tool in tools or () for form in Quarry(ToolCall("", tool.name, {})).names}
+    names = {form for tool in tools or () for form in CallPattern(ToolCall("", tool.name, {})).names}
     if not names:
         return _generic_mention
     return re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))))

@@ -8,7 +8,18 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from dragoman.extraction.text_views import BLANK, CLOSE, EMPTY, MARKS, OPEN, bones, compact, piece, unescape, view
+from dragoman.extraction.text_views import (
+    BLANK,
+    CLOSE,
+    EMPTY,
+    MARKS,
+    OPEN,
+    alphanumerics,
+    compact,
+    piece,
+    unescape,
+    view,
+)
 from dragoman.types import ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -91,7 +102,7 @@ class Leaf:
         self.weight = len(forms[0])
 
 
-class Quarry:
+class CallPattern:
     """What is looked for: a name, keys and values, each as it reads in the plain view of a text."""
 
     __slots__ = ("_compacted", "is_vague", "keys", "leaves", "names", "optional", "raw", "weight")
@@ -107,17 +118,17 @@ class Quarry:
         self._collect(call)
         self.weight = sum(leaf.weight for leaf in self.leaves) + sum(map(len, self.keys))
         self.raw = _read_raw(call)
-        self._compacted: Quarry | None = None
+        self._compacted: CallPattern | None = None
 
     @property
     def has_arguments(self) -> bool:
         return bool(self.keys or self.leaves or self.is_vague)
 
     @property
-    def compacted(self) -> Quarry:
+    def compacted(self) -> CallPattern:
         """The same for texts whose words may be broken anywhere."""
         if self._compacted is None:
-            other = object.__new__(Quarry)
+            other = object.__new__(CallPattern)
             other.names = tuple({compact(name): None for name in self.names})
             other.keys = dict.fromkeys(map(compact, self.keys))
             other.optional = set(map(compact, self.optional))
@@ -154,7 +165,7 @@ class Quarry:
 def fingerprint(call: ToolCall) -> tuple[str, tuple[tuple[str, str], ...]]:
     """The same for two calls that say the same, however they were spelt."""
     leaves = sorted((piece(key), _spell(value).strip().casefold()) for key, value in _walk(call.arguments))
-    return bones(unescape(call.name)), tuple(leaves)
+    return alphanumerics(unescape(call.name)), tuple(leaves)
 
 
 def _walk(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -193,7 +204,7 @@ def _spellings(name: str) -> tuple[str, ...]:
     """A name as its words, and as one word: dashes, underscores, dots and humps are written in many ways."""
     words = piece(name)
     humps = piece(_hump.sub(" ", name))
-    return tuple(form for form in dict.fromkeys((words, humps, bones(unescape(name)))) if form)
+    return tuple(form for form in dict.fromkeys((words, humps, alphanumerics(unescape(name)))) if form)
 
 
 def _read_raw(call: ToolCall) -> str:
@@ -216,7 +227,7 @@ _MOST_WRAPPER = 4000
 _MOST_FOREIGN = 300
 
 
-class Reading(Struct):
+class MatchState(Struct):
     """What was found from one place on, until all was found or too much else stood in between."""
 
     end: int = 0
@@ -233,22 +244,22 @@ class Reading(Struct):
 class Reader:
     """Reads one call. In a compact text there are no words, and every place may begin a key or a value."""
 
-    def __init__(self, quarry: Quarry, budget: Budget, *, is_compact: bool) -> None:
-        self.quarry = quarry
+    def __init__(self, pattern: CallPattern, budget: Budget, *, is_compact: bool) -> None:
+        self.pattern = pattern
         self._budget = budget
         self.is_compact = is_compact
-        self.markup = MARKUP_WORDS | quarry.optional | _words_of_wrapper(quarry)
-        self._allowed = min(_MOST_FOREIGN, max(24, quarry.weight * 3 // 10))
-        self._forms = sorted({form for leaf in quarry.leaves for form in leaf.forms}, key=len, reverse=True)
-        self._keys = sorted(quarry.keys, key=len, reverse=True)
+        self.markup = MARKUP_WORDS | pattern.optional | _words_of_wrapper(pattern)
+        self._allowed = min(_MOST_FOREIGN, max(24, pattern.weight * 3 // 10))
+        self._forms = sorted({form for leaf in pattern.leaves for form in leaf.forms}, key=len, reverse=True)
+        self._keys = sorted(pattern.keys, key=len, reverse=True)
         self._by_first: dict[str, list[str]] = {}
         for form in self._forms:
             self._by_first.setdefault(first_word(form), []).append(form)
         self.first_words = {*map(first_word, self._keys), *self._by_first}
 
-    def read(self, text: str, position: int) -> Reading:
-        slots, keys = list(self.quarry.leaves), dict(self.quarry.keys)
-        reading = Reading(end=position)
+    def read(self, text: str, position: int) -> MatchState:
+        slots, keys = list(self.pattern.leaves), dict(self.pattern.keys)
+        reading = MatchState(end=position)
         has_brackets = is_direct = text[position : position + 1] == OPEN
         foreign, previous, is_identifier = 0, "", False
         while slots or keys:
@@ -273,7 +284,7 @@ class Reader:
                     break
             previous = word
         # name(value, value): where the arguments have no keys, none of them may have one.
-        reading.is_complete = not slots and (not keys or (is_direct and len(keys) == len(self.quarry.keys)))
+        reading.is_complete = not slots and (not keys or (is_direct and len(keys) == len(self.pattern.keys)))
         return reading
 
     def is_end(self, text: str, place: int) -> bool:
@@ -346,9 +357,9 @@ def _is_identifier(word: str, previous: str, *, was_one: bool) -> bool:
     return was_one and len(word) <= 40 and any(map(str.isdigit, word))
 
 
-def _words_of_wrapper(quarry: Quarry) -> frozenset[str]:
+def _words_of_wrapper(pattern: CallPattern) -> frozenset[str]:
     """The words of the wrapper that the model used, which the catalogue need not know."""
-    return frozenset(word for word in _split(quarry.raw[:_MOST_WRAPPER]) if word)
+    return frozenset(word for word in _split(pattern.raw[:_MOST_WRAPPER]) if word)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -408,18 +419,18 @@ _FRAME = 4
 """The quotes, colon and comma around a key, which two calls of the same tool share as well."""
 
 
-def score_likeness(quarry: Quarry, window: str, least: float, budget: Budget) -> float:
+def score_likeness(pattern: CallPattern, window: str, least: float, budget: Budget) -> float:
     """The part of a call's keys and values that a stretch of text holds, from 0 to 1; 0 if that is too little.
 
     Enough is `least` of the whole, or all but a few characters of values that are long enough to be recognised.
     """
-    budget.spend(2 + len(window) * (len(quarry.leaves) + len(quarry.keys)) // 1000)
-    frame = _FRAME * len(quarry.keys)
-    weight = quarry.weight + frame
-    values = sum(leaf.weight for leaf in quarry.leaves)
+    budget.spend(2 + len(window) * (len(pattern.leaves) + len(pattern.keys)) // 1000)
+    frame = _FRAME * len(pattern.keys)
+    weight = pattern.weight + frame
+    values = sum(leaf.weight for leaf in pattern.leaves)
     may_lack = max(weight * (1 - least), min(_FEW_EDITS, values * _MOST_CHANGED) if values >= _RECOGNISED else 0)
-    lacking: float = sum(len(key) for key in quarry.keys if key not in window)
-    for leaf in sorted(quarry.leaves, key=_weight, reverse=True):
+    lacking: float = sum(len(key) for key in pattern.keys if key not in window)
+    for leaf in sorted(pattern.leaves, key=_weight, reverse=True):
         lacking += leaf.weight - _credit(leaf, window, budget)
         if lacking > may_lack:
             return 0.0
@@ -549,13 +560,13 @@ SUSPECT = Match("similar", ALIKE)
 class Search:
     """One call, looked for in many texts."""
 
-    def __init__(self, quarry: Quarry, *, is_compact: bool = False) -> None:
-        self._quarry = quarry
+    def __init__(self, pattern: CallPattern, *, is_compact: bool = False) -> None:
+        self._pattern = pattern
         self._is_compact = is_compact
         self._budget = Budget()
-        self._reader = Reader(quarry, self._budget, is_compact=is_compact)
+        self._reader = Reader(pattern, self._budget, is_compact=is_compact)
         self._patterns: dict[str, tuple[re.Pattern[str], re.Pattern[str] | None]] = {}
-        self._is_distinct = sum(leaf.weight for leaf in quarry.leaves) >= LEAST_VALUES
+        self._is_distinct = sum(leaf.weight for leaf in pattern.leaves) >= LEAST_VALUES
 
     @property
     def work(self) -> int:
@@ -567,10 +578,10 @@ class Search:
         self._budget.grant(len(text))
         if self._holds_raw(text):
             return EXACT
-        if not self._quarry.has_arguments:
-            kind = find_bare(self._quarry.names, text, is_compact=self._is_compact)
+        if not self._pattern.has_arguments:
+            kind = find_bare(self._pattern.names, text, is_compact=self._is_compact)
             return Match(kind, 1.0) if kind != "none" else NO_MATCH
-        if not self._quarry.keys and not self._quarry.leaves:
+        if not self._pattern.keys and not self._pattern.leaves:
             return NO_MATCH  # nothing of its arguments can be seen here
         best = NO_MATCH
         try:
@@ -593,7 +604,7 @@ class Search:
 
     def _holds_raw(self, text: str) -> bool:
         """Whether the call stands there letter by letter, as the model wrote it."""
-        raw = self._quarry.raw
+        raw = self._pattern.raw
         if len(raw) < _LEAST_RAW:
             return False
         place = text.find(raw)
@@ -627,10 +638,10 @@ class Search:
     def _write_patterns(self, kind: str) -> tuple[str, str]:
         start, edge = ("", "") if self._is_compact else (_START, _EDGE)
         gap = _COMPACT_GAP if self._is_compact else _SPACED_GAP
-        name = rf"{start}({_any_of(self._quarry.names)}){edge}"
+        name = rf"{start}({_any_of(self._pattern.names)}){edge}"
         if kind == "backward":
             return rf"{start}{_NAMED}[ {{]?{name}", ""
-        words = self._reader.first_words if kind == "forward" else {first_word(key) for key in self._quarry.keys}
+        words = self._reader.first_words if kind == "forward" else {first_word(key) for key in self._pattern.keys}
         firsts = _any_of({word[:_FIRST] for word in words} if self._is_compact else words)
         directly = r"\{|" if kind == "alike" else ""
         return name, rf"{directly}{gap}(?:{firsts}){edge}"
@@ -657,8 +668,8 @@ class Search:
         """Arguments first and the name last, as sorted keys bring it about."""
         floor = max(0, name_at - self._reach())
         window = text[floor:name_at]
-        self._budget.spend(1 + len(window) * len(self._quarry.keys) // 1000)
-        places = [window.rfind(key) for key in self._quarry.keys]
+        self._budget.spend(1 + len(window) * len(self._pattern.keys) // 1000)
+        places = [window.rfind(key) for key in self._pattern.keys]
         if min(places, default=-1) < 0:
             return NO_MATCH
         reading = self._reader.read(window, min(places))
@@ -670,11 +681,11 @@ class Search:
         reading.foreign += 0 if self._is_compact else sum(map(len, between[1:]))
         return self._weigh(reading, ends=True)
 
-    def _weigh(self, reading: Reading, *, ends: bool) -> Match:
+    def _weigh(self, reading: MatchState, *, ends: bool) -> Match:
         """Nothing foreign between, brackets around, and an end behind the last value: that is the call itself."""
         if reading.foreign == 0 and reading.has_brackets and ends:
             # Signs that the view does not show may differ; whether they do, a human can see.
-            return SUSPECT if self._quarry.is_vague else EXACT
+            return SUSPECT if self._pattern.is_vague else EXACT
         if not self._is_distinct:
             return NO_MATCH
         score = 2 * reading.matched / (2 * reading.matched + reading.foreign) - (0.0 if reading.has_brackets else 0.1)
@@ -685,12 +696,12 @@ class Search:
         if not _opens(text, end) and not self._is_named(text[max(0, start - 60) : start]):
             return NO_MATCH
         window = text[end : end + self._reach()]
-        score = score_likeness(self._quarry, window, ALIKE, self._budget)
+        score = score_likeness(self._pattern, window, ALIKE, self._budget)
         return Match("similar", min(score, 0.999)) if score else NO_MATCH
 
     def _reach(self) -> int:
-        quarry = self._quarry
-        return quarry.weight * 3 // 2 + 80 * (min(len(quarry.leaves), 40) + 2)
+        pattern = self._pattern
+        return pattern.weight * 3 // 2 + 80 * (min(len(pattern.leaves), 40) + 2)
 
 
 def _score(match: Match) -> float:

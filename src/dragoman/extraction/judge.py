@@ -28,7 +28,7 @@ from dragoman.events import (
 )
 from dragoman.extraction.echo import Echo
 from dragoman.extraction.mistakes import write_notice
-from dragoman.extraction.responses import Background, Received, receive
+from dragoman.extraction.responses import ConversationContext, ParsedResponse, receive
 from dragoman.extraction.trust import Judgement, Profile, Situation, decide, find_level
 from dragoman.replies import fold
 from dragoman.toolset import Toolset
@@ -60,7 +60,7 @@ class Extraction(Struct, frozen=True):
 # Which tool a model means by a name: the offered spelling, a namespace less, or an alias that the user declared.
 
 
-class NameBook:
+class ToolNames:
     """The offered tools and the user's aliases. Nothing is mapped that nobody declared: there are no built-in aliases.
 
     Aliases are offered to the parsers too, so that bare calls under them are recognised; they come back under the
@@ -225,7 +225,7 @@ _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "params", "a
 _NO_ARGUMENTS = "null_arguments"
 
 
-def fit_call(call: ToolCall, book: NameBook, *, bare: bool, is_cut: bool) -> ToolCall | InvalidCall | None:
+def fit_call(call: ToolCall, book: ToolNames, *, bare: bool, is_cut: bool) -> ToolCall | InvalidCall | None:
     """The call with arguments that fit; an InvalidCall that says every fault; None for bare JSON without arguments."""
     if is_cut and "closed_wrapper" in call.repairs:
         return _invalid(call, "truncated", (Fault("$", "the reply ended inside of the call"),))
@@ -269,7 +269,7 @@ def _with_change(call: ToolCall, change: Change) -> ToolCall:
     return replace(call, changes=(*call.changes, change))
 
 
-def _name_fault(name: str, book: NameBook) -> Fault:
+def _name_fault(name: str, book: ToolNames) -> Fault:
     known = book.offered.names if book.offered is not None else ()
     guess = nearest(name, known)
     meant = f"; did you mean {guess!r}?" if guess else ""
@@ -300,8 +300,8 @@ class Settings(msgspec.Struct, frozen=True):
     """How a reply is read and judged."""
 
     profile: Profile
-    book: NameBook
-    background: Background
+    book: ToolNames
+    background: ConversationContext
     native: bool = True
     self_contained: bool = False
     nonce: str | None = None
@@ -320,7 +320,7 @@ class Judge:
         self._invalid: list[InvalidCall] = []
         self._ids: set[str] = set(settings.background.ids)
 
-    def judge(self, received: Received, events: list[Event]) -> Extraction:
+    def judge(self, received: ParsedResponse, events: list[Event]) -> Extraction:
         """`events` are those of the text's parser; empty where the text is not looked at."""
         settings = self._settings
         for call in received.calls:
@@ -440,7 +440,7 @@ def open_parser(settings: Settings) -> formats.Parser | LooseParser:
     )
 
 
-def settle(received: Received, events: Iterable[Event] | None, settings: Settings) -> Extraction:
+def settle(received: ParsedResponse, events: Iterable[Event] | None, settings: Settings) -> Extraction:
     """The extraction of a response. `events` are those of its text, if it was parsed already."""
     if settings.self_contained:
         # Such a program runs its tools itself; its text is text, whatever it looks like.
@@ -502,7 +502,7 @@ class Extractor:
         events = self._parser.close() if self._parser is not None else []
         self._events += events
         self._reply = fold(self._wire)
-        received = receive(self._reply, self._settings.book.tools) if self._wire else Received()
+        received = receive(self._reply, self._settings.book.tools) if self._wire else ParsedResponse()
         received = replace(received, text="".join(self._texts))
         self.extraction = settle(received, self._events, self._settings)
         return [*events, *self._held]

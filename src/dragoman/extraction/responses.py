@@ -20,7 +20,7 @@ from dragoman.wire.codec import Prepared
 # The conversation so far, as it is needed to judge a reply: content of others, ids in use, and what was told.
 
 
-class Background:
+class ConversationContext:
     """What a reply is judged against: it grows with the conversation, and reads nothing twice.
 
     Nothing is read before it is needed: most replies hold native calls alone, and those are judged by no echo.
@@ -105,7 +105,7 @@ def _words(part: Any) -> str:
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 
 
-class Received(msgspec.Struct, frozen=True):
+class ParsedResponse(msgspec.Struct, frozen=True):
     """What a response says, before anybody looks for calls in its text."""
 
     text: str = ""
@@ -116,12 +116,12 @@ class Received(msgspec.Struct, frozen=True):
     """The reply failed or was cut off by a limit: what its text ends in may be half of something."""
 
 
-def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozenset()) -> Received:
+def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozenset()) -> ParsedResponse:
     """Read any response; `taken` are ids that the conversation already uses."""
     if response is None:
-        return Received()
+        return ParsedResponse()
     if isinstance(response, str):
-        return Received(response)
+        return ParsedResponse(response)
     if isinstance(response, Reply):
         return _from_reply(response)
     if isinstance(response, Message):
@@ -133,7 +133,7 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
     if isinstance(response, list | tuple):
         response = {"tool_calls": list(response)}
     if not isinstance(response, Mapping):
-        return Received()
+        return ParsedResponse()
     return _from_mapping(response, sent)
 
 
@@ -158,9 +158,9 @@ def find_wire(response: Any) -> str | None:
     return None
 
 
-def _from_reply(reply: Reply) -> Received:
+def _from_reply(reply: Reply) -> ParsedResponse:
     parts = reply.message.parts
-    return Received(
+    return ParsedResponse(
         "".join(part.text for part in parts if isinstance(part, Text)),
         "".join(part.text for part in parts if isinstance(part, Thinking)),
         tuple(part for part in parts if isinstance(part, ToolCall) and part.complete),
@@ -169,7 +169,7 @@ def _from_reply(reply: Reply) -> Received:
     )
 
 
-def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> Received:
+def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> ParsedResponse:
     """A mapping of `text` (or `content`) and `tool_calls`, each of which may be missing."""
     builder = ReplyBuilder("native", sent)
     for entry in _entries(response.get("tool_calls")):
@@ -181,7 +181,7 @@ def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> Received:
     thinking = next(
         (response[key] for key in ("thinking", "reasoning_content") if isinstance(response.get(key), str)), ""
     )
-    return Received(text, thinking, found.calls, found.invalid)
+    return ParsedResponse(text, thinking, found.calls, found.invalid)
 
 
 def _entries(given: Any) -> list[Any]:

@@ -54,7 +54,7 @@ FALLBACK = "fenced"
 _PROBE = ToolCall("", "zz_name", {"zz_key": "1"})
 
 
-class Written(Struct, frozen=True):
+class RenderedText(Struct, frozen=True):
     """A text, and what had to be done so that it reads back as it was meant."""
 
     text: str
@@ -63,7 +63,7 @@ class Written(Struct, frozen=True):
     broken: bool = False
 
 
-class Speech:
+class AssistantWriter:
     """Writes and reads the assistant's side of a conversation in one format."""
 
     def __init__(self, format: str | Format, tools: Toolset | None = None) -> None:
@@ -80,19 +80,19 @@ class Speech:
     def read_text(self, parsed: Parsed) -> str:
         return mend_tokens(parsed.text.strip())
 
-    def write(self, text: str, raws: Sequence[str], calls: Sequence[ToolCall]) -> Written:
+    def write(self, text: str, raws: Sequence[str], calls: Sequence[ToolCall]) -> RenderedText:
         """The trimmed text, calls that could not be read as they were written, then the calls, joined by newlines."""
         text = text.strip()
         wanted = [call for raw in raws for call in self.parse(raw).calls] + list(calls)
-        first: Written | None = None
+        first: RenderedText | None = None
         for format, rendered in self._render(calls):
             for shown in _ways_to_show(text):
                 joined = "\n".join(filter(None, (shown, *raws, rendered)))
-                written = Written(joined, format=format, broken=shown != text)
+                written = RenderedText(joined, format=format, broken=shown != text)
                 first = first or written
                 if self._reads_back(written.text, None if raws else text, wanted):
                     return written
-        return Written(first.text if first else "\n".join(filter(None, (text, *raws))), exact=False)
+        return RenderedText(first.text if first else "\n".join(filter(None, (text, *raws))), exact=False)
 
     def _render(self, calls: Sequence[ToolCall]) -> Iterator[tuple[str, str]]:
         for row in self._rows:
@@ -223,14 +223,16 @@ def render_history(
     """
     losses: list[Loss] = []
     turns = [Turn(place, each.role, list(each.parts), each.extra) for place, each in enumerate(messages)]
-    renderer = _Renderer(Speech(format, Toolset.of(tools)), envelope, iter(boundaries), losses)
+    renderer = _Renderer(AssistantWriter(format, Toolset.of(tools)), envelope, iter(boundaries), losses)
     written = [message for turn in pair(turns, losses) for message in renderer.render(turn)]
     return Rendered(written, losses, tuple(renderer.used))
 
 
 class _Renderer:
-    def __init__(self, speech: Speech, envelope: Envelope, boundaries: Iterator[str], losses: list[Loss]) -> None:
-        self._speech = speech
+    def __init__(
+        self, writer: AssistantWriter, envelope: Envelope, boundaries: Iterator[str], losses: list[Loss]
+    ) -> None:
+        self._writer = writer
         self._envelope = envelope
         self._boundaries = boundaries
         self._losses = losses
@@ -257,11 +259,11 @@ class _Renderer:
         text = self._take_text(turn)
         raws, notes = self._take_invalid(turn)
         calls = [part for part in turn.parts if isinstance(part, ToolCall)]
-        written = self._speech.write("\n".join(filter(None, [text, *notes])), raws, calls)
+        written = self._writer.write("\n".join(filter(None, [text, *notes])), raws, calls)
         if not written.exact:
             self._lose("approximated", turn, "no format carries this message as it is")
-        elif calls and written.format != self._speech.row.name:
-            self._lose("approximated", turn, f"{self._speech.row.name} cannot express the calls; {written.format} does")
+        elif calls and written.format != self._writer.row.name:
+            self._lose("approximated", turn, f"{self._writer.row.name} cannot express the calls; {written.format} does")
         if written.broken:
             self._lose("approximated", turn, "text that would be read as a call was broken up")
         media: list[Part] = [part for part in turn.parts if isinstance(part, Image | File)]
@@ -340,15 +342,15 @@ def read_history(
 
     Only an envelope with the next of these boundaries holds results; whatever else looks like one is text.
     """
-    reader = _Reader(Speech(format, Toolset.of(tools)), envelope, boundaries)
+    reader = _Reader(AssistantWriter(format, Toolset.of(tools)), envelope, boundaries)
     for message in messages:
         reader.read(message)
     return reader.out
 
 
 class _Reader:
-    def __init__(self, speech: Speech, envelope: Envelope, boundaries: Iterable[str]) -> None:
-        self._speech = speech
+    def __init__(self, writer: AssistantWriter, envelope: Envelope, boundaries: Iterable[str]) -> None:
+        self._writer = writer
         self._envelope: Envelope = envelope
         self._expected = deque(boundaries)
         self._count = 0
@@ -370,8 +372,8 @@ class _Reader:
             self.out.append(Message(message.role, rest, message.extra))
 
     def _read_assistant(self, message: Message) -> list[Part]:
-        parsed = self._speech.parse(join_texts(message.parts))
-        text = self._speech.read_text(parsed)
+        parsed = self._writer.parse(join_texts(message.parts))
+        text = self._writer.read_text(parsed)
         parts: list[Part] = [Text(text)] if text else []
         for event in parsed.events:
             if isinstance(event, CallEnded | CallBroken):

@@ -168,7 +168,7 @@ _could_begin = re.compile(r"^[ \t]*[^\s]|[<\[{(`~:>=|/]", re.MULTILINE).finditer
 _MOST_NAMED = 20
 
 
-class Broken(Struct, frozen=True):
+class NeutralizedText(Struct, frozen=True):
     """A text whose control strings are broken up."""
 
     text: str
@@ -178,7 +178,7 @@ class Broken(Struct, frozen=True):
     """How the first of them began, for whoever wants to know."""
 
 
-def break_tokens(text: str, family: str | None = None) -> Broken:
+def break_tokens(text: str, family: str | None = None) -> NeutralizedText:
     """Break up every control string of a model family, given as the name of its format; None: of all families.
 
     They are found whatever their case, in compatibility forms (`＜`), and with invisible characters inside.
@@ -186,9 +186,9 @@ def break_tokens(text: str, family: str | None = None) -> Broken:
     view = look_at(text)
     starts = [match.start() for match in token_search(family).finditer(view.text)]
     if not starts and MARK not in text:
-        return Broken(text)
+        return NeutralizedText(text)
     named = tuple(dict.fromkeys(view.text[start : start + 24] for start in starts[:_MOST_NAMED]))
-    return Broken(_break_at(text, map(view.origin, starts)), len(starts), named)
+    return NeutralizedText(_break_at(text, map(view.origin, starts)), len(starts), named)
 
 
 def break_everything(text: str) -> str:

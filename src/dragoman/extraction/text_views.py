@@ -168,7 +168,7 @@ def without_tags(text: str) -> str | None:
     return _tag.sub("", text)
 
 
-def bones(unescaped: str) -> str:
+def alphanumerics(unescaped: str) -> str:
     """Only the letters and digits: the cheapest way to see that a name occurs nowhere."""
     return unescaped.encode("utf-8", "replace").translate(None, _NO_LETTERS).decode("utf-8", "replace")
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman import formats
 from dragoman.errors import ConfigError
-from dragoman.extraction import Background, Extractor, extractor
+from dragoman.extraction import ConversationContext, Extractor, extractor
 from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
 from dragoman.extraction.trust import Profile
@@ -34,28 +34,28 @@ _WEAK: dict[str, Any] = {"most_calls": 1, "most_items": 8, "longest_text": 200}
 """Narrower limits: a model that small repeats itself wherever it may."""
 
 
-class Held(Struct, frozen=True):
+class Constraint(Struct, frozen=True):
     """The fields that hold the reply, and why there are none where there ought to be."""
 
     fields: JsonObject = {}
     loss: Loss | None = None
 
 
-def hold(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> Held:
+def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> Constraint:
     """The fields of a request that hold the reply to the format and to the choice of a tool; none where none is due."""
     if not (weak or choice.mode in ("required", "none") or choice.names) or not len(tools):
-        return Held()
+        return Constraint()
     if not quirks.grammar_field or (quirks.grammar_syntax == "json_schema" and choice.mode != "required"):
         # A reply in words is no JSON, so a schema can only hold a call.
-        return Held()
+        return Constraint()
     try:
         written = formats.grammar(
             tools, format, quirks.grammar_syntax, tool_choice=_write(choice), **(_WEAK if weak else {})
         )
     except ConfigError as error:
-        return Held(loss=Loss("dropped", "options", f"the reply is not held by a grammar: {error}"))
+        return Constraint(loss=Loss("dropped", "options", f"the reply is not held by a grammar: {error}"))
     value = msgspec.json.decode(written) if quirks.grammar_syntax == "json_schema" else written
-    return Held(nest(quirks.grammar_field, value))
+    return Constraint(nest(quirks.grammar_field, value))
 
 
 def nest(path: str, value: Any) -> JsonObject:
@@ -87,13 +87,13 @@ def _write(choice: Choice) -> str | dict[str, Any]:
 # never both. `settle_manner` decides which, `compose` writes the request, `open_reader` reads the reply to it.
 
 Mode = Literal["", "native", "text"]
-ToolMode = Literal["auto", "native", "text"]
+ToolModeName = Literal["auto", "native", "text"]
 _PLAIN = "json_message"
 _MOST_STOPS = 4
 """Some servers take no more stop texts than this."""
 
 
-class Manner(Struct, frozen=True):
+class ToolMode(Struct, frozen=True):
     """How one endpoint is spoken to with these tools. `mode` is empty where there are no tools."""
 
     endpoint: Endpoint
@@ -109,11 +109,11 @@ class Manner(Struct, frozen=True):
         return self.endpoint.formats if self.endpoint.profile.format else None
 
 
-class Composed(Struct, frozen=True):
+class ComposedRequest(Struct, frozen=True):
     """A request as it is to be sent, and what is needed to read the reply."""
 
     request: Request
-    manner: Manner
+    chosen_mode: ToolMode
     nonce: str | None = None
     losses: tuple[Loss, ...] = ()
     boundaries: tuple[str, ...] = ()
@@ -121,174 +121,185 @@ class Composed(Struct, frozen=True):
     """The tool choice that was asked for."""
 
 
-def settle_manner(
+def choose_tool_mode(
     endpoint: Endpoint,
     tools: Toolset,
-    tool_mode: ToolMode = "auto",
+    tool_mode: ToolModeName = "auto",
     *,
     trust: str | Profile = "default",
     aliases: Mapping[str, str] | None = None,
-) -> Manner:
+) -> ToolMode:
     """Decide how the tools are offered: what the caller forces, else what the endpoint can do."""
     if tool_mode != "auto":
         forced = {"native_tool_calls": tool_mode == "native"}
         endpoint = replace(endpoint, capabilities=overrule(endpoint.capabilities, forced))
     named = dict(aliases or {})
     if not len(tools):
-        return Manner(endpoint, tools, trust=trust, aliases=named)
+        return ToolMode(endpoint, tools, trust=trust, aliases=named)
     payload = endpoint.convert_tools(tools)
     if not isinstance(payload, PromptGuided):
-        return Manner(endpoint, tools, "native", trust=trust, aliases=named)
-    return Manner(endpoint, tools, "text", payload.instructions, trust, named)
+        return ToolMode(endpoint, tools, "native", trust=trust, aliases=named)
+    return ToolMode(endpoint, tools, "text", payload.instructions, trust, named)
 
 
 def compose(
     messages: Iterable[Message],
-    manner: Manner,
+    chosen_mode: ToolMode,
     options: Mapping[str, Any] | None = None,
     *,
     nonce: str | None = None,
     boundaries: Iterable[str] = (),
-) -> Composed:
+) -> ComposedRequest:
     """Write the request. `nonce` and `boundaries` are random words for text mode, drawn by the caller."""
     given = dict(options or {})
     choice = read_choice(given) or Choice()
     conversation = list(messages)
-    _check_choice(choice, manner)
-    if _needs_grammar(choice, manner):
-        manner = _as_text(manner)
-    if is_written_as_text(conversation, manner):
-        return _compose_text(conversation, manner, given, choice, nonce, boundaries)
-    tools = list(manner.tools)
-    if choice.mode == "none" and _is_ignored(choice, manner):
+    _check_choice(choice, chosen_mode)
+    if _needs_grammar(choice, chosen_mode):
+        chosen_mode = _as_text(chosen_mode)
+    if is_written_as_text(conversation, chosen_mode):
+        return _compose_text(conversation, chosen_mode, given, choice, nonce, boundaries)
+    tools = list(chosen_mode.tools)
+    if choice.mode == "none" and _is_ignored(choice, chosen_mode):
         tools = []
-    request = Request(manner.endpoint.model, conversation, tools, given)
-    return Composed(request, _reading(manner, choice), choice=choice)
+    request = Request(chosen_mode.endpoint.model, conversation, tools, given)
+    return ComposedRequest(request, _reading(chosen_mode, choice), choice=choice)
 
 
-def _check_choice(choice: Choice, manner: Manner) -> None:
+def _check_choice(choice: Choice, chosen_mode: ToolMode) -> None:
     for name in choice.names:
-        if manner.tools.find(name) is None:
+        if chosen_mode.tools.find(name) is None:
             raise ConfigError(
-                f"tool_choice names {name!r}, which is not offered", hint=f"offered are {', '.join(manner.tools.names)}"
+                f"tool_choice names {name!r}, which is not offered",
+                hint=f"offered are {', '.join(chosen_mode.tools.names)}",
             )
 
 
-def _is_ignored(choice: Choice, manner: Manner) -> bool:
+def _is_ignored(choice: Choice, chosen_mode: ToolMode) -> bool:
     """Whether an endpoint with native tools does not do what the choice asks for.
 
     To offer one tool alone and to require a call is as good as to name it.
     """
-    if manner.mode != "native" or choice.mode == "auto":
+    if chosen_mode.mode != "native" or choice.mode == "auto":
         return False
-    return not {choice.kind, choice.mode} & set(manner.endpoint.quirks.tool_choice)
+    return not {choice.kind, choice.mode} & set(chosen_mode.endpoint.quirks.tool_choice)
 
 
-def _needs_grammar(choice: Choice, manner: Manner) -> bool:
+def _needs_grammar(choice: Choice, chosen_mode: ToolMode) -> bool:
     """Whether a call can be had for sure only by a grammar, so that the tools have to be offered as text."""
-    return choice.mode == "required" and _is_ignored(choice, manner) and bool(manner.endpoint.quirks.grammar_field)
+    return (
+        choice.mode == "required"
+        and _is_ignored(choice, chosen_mode)
+        and bool(chosen_mode.endpoint.quirks.grammar_field)
+    )
 
 
-def _as_text(manner: Manner) -> Manner:
+def _as_text(chosen_mode: ToolMode) -> ToolMode:
     """The same tools in the prompt, where a grammar can hold the reply."""
-    return settle_manner(manner.endpoint, manner.tools, "text", trust=manner.trust, aliases=manner.aliases)
+    return choose_tool_mode(
+        chosen_mode.endpoint, chosen_mode.tools, "text", trust=chosen_mode.trust, aliases=chosen_mode.aliases
+    )
 
 
-def _reading(manner: Manner, choice: Choice) -> Manner:
+def _reading(chosen_mode: ToolMode, choice: Choice) -> ToolMode:
     """How the reply is read: where no call is wanted, none is looked for."""
-    return replace(manner, tools=Toolset(()), mode="") if choice.mode == "none" else manner
+    return replace(chosen_mode, tools=Toolset(()), mode="") if choice.mode == "none" else chosen_mode
 
 
-def is_written_as_text(messages: Sequence[Message], manner: Manner, options: Mapping[str, Any] | None = None) -> bool:
+def is_written_as_text(
+    messages: Sequence[Message], chosen_mode: ToolMode, options: Mapping[str, Any] | None = None
+) -> bool:
     """Whether calls and results stand in the request as text: such a request needs boundaries."""
-    if manner.mode == "text" or _needs_grammar(read_choice(options or {}) or Choice(), manner):
+    if chosen_mode.mode == "text" or _needs_grammar(read_choice(options or {}) or Choice(), chosen_mode):
         return True
-    return not manner.endpoint.capabilities.native_tool_calls and any(
+    return not chosen_mode.endpoint.capabilities.native_tool_calls and any(
         isinstance(part, ToolCall | InvalidCall | ToolResult) for message in messages for part in message.parts
     )
 
 
 def _compose_text(
     messages: list[Message],
-    manner: Manner,
+    chosen_mode: ToolMode,
     options: dict[str, Any],
     choice: Choice,
     nonce: str | None,
     boundaries: Iterable[str],
-) -> Composed:
-    endpoint = manner.endpoint
-    format = _format_of(manner, choice, nonce)
+) -> ComposedRequest:
+    endpoint = chosen_mode.endpoint
+    format = _format_of(chosen_mode, choice, nonce)
     options.pop("tool_choice", None)
     options.pop("parallel_tool_calls", None)
-    offered = manner.mode == "text" and choice.mode != "none"
+    offered = chosen_mode.mode == "text" and choice.mode != "none"
     taught = endpoint.prompt_format if isinstance(format, formats.Format) else format
-    rendered = render_history(messages, taught, boundaries=boundaries, tools=manner.tools)
+    rendered = render_history(messages, taught, boundaries=boundaries, tools=chosen_mode.tools)
     written = rendered.messages
     losses = list(rendered.losses)
     if offered:
-        written = _with_instructions(written, manner, nonce, choice)
+        written = _with_instructions(written, chosen_mode, nonce, choice)
         if nonce is None:
-            written = [written[0], *_show(manner, choice, format), *written[1:]]
+            written = [written[0], *_show(chosen_mode, choice, format), *written[1:]]
         stops = list(options.get("stop") or ())
         if len(stops) + len(STOP_SEQUENCES) <= _MOST_STOPS:
             options["stop"] = [*stops, *STOP_SEQUENCES]
-    if manner.mode == "text":
-        losses += _hold(manner, options, choice, format)
+    if chosen_mode.mode == "text":
+        losses += _hold(chosen_mode, options, choice, format)
     request = Request(endpoint.model, written, [], options)
-    return Composed(
-        request, _reading(manner, choice), nonce if offered else None, tuple(losses), rendered.boundaries, choice
+    return ComposedRequest(
+        request, _reading(chosen_mode, choice), nonce if offered else None, tuple(losses), rendered.boundaries, choice
     )
 
 
-def _format_of(manner: Manner, choice: Choice, nonce: str | None) -> str | formats.Format:
+def _format_of(chosen_mode: ToolMode, choice: Choice, nonce: str | None) -> str | formats.Format:
     """How calls are written: as the model was taught, or as plain JSON where a schema has to hold them."""
     if nonce is not None:
         return formats.nonce_format(nonce)
-    quirks = manner.endpoint.quirks
+    quirks = chosen_mode.endpoint.quirks
     held = quirks.grammar_field and quirks.grammar_syntax == "json_schema" and choice.mode == "required"
-    return _PLAIN if held else manner.endpoint.prompt_format
+    return _PLAIN if held else chosen_mode.endpoint.prompt_format
 
 
-def _show(manner: Manner, choice: Choice, format: str | formats.Format) -> list[Message]:
+def _show(chosen_mode: ToolMode, choice: Choice, format: str | formats.Format) -> list[Message]:
     """Examples for a model that learns from nothing else."""
-    if not manner.endpoint.profile.weak:
+    if not chosen_mode.endpoint.profile.weak:
         return []
-    tools = [tool for tool in manner.tools if not choice.names or tool.name in choice.names]
+    tools = [tool for tool in chosen_mode.tools if not choice.names or tool.name in choice.names]
     return write_examples(tools, format, replies=choice.mode == "auto")
 
 
-def _hold(manner: Manner, options: dict[str, Any], choice: Choice, format: str | formats.Format) -> list[Loss]:
+def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format: str | formats.Format) -> list[Loss]:
     """Put a grammar into the options, where one is due; the caller's own is left alone."""
-    endpoint = manner.endpoint
+    endpoint = chosen_mode.endpoint
     wire, field = endpoint.wire, endpoint.quirks.grammar_field.partition(".")[0]
     own = options.get(wire)
     own = own if isinstance(own, Mapping) else {}
     if options.get("response_format") or field in own:
         return []
-    held = hold(manner.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
+    held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
     if held.fields:
         options[wire] = merge(own, held.fields)
     return [held.loss] if held.loss is not None else []
 
 
-def _with_instructions(messages: list[Message], manner: Manner, nonce: str | None, choice: Choice) -> list[Message]:
+def _with_instructions(
+    messages: list[Message], chosen_mode: ToolMode, nonce: str | None, choice: Choice
+) -> list[Message]:
     """The system prompt with the tools behind it; one is made where there is none."""
     first = messages[0] if messages and messages[0].role == "system" else None
     existing = first.text if first is not None else None
-    taught = _teach(existing or "", manner, nonce, choice)
+    taught = _teach(existing or "", chosen_mode, nonce, choice)
     prompt = f"{existing}\n\n{taught}" if existing else taught
     head = Message("system", [Text(prompt)], first.extra if first is not None else {})
     return [head, *(messages[1:] if first is not None else messages)]
 
 
-def _teach(existing: str, manner: Manner, nonce: str | None, choice: Choice) -> str:
-    format = _format_of(manner, choice, None)
-    taught = manner.instructions
-    if nonce is not None or format != manner.endpoint.prompt_format:
-        taught = formats.instructions(manner.tools, format, layout="list", nonce=nonce)
-    weak = manner.endpoint.profile.weak
+def _teach(existing: str, chosen_mode: ToolMode, nonce: str | None, choice: Choice) -> str:
+    format = _format_of(chosen_mode, choice, None)
+    taught = chosen_mode.instructions
+    if nonce is not None or format != chosen_mode.endpoint.prompt_format:
+        taught = formats.instructions(chosen_mode.tools, format, layout="list", nonce=nonce)
+    weak = chosen_mode.endpoint.profile.weak
     if formats.needs_compact(f"{existing}\n\n{taught}", native=False, weak=weak) is not None:
-        taught = formats.instructions(manner.tools, format, True, nonce=nonce)
+        taught = formats.instructions(chosen_mode.tools, format, True, nonce=nonce)
     return "\n".join(filter(None, [taught, explain_results(), _demand(choice)]))
 
 
@@ -299,7 +310,7 @@ def _demand(choice: Choice) -> str:
     return ""
 
 
-def find_breach(composed: Composed, called: Iterable[str]) -> str:
+def find_breach(composed: ComposedRequest, called: Iterable[str]) -> str:
     """What of the tool choice a reply did not keep, in words; `called` are the names of the tools that it called."""
     choice, names = composed.choice, list(called)
     if choice.mode == "none" and names:
@@ -311,17 +322,19 @@ def find_breach(composed: Composed, called: Iterable[str]) -> str:
     return f"tool_choice allows {', '.join(choice.names)}, and the model called {wrong[0]}" if wrong else ""
 
 
-def open_reader(composed: Composed, conversation: Background | Iterable[Message] | None = None) -> Extractor:
+def open_reader(
+    composed: ComposedRequest, conversation: ConversationContext | Iterable[Message] | None = None
+) -> Extractor:
     """A Stage for the events of the reply: what it gives out can be shown, and `.extraction` is the verdict."""
-    manner = composed.manner
+    chosen_mode = composed.chosen_mode
     return extractor(
-        manner.endpoint.capabilities,
-        tools=manner.tools,
-        trust=manner.trust,
+        chosen_mode.endpoint.capabilities,
+        tools=chosen_mode.tools,
+        trust=chosen_mode.trust,
         conversation=conversation,
         nonce=composed.nonce,
-        family=manner.family,
-        aliases=manner.aliases,
+        family=chosen_mode.family,
+        aliases=chosen_mode.aliases,
     )
 
 

@@ -170,18 +170,18 @@ class NotACall(Exception):
     """What began like a call is none; its text goes back to where it came from."""
 
 
-class Spoilt(Exception):
+class BrokenCall(Exception):
     """It is a call, and it cannot be read: reported as broken."""
 
 
-class Cut(Spoilt):
+class Truncated(BrokenCall):
     """The text ended inside the call."""
 
     def __init__(self) -> None:
         super().__init__("the text ended inside a call")
 
 
-class Quiet(NamedTuple):
+class PassThrough(NamedTuple):
     """How to pass a piece on without waking the reader: what would wake it, and what to make of the piece."""
 
     wakes: Callable[[str], re.Match[str] | None]
@@ -204,9 +204,9 @@ class Cursor:
         "_tile_start",
         "base",
         "committed",
-        "despairs",
         "final",
         "format",
+        "gave_up",
         "hurries",
         "ids",
         "index",
@@ -236,9 +236,9 @@ class Cursor:
         self.started: str | None = None  # the name of the call that CallStarted has announced
         self.name: str | None = None  # the name that was read, if perhaps not announced
         self.committed = False
-        self.despairs = False  # unmarked JSON was mended to the end of the text once, in vain
+        self.gave_up = False  # unmarked JSON was mended to the end of the text once, in vain
         self.hurries = True  # arguments that have arrived whole may be taken in one go
-        self.quiet: Quiet | None = None
+        self.quiet: PassThrough | None = None
         self.repairs: list[str] = []
         self._pieces: list[str] = []
         self._mark = 0
@@ -294,7 +294,7 @@ class Cursor:
     def need(self) -> Reader:
         """Wait for more text; at the end of the text the call is cut off."""
         if self.final:
-            raise Cut
+            raise Truncated
         yield
 
     def space(self) -> Reader:
@@ -356,7 +356,7 @@ class Cursor:
                     self.position += len(found)
                     return
                 if not growing:
-                    raise Spoilt(f"expected {min(markers)!r}")
+                    raise BrokenCall(f"expected {min(markers)!r}")
             yield from self.need()
 
     # ---- the call ---------------------------------------------------------------------------------------------------

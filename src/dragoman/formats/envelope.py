@@ -20,7 +20,7 @@ _WRAPPER_NAMES = frozenset(("tool_call", "toolcall", "tool-call", "function_call
 KNOWN_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, *LIST_KEYS, "type", "content", "role", "index", "text"))
 
 
-class Wish(Struct, frozen=True):
+class DecodedCall(Struct, frozen=True):
     """A call as an envelope states it, before names and arguments are checked."""
 
     name: str
@@ -30,16 +30,16 @@ class Wish(Struct, frozen=True):
 
 
 class Envelope(Struct, frozen=True):
-    wishes: tuple[Wish, ...]
+    calls: tuple[DecodedCall, ...]
     content: str = ""
 
 
 class NoCall(Exception):
     """The value is well-formed, and no call; or a call whose arguments are no object (`spoilt`)."""
 
-    def __init__(self, why: str, *, spoilt: bool = False) -> None:
+    def __init__(self, why: str, *, broken: bool = False) -> None:
         super().__init__(why)
-        self.spoilt = spoilt
+        self.broken = broken
 
 
 def read_envelope(
@@ -47,12 +47,12 @@ def read_envelope(
 ) -> Envelope:
     """The calls that a decoded JSON value makes. `strict` wants arguments to be written, as unmarked formats need."""
     if isinstance(value, list):
-        wishes: list[Wish] = []
+        calls: list[DecodedCall] = []
         for element in value:
-            wishes.extend(read_envelope(element, tools, name_is_key=name_is_key, strict=strict).wishes)
-        if not wishes:
+            calls.extend(read_envelope(element, tools, name_is_key=name_is_key, strict=strict).calls)
+        if not calls:
             raise NoCall("an empty list")
-        return Envelope(tuple(wishes))
+        return Envelope(tuple(calls))
     if not isinstance(value, dict):
         raise NoCall("neither an object nor a list of objects")
     blocks = value.get("content")
@@ -61,10 +61,10 @@ def read_envelope(
     for key in LIST_KEYS:
         if isinstance(value.get(key), list):
             content = value.get("content")
-            wishes_of_list = read_envelope(value[key], tools, strict=strict).wishes
-            return Envelope(wishes_of_list, content if isinstance(content, str) else "")
+            calls_of_list = read_envelope(value[key], tools, strict=strict).calls
+            return Envelope(calls_of_list, content if isinstance(content, str) else "")
     inner = _read_content(value, tools) if len(value) == 1 else None
-    return inner or Envelope((_read_wish(value, tools, name_is_key, strict),))
+    return inner or Envelope((_read_call(value, tools, name_is_key, strict),))
 
 
 def _read_blocks(blocks: list[Any], tools: Toolset | None) -> Envelope:
@@ -74,7 +74,7 @@ def _read_blocks(blocks: list[Any], tools: Toolset | None) -> Envelope:
     texts = [block["text"] for block in objects if block.get("type") == "text" and isinstance(block.get("text"), str)]
     if not calls:
         raise NoCall("a list of content without a call")
-    return Envelope(tuple(_read_wish(block, tools, name_is_key=False, strict=True) for block in calls), "".join(texts))
+    return Envelope(tuple(_read_call(block, tools, name_is_key=False, strict=True) for block in calls), "".join(texts))
 
 
 def _read_content(value: JsonObject, tools: Toolset | None) -> Envelope | None:
@@ -86,10 +86,10 @@ def _read_content(value: JsonObject, tools: Toolset | None) -> Envelope | None:
         found = read_envelope(decode(content), tools, strict=True)
     except (Undecodable, NoCall):
         return None
-    return Envelope(tuple(Wish(w.name, w.arguments, w.id, (*w.repairs, "double_encoded")) for w in found.wishes))
+    return Envelope(tuple(DecodedCall(w.name, w.arguments, w.id, (*w.repairs, "double_encoded")) for w in found.calls))
 
 
-def _read_wish(value: JsonObject, tools: Toolset | None, name_is_key: bool, strict: bool) -> Wish:
+def _read_call(value: JsonObject, tools: Toolset | None, name_is_key: bool, strict: bool) -> DecodedCall:
     single = _read_single_key(value, tools, name_is_key)
     if single is not None:
         return single
@@ -105,13 +105,13 @@ def _read_wish(value: JsonObject, tools: Toolset | None, name_is_key: bool, stri
     arguments, repairs = read_arguments(body[key] if key else None, encoded=nested)
     inner = _unwrap(name, arguments, tools)
     if inner is not None:
-        return Wish(
+        return DecodedCall(
             inner.name, inner.arguments, inner.id or _read_id(value), (*repairs, *inner.repairs, "unwrapped_call")
         )
-    return Wish(name.strip(), arguments, _read_id(value) or _read_id(body), repairs)
+    return DecodedCall(name.strip(), arguments, _read_id(value) or _read_id(body), repairs)
 
 
-def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool) -> Wish | None:
+def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool) -> DecodedCall | None:
     """{"get_weather": {"city": "Oslo"}}: the name is the key."""
     if len(value) != 1:
         return None
@@ -121,14 +121,14 @@ def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool
     if name_is_key and name in NAME_KEYS and isinstance(arguments, str):
         return None
     settled, repairs = read_arguments(arguments)
-    return Wish(name, settled, None, repairs if name_is_key else (*repairs, "name_as_key"))
+    return DecodedCall(name, settled, None, repairs if name_is_key else (*repairs, "name_as_key"))
 
 
-def _unwrap(name: str, arguments: JsonObject, tools: Toolset | None) -> Wish | None:
+def _unwrap(name: str, arguments: JsonObject, tools: Toolset | None) -> DecodedCall | None:
     if name not in _WRAPPER_NAMES or (tools is not None and tools.find(name) is not None):
         return None
     try:
-        return _read_wish(arguments, tools, name_is_key=False, strict=True)
+        return _read_call(arguments, tools, name_is_key=False, strict=True)
     except NoCall:
         return None
 
@@ -160,4 +160,4 @@ def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tu
     kind = {list: "a list", str: "text", bool: "a boolean", int: "a number", float: "a number"}.get(
         type(value), "no object"
     )
-    raise NoCall(f"the arguments are {kind}, not an object", spoilt=True)
+    raise NoCall(f"the arguments are {kind}, not an object", broken=True)

@@ -10,15 +10,15 @@ from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, decode, raw_decode
 from dragoman.args.tolerant import repair
-from dragoman.formats.cursor import Cursor, Markers, NotACall, Quiet, Reader, Spoilt
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader
 from dragoman.formats.envelope import (
     ARGUMENT_KEYS,
     ID_KEYS,
     KNOWN_KEYS,
     NAME_KEYS,
+    DecodedCall,
     Envelope,
     NoCall,
-    Wish,
     read_arguments,
     read_envelope,
 )
@@ -59,13 +59,13 @@ class JsonBody(Struct, frozen=True):
     """What a bare envelope may hold; anything else, and it is data."""
 
 
-def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, Wish | None]:
+def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedCall | None]:
     """Read envelopes from here on. All but the last are reported; the last is returned, its wrapper may still close."""
     first = yield from cursor.peek()
     in_list = first == "["
     if in_list:
         cursor.position += 1
-    last: Wish | None = None
+    last: DecodedCall | None = None
     mark = cursor.begin()
     try:
         while True:
@@ -89,16 +89,18 @@ def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, Wish | N
         return (yield from _salvage_calls(cursor, body, str(malformed), in_list=in_list))
 
 
-def _salvage_calls(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool) -> Generator[None, None, Wish | None]:
+def _salvage_calls(
+    cursor: Cursor, body: JsonBody, why: str, *, in_list: bool
+) -> Generator[None, None, DecodedCall | None]:
     to_the_end = body.bare and body.stops is None
-    if to_the_end and cursor.despairs:
+    if to_the_end and cursor.gave_up:
         raise NotACall(why)
     try:
         value = yield from _salvage(cursor, body, why, in_list=in_list)
         return _report_all_but_last(cursor, _understand(cursor, value, body))
-    except (NotACall, Spoilt):
+    except (NotACall, BrokenCall):
         # Every further bracket would run to the end of the text again, and find the same.
-        cursor.despairs = cursor.despairs or to_the_end
+        cursor.gave_up = cursor.gave_up or to_the_end
         raise
 
 
@@ -135,29 +137,29 @@ def _understand(cursor: Cursor, value: Any, body: JsonBody) -> Envelope:
     try:
         envelope = read_envelope(value, cursor.tools, name_is_key=body.name_is_key, strict=body.strict)
     except NoCall as no_call:
-        if body.bare and not no_call.spoilt:
+        if body.bare and not no_call.broken:
             raise NotACall(str(no_call)) from None
-        raise Spoilt(str(no_call)) from None
+        raise BrokenCall(str(no_call)) from None
     if body.gated:
-        for wish in envelope.wishes:
-            cursor.require_offered(wish.name)
-            cursor.require_arguments(wish.name, wish.arguments)
+        for call in envelope.calls:
+            cursor.require_offered(call.name)
+            cursor.require_arguments(call.name, call.arguments)
     if envelope.content:
         cursor.say(envelope.content, "")
     return envelope
 
 
-def _report_all_but_last(cursor: Cursor, envelope: Envelope) -> Wish:
-    for wish in envelope.wishes[:-1]:
-        report(cursor, wish)
-    return envelope.wishes[-1]
+def _report_all_but_last(cursor: Cursor, envelope: Envelope) -> DecodedCall:
+    for call in envelope.calls[:-1]:
+        report(cursor, call)
+    return envelope.calls[-1]
 
 
-def report(cursor: Cursor, wish: Wish) -> None:
+def report(cursor: Cursor, call: DecodedCall) -> None:
     """The call that an envelope stated is complete."""
-    for rule in wish.repairs:
+    for rule in call.repairs:
         cursor.repair(rule)
-    cursor.finish_call(wish.name, wish.arguments, wish.id)
+    cursor.finish_call(call.name, call.arguments, call.id)
 
 
 # ---- one object, member by member ------------------------------------------------------------------------------------
@@ -290,7 +292,7 @@ def _read_value(cursor: Cursor, *, emit: bool) -> Generator[None, None, Any]:
         if scanner.done:
             return _load(cursor, cursor.since(mark))
         if scanner.in_string:
-            cursor.quiet = Quiet(_string_wakes, "json" if emit else "silent")
+            cursor.quiet = PassThrough(_string_wakes, "json" if emit else "silent")
         yield from cursor.need()
         cursor.quiet = None
 
@@ -317,7 +319,7 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
     text = cursor.since(mark)
     mended = repair("[" + text.lstrip(", \t\r\n") if in_list else text, complete=found)
     if mended.error is not None:
-        raise Spoilt(f"{why}; {mended.error}")
+        raise BrokenCall(f"{why}; {mended.error}")
     for rule in mended.rules:
         cursor.repair(rule)
     return mended.value
@@ -333,7 +335,7 @@ def run_to(cursor: Cursor, stops: Markers | None) -> Generator[None, None, bool]
         if cursor.final:
             return False
         if hit is None and stops is not None:
-            cursor.quiet = Quiet(stops.wakes, "silent")
+            cursor.quiet = PassThrough(stops.wakes, "silent")
         yield
         cursor.quiet = None
 
@@ -353,7 +355,7 @@ def read_object(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonObj
     try:
         arguments, repairs = read_arguments(value)
     except NoCall as no_call:
-        raise Spoilt(str(no_call)) from None
+        raise BrokenCall(str(no_call)) from None
     for rule in repairs:
         cursor.repair(rule)
     return arguments

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.args.coercion import read_text
 from dragoman.args.decoder import Undecodable, decode
-from dragoman.formats.cursor import Cursor, Markers, Quiet, Reader, Spoilt, escape, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Reader, escape, write_json
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
 from dragoman.formats.template import Hole, Literal, Many, Maybe, Node, Space
 from dragoman.types import JsonObject, Tool
@@ -101,7 +101,7 @@ class OpenValue(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         found, ahead = cursor.look_now(self.either) or (yield from cursor.look(self.either))
         if found is None:
-            raise Spoilt("a key without a value")
+            raise BrokenCall("a key without a value")
         if found not in self.openers.literals:
             raise NoValue
         cursor.position += ahead + len(found)
@@ -124,7 +124,7 @@ class ReadPairs(Waiting):
         seen = cursor.look_now(self.ends)
         found, ahead = seen or (yield from cursor.look(self.ends))
         if found is None:
-            raise Spoilt("neither an argument nor the end of the call")
+            raise BrokenCall("neither an argument nor the end of the call")
         announce(cursor, scope)
         while True:
             if found is None:
@@ -169,7 +169,7 @@ class ReadPairs(Waiting):
                 break
             yield from cursor.need()
         if hit[1] not in self.ends.literals:
-            raise Spoilt("the call was not closed before the next one")
+            raise BrokenCall("the call was not closed before the next one")
         cursor.repair("skipped_text")
         return hit[1]
 
@@ -218,7 +218,7 @@ class ReadValue(Waiting):
         mark = cursor.begin()
         if is_text:
             cursor.delta(_prefix(key, scope) + '"')
-        closer = yield from self._run_to_end(cursor, stops, Quiet(stops.wakes, "string" if is_text else "silent"))
+        closer = yield from self._run_to_end(cursor, stops, PassThrough(stops.wakes, "string" if is_text else "silent"))
         text = cursor.since(mark)
         cursor.position += closer
         self.settle(cursor, scope, key, text, stated, streamed=is_text)
@@ -238,7 +238,7 @@ class ReadValue(Waiting):
             cursor.delta(_prefix(key, scope) + write_json(value))
         if key in scope.arguments:
             if self.unique:
-                raise Spoilt(f"the argument {key!r} is given twice")
+                raise BrokenCall(f"the argument {key!r} is given twice")
             cursor.repair("repeated_argument")
         scope.arguments[key] = value
         scope.first = False
@@ -267,7 +267,7 @@ class ReadValue(Waiting):
         cursor.position += len(lead)
         return lead
 
-    def _run_to_end(self, cursor: Cursor, stops: Markers, quiet: Quiet) -> Generator[None, None, int]:
+    def _run_to_end(self, cursor: Cursor, stops: Markers, quiet: PassThrough) -> Generator[None, None, int]:
         """Move to the end of the value; return the length of the closer that follows it."""
         ahead = 0
         while True:
@@ -298,7 +298,7 @@ class ReadValue(Waiting):
                 return len(marker) - len(end)
             ahead = 1
 
-    def _take(self, cursor: Cursor, stop: int, quiet: Quiet) -> None:
+    def _take(self, cursor: Cursor, stop: int, quiet: PassThrough) -> None:
         if quiet.kind == "string" and stop > cursor.position:
             cursor.delta(escape(cursor.text[cursor.position : stop])[1:-1])
         cursor.position = stop

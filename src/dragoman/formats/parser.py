@@ -18,8 +18,8 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.cursor import BLANK_LIMIT, Cursor, NotACall, Reader, Spoilt, escape, skip_blanks
-from dragoman.formats.plan import WAITS, WAKES, LineJudge, Plan, is_word
+from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, NotACall, Reader, escape, skip_blanks
+from dragoman.formats.plan import WAITS, WAKES, LineFilter, Plan, is_word
 from dragoman.formats.template import Entry
 from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
@@ -200,7 +200,7 @@ class Parser(Cursor):
 
     def _take_line(self, piece: str, end: int) -> list[Event]:
         """A piece of text in which a line ends: the beginning of the next one decides whether it is more than text."""
-        judge = self._judge or self._appoint_judge()
+        judge = self._judge or self._make_line_filter()
         verdict = judge(piece[end:])
         if verdict == WAKES:
             return self._take(piece)
@@ -221,7 +221,7 @@ class Parser(Cursor):
         """More of the beginning of a line."""
         head = self._head + piece
         self._head = ""
-        judge = self._judge or self._appoint_judge()
+        judge = self._judge or self._make_line_filter()
         verdict = judge(head)
         if verdict == WAITS:
             self._head = head
@@ -233,8 +233,8 @@ class Parser(Cursor):
         self.base += len(head)
         return [TextDelta(head)]
 
-    def _appoint_judge(self) -> Callable[[str], int]:
-        self._judge = LineJudge(self._plan.lines, self._plan.text.markers, self.tools).judge
+    def _make_line_filter(self) -> Callable[[str], int]:
+        self._judge = LineFilter(self._plan.lines, self._plan.text.markers, self.tools).judge
         return self._judge
 
     def _drain(self) -> None:
@@ -449,7 +449,7 @@ class Parser(Cursor):
         except StopIteration:
             self.drop()
             self._settle()
-        except (NotACall, Spoilt) as failure:
+        except (NotACall, BrokenCall) as failure:
             self.quiet = None
             if self.started is None and (not self.committed or isinstance(failure, NotACall)):
                 self._step_back(str(failure))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 
-from dragoman.formats.cursor import Cursor, Markers, Reader, Spoilt
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, Reader
 from dragoman.formats.json_reader import JsonBody
 from dragoman.formats.pairs import OpenValue, ReadPairs, ReadValue, WholePair
 from dragoman.formats.steps import (
@@ -59,7 +59,7 @@ def is_word(marker: str) -> bool:
     return marker[0].isalpha() or ord(marker[0]) > 255
 
 
-class Lines:
+class LineStarts:
     """What can begin a line and nothing else: formats without a marker, and markers that are plain words."""
 
     def __init__(self, entries: Iterable[Entry], words: Iterable[str], *, watched: bool) -> None:
@@ -77,10 +77,10 @@ class Lines:
         self.open_to_all = any(not hasattr(entry, "line_gate") for entry in self.entries)
 
 
-class LineJudge:
+class LineFilter:
     """Tells by its beginning whether a line of prose may pass. It may err towards looking, never towards passing."""
 
-    def __init__(self, lines: Lines, markers: Markers, tools: Toolset | None) -> None:
+    def __init__(self, lines: LineStarts, markers: Markers, tools: Toolset | None) -> None:
         self._lines = lines
         self._wakes = markers.wakes
         self._tools = tools
@@ -295,14 +295,14 @@ class SectionEntry(MarkedEntry):
         yield from cursor.expect(self._opener)
         found, _ = yield from cursor.look(self._inside)
         if found is None:
-            raise Spoilt("no call follows the opening tag")
+            raise BrokenCall("no call follows the opening tag")
         cursor.drop()
 
 
-class Lane:
+class LexerState:
     """A stretch of text with one meaning, and the markers that can end it or stand in it."""
 
-    def __init__(self, markers: Iterable[str], *, closer: str | None = None, lines: Lines | None = None) -> None:
+    def __init__(self, markers: Iterable[str], *, closer: str | None = None, lines: LineStarts | None = None) -> None:
         if lines is not None and lines.watched:
             self.markers = Markers((*markers, "\n"), line_gate=lines.gate, line_words=lines.words or ())
         else:
@@ -340,7 +340,7 @@ class Plan:
         self.thinking: dict[str, str] = dict(thinking)
         self.line_entries: list[Entry] = []
         self.message_entries: list[Entry] = []
-        self._lanes: dict[tuple[str, bool], Lane] = {}
+        self._lanes: dict[tuple[str, bool], LexerState] = {}
         self._choices: dict[tuple[str, str], tuple[Entry, ...]] = {}
         compiled = [(row, compile_entries(row, named=named)) for row in rows]
         for row, row_entries in compiled:
@@ -358,9 +358,9 @@ class Plan:
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         words = sorted(filter(is_word, markers))
         places = {entry.place for entries in self.openers.values() for entry in entries}
-        self.lines = Lines(self.line_entries, words, watched="line" in places)
+        self.lines = LineStarts(self.line_entries, words, watched="line" in places)
         symbols = markers - set(words) or {_NO_MARKER}
-        self.text = Lane(symbols, lines=self.lines)
+        self.text = LexerState(symbols, lines=self.lines)
 
     def extend(self, rows: Iterable[Format]) -> Plan:
         """This plan with more rows, tried after its own.
@@ -434,12 +434,12 @@ class Plan:
     def first_thinking_end(self) -> str:
         return next(iter(self.thinking.values()), "</think>")
 
-    def thinking_lane(self, closer: str, reports_calls: bool) -> Lane:
+    def thinking_lane(self, closer: str, reports_calls: bool) -> LexerState:
         """The lane behind a think tag: only its own closer ends it; openers are noticed so that they can be refused."""
         lane = self._lanes.get((closer, reports_calls))
         if lane is None:
             markers = (closer, *self.openers) if reports_calls else (closer,)
-            lane = Lane(markers, closer=closer)
+            lane = LexerState(markers, closer=closer)
             if closer in self.thinking.values():
                 self._lanes[closer, reports_calls] = lane  # a closer that the text made up is not worth keeping
         return lane

@@ -6,8 +6,8 @@ import re
 from collections.abc import Generator
 from typing import Protocol, TypeVar
 
-from dragoman.formats.cursor import BLANK_LIMIT, Cursor, Cut, Markers, Reader, Spoilt
-from dragoman.formats.envelope import Wish
+from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, Markers, Reader, Truncated
+from dragoman.formats.envelope import DecodedCall
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.template import MarkedEntry, Place
 from dragoman.types import Change, JsonObject, Tool
@@ -27,7 +27,7 @@ line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 class Scope:
     """What the holes have been filled with so far."""
 
-    __slots__ = ("arguments", "changes", "filled", "first", "tool", "wish")
+    __slots__ = ("arguments", "call", "changes", "filled", "first", "tool")
 
     def __init__(self) -> None:
         self.filled: dict[str, str] = {}
@@ -35,7 +35,7 @@ class Scope:
         self.changes: tuple[Change, ...] = ()
         self.first = True
         self.tool: Tool | None = None
-        self.wish: Wish | None = None
+        self.call: DecodedCall | None = None
 
 
 class Step(Protocol):
@@ -91,7 +91,7 @@ class RequireBlank(Waiting):
         while cursor.position >= len(cursor.text):
             yield from cursor.need()
         if cursor.text[cursor.position] not in " \t\r\n":
-            raise Spoilt("no blank behind the opener")
+            raise BrokenCall("no blank behind the opener")
         yield from cursor.space()
 
 
@@ -102,7 +102,7 @@ class EndLine(Waiting):
         while True:
             match = line_ends(cursor.text, cursor.position)
             if match is None:
-                raise Spoilt("the opener does not stand alone on its line")
+                raise BrokenCall("the opener does not stand alone on its line")
             if match.group(1) or cursor.final:
                 cursor.position = match.end()
                 return
@@ -136,7 +136,7 @@ class ReadSlot:
             yield from cursor.need()
         try:
             self._fill(text, scope)
-        except Spoilt:
+        except BrokenCall:
             # However the text was cut into pieces, a slot that cannot be filled is left where it begins.
             cursor.return_to(mark)
             raise
@@ -150,16 +150,16 @@ class ReadSlot:
 
     def _fill(self, text: str, scope: Scope) -> None:
         if len(text) > SLOT_LIMIT:
-            raise Spoilt(f"the {self.kind} is too long")
+            raise BrokenCall(f"the {self.kind} is too long")
         value = text.strip().removesuffix("\\n")  # some hosts escape the line break behind the name
         if self.kind == "key":
             value = value.strip("\"'")
         if self.kind in ("name", "key") and not value:
-            raise Spoilt(f"the {self.kind} is empty")
+            raise BrokenCall(f"the {self.kind} is empty")
         if self.kind == "name":
             value = value.strip("\"'")
             if not _is_name(value):
-                raise Spoilt(f"{value[:40]!r} is no name of a tool")
+                raise BrokenCall(f"{value[:40]!r} is no name of a tool")
         scope.filled[self.kind] = value
 
 
@@ -215,8 +215,8 @@ class ReadEnvelopes(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         character = cursor.peek_now() or (yield from cursor.peek())
         if character not in self.begins or not character:
-            raise Spoilt(f"{character!r} where JSON should begin" if character else "nothing follows the opener")
-        scope.wish = yield from read_calls(cursor, self.body)
+            raise BrokenCall(f"{character!r} where JSON should begin" if character else "nothing follows the opener")
+        scope.call = yield from read_calls(cursor, self.body)
 
 
 def name_from_id(identity: str) -> str:
@@ -230,7 +230,7 @@ def announce(cursor: Cursor, scope: Scope) -> None:
     identity = scope.filled.get("id")
     name = scope.filled.get("name") or name_from_id(identity or "")
     if not name or not _is_name(name):
-        raise Spoilt(f"{name[:40]!r} is no name of a tool" if name else "the call has no name")
+        raise BrokenCall(f"{name[:40]!r} is no name of a tool" if name else "the call has no name")
     scope.filled["name"] = name
     scope.tool = cursor.start_call(name, identity)
 
@@ -251,7 +251,7 @@ class ReadArguments(Waiting):
                 return
         character = cursor.peek_now() or (yield from cursor.peek())
         if character not in ("{", '"'):
-            raise Spoilt(f"{character!r} where the arguments should begin")
+            raise BrokenCall(f"{character!r} where the arguments should begin")
         announce(cursor, scope)
         scope.arguments = yield from read_object(cursor, self.body)
 
@@ -268,9 +268,9 @@ def read_or_skip(
     """Let a reader run. If it spoils a call it has committed to, move on to the end of that call before giving up."""
     try:
         return (yield from reading)
-    except Cut:
+    except Truncated:
         raise
-    except Spoilt:
+    except BrokenCall:
         if cursor.committed:
             yield from skip_broken(cursor, closers, stops or closers)
         raise
@@ -336,7 +336,7 @@ class ReadClosers(Waiting):
                 cursor.repair("foreign_closer")
                 return
         if self.required and not closed:
-            raise Spoilt("the call was not closed")
+            raise BrokenCall("the call was not closed")
         cursor.repair("closed_wrapper")
 
     def _find_foreign_closer(self, cursor: Cursor) -> Generator[None, None, int]:
@@ -397,9 +397,9 @@ class TemplateEntry(MarkedEntry):
     def read(self, cursor: Cursor) -> Reader:
         scope = Scope()
         yield from read_or_skip(cursor, run_steps(self.steps, cursor, scope), self._ends, self.stops)
-        if scope.wish is not None:
-            report(cursor, scope.wish)
+        if scope.call is not None:
+            report(cursor, scope.call)
         elif cursor.started is not None:
             cursor.finish_call(scope.filled["name"], scope.arguments, scope.filled.get("id"), changes=scope.changes)
         else:
-            raise Spoilt("no call between the markers")
+            raise BrokenCall("no call between the markers")

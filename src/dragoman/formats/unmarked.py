@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader, Spoilt
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.steps import EndLine, Scope
 from dragoman.formats.template import MarkedEntry, Place
@@ -38,7 +38,7 @@ class WholeMessage:
         return None if not final and _json_may_begin(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
-        wish = yield from read_calls(cursor, self._body)
+        call = yield from read_calls(cursor, self._body)
         while True:
             found, ahead = yield from cursor.look(_END_TOKENS)
             if found is None:
@@ -47,9 +47,9 @@ class WholeMessage:
             if found in "]}":
                 cursor.repair("extra_closers")
         yield from _require_end(cursor)
-        if wish is None:
+        if call is None:
             raise NotACall("no call in the list")
-        report(cursor, wish)
+        report(cursor, call)
 
 
 class FencedMessage(WholeMessage):
@@ -68,16 +68,16 @@ class FencedMessage(WholeMessage):
         while (newline := cursor.text.find("\n", cursor.position)) < 0:
             yield from cursor.need()
         cursor.position = newline + 1
-        wish = yield from read_calls(cursor, self._fenced_body)
+        call = yield from read_calls(cursor, self._fenced_body)
         found, ahead = yield from cursor.look(_FENCE)
         if found is None:
-            raise Spoilt("the fence was not closed")
+            raise BrokenCall("the fence was not closed")
         cursor.position += ahead + len(found)
         yield from _require_end(cursor)
-        if wish is None:
+        if call is None:
             raise NotACall("no call in the list")
         cursor.repair("markdown_fence")
-        report(cursor, wish)
+        report(cursor, call)
 
 
 def _require_end(cursor: Cursor) -> Reader:
@@ -102,10 +102,10 @@ class JsonAnywhere(MarkedEntry):
             if cursor.final or not _json_may_begin(cursor.text, cursor.position):
                 raise NotACall("no JSON object begins here")
             yield
-        wish = yield from read_calls(cursor, self._body)
-        if wish is None:
+        call = yield from read_calls(cursor, self._body)
+        if call is None:
             raise NotACall("no call in the list")
-        report(cursor, wish)
+        report(cursor, call)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -147,13 +147,13 @@ class NoisyTag(MarkedEntry):
             yield from cursor.need()
         if cursor.text[cursor.position] != "{":
             raise NotACall("no JSON follows the opener")
-        wish = yield from read_calls(cursor, self._body)
+        call = yield from read_calls(cursor, self._body)
         found, ahead = yield from cursor.look(self._closers)
-        if found is None or wish is None:
+        if found is None or call is None:
             raise NotACall("the tag was not closed behind the JSON")
         cursor.position += ahead + len(found)
         cursor.repair("surrounding_text")
-        report(cursor, wish)
+        report(cursor, call)
 
 
 class ToolsTag(MarkedEntry):
@@ -174,7 +174,7 @@ class ToolsTag(MarkedEntry):
         mark = cursor.begin()
         try:
             yield from self._read_call(cursor)
-        except (NotACall, Spoilt):
+        except (NotACall, BrokenCall):
             cursor.quiet = None
             cursor.return_to(mark)
             closed = yield from run_to(cursor, self._end)
@@ -185,8 +185,8 @@ class ToolsTag(MarkedEntry):
         character = yield from cursor.peek()
         if character != "{":
             raise NotACall("no JSON object follows the opener")
-        wish = yield from read_calls(cursor, self._body)
-        if wish is None:
+        call = yield from read_calls(cursor, self._body)
+        if call is None:
             raise NotACall("no call follows the opener")
         found, ahead = yield from cursor.look(self._closers)
         if found is not None:
@@ -195,7 +195,7 @@ class ToolsTag(MarkedEntry):
             cursor.repair("closed_wrapper")
         else:
             raise NotACall("more than a call stands between the tags")
-        report(cursor, wish)
+        report(cursor, call)
 
 
 class NameThenBraces:

@@ -381,7 +381,7 @@ def escape(text: str, most: int = MOST_OF_A_NAME) -> str:
     return f"{written}...(+{left_out} characters)" if left_out else written
 
 
-def put_down(value: Any) -> Any:
+def encode_field(value: Any) -> Any:
     """A field as the log keeps it: a text escaped, numbers as they are, a list of texts, a digest of anything else."""
     if isinstance(value, str):
         return escape(value)
@@ -464,7 +464,7 @@ class AuditLog:
         if taken := sorted(_OWN.intersection(fields)):
             raise ConfigError(f"the log itself writes {', '.join(taken)}", hint="give the field another name")
         # A field that is None says nothing.
-        told = {name: put_down(self._scrub(value)) for name, value in fields.items() if value is not None}
+        told = {name: encode_field(self._scrub(value)) for name, value in fields.items() if value is not None}
         return {"run": escape(run), "call": escape(call), **told}
 
     def _scrub(self, value: Any) -> Any:

@@ -81,7 +81,7 @@ class Job:
             self.future.set_exception(error)
 
 
-class Servant(Protocol):
+class JobHandler(Protocol):
     """What the thread does with the jobs. All of it is called in the thread, `close` last."""
 
     def serve(self, jobs: list[Job]) -> None:
@@ -98,9 +98,9 @@ class Servant(Protocol):
 class Worker:
     """The thread of one servant. It starts with the first job and ends with `close`."""
 
-    def __init__(self, name: str, servant: Servant) -> None:
+    def __init__(self, name: str, handler: JobHandler) -> None:
         self._name = name
-        self._servant = servant
+        self._handler = handler
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -115,7 +115,7 @@ class Worker:
             if self._thread is None:
                 self._process = os.getpid()
                 self._thread = threading.Thread(
-                    target=_serve, args=(self._queue, self._servant), name=self._name, daemon=True
+                    target=_serve, args=(self._queue, self._handler), name=self._name, daemon=True
                 )
                 self._thread.start()
             self._queue.put(job)
@@ -141,24 +141,24 @@ class Worker:
                 thread.join()
 
 
-def _serve(jobs: queue.SimpleQueue[Job | None], servant: Servant) -> None:
+def _serve(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> None:
     try:
         open_ = True
         while open_:
-            batch, open_ = _next_batch(jobs, servant)
+            batch, open_ = _next_batch(jobs, handler)
             if batch:
-                servant.serve(batch)
+                handler.serve(batch)
                 _answer(batch)
             # While it waits, the thread must not keep alive whoever asked.
             batch = []
     finally:
-        servant.close()
+        handler.close()
 
 
-def _next_batch(jobs: queue.SimpleQueue[Job | None], servant: Servant) -> tuple[list[Job], bool]:
+def _next_batch(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> tuple[list[Job], bool]:
     """Whatever waits by now, so that it shares one commit; and whether there may be more."""
     batch: list[Job] = []
-    wait = servant.rest()
+    wait = handler.rest()
     try:
         job = jobs.get(timeout=wait)
         while job is not None and len(batch) < MOST_AT_ONCE - 1:

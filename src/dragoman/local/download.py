@@ -153,7 +153,7 @@ _is_repository = re.compile(r"[\w.\-]+/[\w.\-]+\Z").match
 _is_part = re.compile(r"-\d{5}-of-\d{5}\.gguf\Z").search
 
 
-class Choice(Struct, frozen=True):
+class HubFile(Struct, frozen=True):
     """One file of a repository."""
 
     repository: str
@@ -180,7 +180,7 @@ class Hub:
     async def close(self) -> None:
         await self._transport.close()
 
-    async def choose(self, repository: str, file: str = "") -> Choice:
+    async def choose(self, repository: str, file: str = "") -> HubFile:
         """The file that is meant: the one named, else the only one, else the usual quantisation."""
         listed = await self._list(repository)
         known = [choice for choice in listed if not _is_part(choice.path)]
@@ -198,7 +198,7 @@ class Hub:
             raise ConfigError(f"{repository} {what}", hint=f"name one of them: dragoman model add {repository}:FILE")
         return known[0]
 
-    async def fetch(self, choice: Choice, target: Path, progress: Progress) -> str:
+    async def fetch(self, choice: HubFile, target: Path, progress: Progress) -> str:
         """Write the file; gives its sha256, which is the one that the hub promised."""
         need_space(target.parent, choice.bytes)
         path = f"{choice.repository}/resolve/main/{quote(choice.path)}"
@@ -220,7 +220,7 @@ class Hub:
             raise ConfigError(f"what came for {choice.path} is not the file that the hub lists", hint="try again")
         return digest.hexdigest()
 
-    async def _list(self, repository: str) -> list[Choice]:
+    async def _list(self, repository: str) -> list[HubFile]:
         response = await self._get(f"{self._home}/api/models/{repository}/tree/main?recursive=true")
         data = b""
         try:
@@ -277,13 +277,13 @@ def _is_gguf(entry: dict[str, Any]) -> bool:
     return as_text(entry.get("path")).lower().endswith(".gguf")
 
 
-def _read_file(repository: str, entry: dict[str, Any]) -> Choice:
+def _read_file(repository: str, entry: dict[str, Any]) -> HubFile:
     size = entry.get("size")
     digest = as_text(as_dict(entry.get("lfs")).get("oid"))
-    return Choice(repository, as_text(entry.get("path")), size if isinstance(size, int) else 0, digest)
+    return HubFile(repository, as_text(entry.get("path")), size if isinstance(size, int) else 0, digest)
 
 
-def _names(files: list[Choice]) -> str:
+def _names(files: list[HubFile]) -> str:
     shown = ", ".join(choice.path for choice in files[:8])
     return f"{shown} and {len(files) - 8} more" if len(files) > 8 else shown or "none"
 

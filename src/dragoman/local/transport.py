@@ -23,7 +23,7 @@ from dragoman.wire.values import as_dict, dicts
 _TEXTS = ("content", "reasoning_content")
 
 
-class Gathering:
+class CompletionBuilder:
     """Takes chunks of the chat wire and gives one completion."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ class EmbeddedResponse:
         if self._job is None:
             yield self._body
             return
-        gathering = Gathering()
+        gathering = CompletionBuilder()
         piece = self._first
         while piece is not None:
             if "error" in piece:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dragoman.mcp.definitions import Pin, Pins, PinState, Sighting, approve_pin, list_pins
+from dragoman.mcp.definitions import Pin, Pins, PinState, SeenDefinition, approve_pin, list_pins
 from dragoman.mcp.protocol import Limits
 from dragoman.mcp.servers import HttpServer, Server, StdioServer, read_servers
 from dragoman.mcp.toolbox import Toolbox, aconnect, connect, rule_name, wire_names
@@ -18,8 +18,8 @@ __all__ = [
     "Pin",
     "PinState",
     "Pins",
+    "SeenDefinition",
     "Server",
-    "Sighting",
     "StdioServer",
     "Toolbox",
     "aconnect",

@@ -296,7 +296,7 @@ _VERSION = 1
 _LARGEST = 64 * 1024 * 1024
 
 
-class Sighting(Struct, frozen=True):
+class SeenDefinition(Struct, frozen=True):
     """A definition as a server gave it."""
 
     digest: str
@@ -308,10 +308,10 @@ class Pin(Struct, frozen=True):
 
     server: str
     tool: str
-    held: Sighting
+    held: SeenDefinition
     """The definition that counts."""
     approved: bool = False
-    pending: Sighting | None = None
+    pending: SeenDefinition | None = None
     """Another one that was seen since; the tool is off until it is approved."""
 
     @property
@@ -389,7 +389,7 @@ def list_pins(path: str | os.PathLike[str]) -> list[Pin]:
 
 
 def _seen(pin: Pin | None, definition: Definition) -> Pin:
-    sighting = Sighting(definition.digest, definition.said)
+    sighting = SeenDefinition(definition.digest, definition.said)
     if pin is None:
         return Pin(definition.server, definition.name, sighting)
     if pin.held.digest == sighting.digest:

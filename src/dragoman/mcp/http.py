@@ -11,7 +11,7 @@ from dragoman.client.http import HttpTransport
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError
 from dragoman.mcp import protocol
-from dragoman.mcp.protocol import METHOD_NOT_FOUND, Limits, Receive, Refusal, ServerFault, ServerLost, SessionGone
+from dragoman.mcp.protocol import METHOD_NOT_FOUND, ErrorReply, Limits, Receive, ServerFault, ServerLost, SessionGone
 from dragoman.mcp.servers import HttpServer, shown_address, why_unsafe
 from dragoman.types import JsonObject
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
@@ -134,7 +134,7 @@ class HttpChannel:
         if status in (401, 403):
             raise ServerFault(f"the server does not let us in (status {status}); check the headers of its row")
         if status in (400, 404, 405, 406, 415):
-            raise Refusal(METHOD_NOT_FOUND, f"the server answered with status {status}")
+            raise ErrorReply(METHOD_NOT_FOUND, f"the server answered with status {status}")
         raise ServerFault(f"the server answered with status {status}")
 
     def _take_session(self, response: HttpResponse) -> None:
@@ -224,7 +224,7 @@ def messages_in(data: bytes | str) -> list[JsonObject]:
     """The messages in a body or an event. Raises ServerLost."""
     try:
         return protocol.read(data)
-    except protocol.NoMessage as problem:
+    except protocol.InvalidMessage as problem:
         raise ServerLost(f"the server sent what is no message ({problem})") from None
 
 

@@ -92,15 +92,15 @@ class SessionGone(ServerFault):
     """The server has forgotten the session; a new one can be opened, and the request was not carried out."""
 
 
-class Unsent(ServerFault):
+class RequestNotSent(ServerFault):
     """The request was not sent, so nothing has happened."""
 
 
-class Unanswered(ServerFault):
+class RequestTimeout(ServerFault):
     """No answer within the time."""
 
 
-class Refusal(ServerFault):
+class ErrorReply(ServerFault):
     """The server answered, with an error."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
@@ -155,7 +155,7 @@ _escapes = re.compile(
 ).sub
 
 
-class NoMessage(ValueError):
+class InvalidMessage(ValueError):
     """Bytes that are no message of JSON-RPC."""
 
 
@@ -179,7 +179,7 @@ def read(data: bytes | str) -> list[JsonObject]:
     for message in messages:
         why = _fault_of(message)
         if why:
-            raise NoMessage(f"no JSON-RPC: {why}")
+            raise InvalidMessage(f"no JSON-RPC: {why}")
     return messages
 
 
@@ -190,7 +190,7 @@ def _read_json(data: bytes, *, is_mended: bool = False) -> Any:
         if "surrogate" in str(problem) and not is_mended:
             # Half a character, from a server that cuts text where it likes: no reason to do without the rest.
             return _read_json(_escapes(_whole_escape, data), is_mended=True)
-        raise NoMessage(f"no JSON: {clean_line(str(problem), 120)}") from None
+        raise InvalidMessage(f"no JSON: {clean_line(str(problem), 120)}") from None
 
 
 def _whole_escape(match: re.Match[bytes]) -> bytes:
@@ -220,9 +220,9 @@ def result_of(message: JsonObject) -> JsonObject:
         result = message.get("result")
         return result if isinstance(result, dict) else {}
     if not isinstance(error, dict):
-        raise Refusal(0, clean_line(str(error)))
+        raise ErrorReply(0, clean_line(str(error)))
     code = error.get("code")
-    raise Refusal(code if isinstance(code, int) else 0, clean_line(error.get("message")), error.get("data"))
+    raise ErrorReply(code if isinstance(code, int) else 0, clean_line(error.get("message")), error.get("data"))
 
 
 def reply_to(message: JsonObject) -> JsonObject:

@@ -14,14 +14,14 @@ from dragoman.mcp.definitions import Definition, Pin, Pins, read_definitions, wr
 from dragoman.mcp.protocol import (
     UNSUPPORTED_VERSION,
     Channel,
+    ErrorReply,
     Limits,
     Receive,
-    Refusal,
+    RequestNotSent,
+    RequestTimeout,
     ServerFault,
     ServerLost,
     SessionGone,
-    Unanswered,
-    Unsent,
     clean_line,
 )
 from dragoman.mcp.servers import Server
@@ -116,13 +116,13 @@ class Session:
         try:
             self.version = STATELESS[0]
             found = await self.request("server/discover", {}, seconds=self._limits.probe_seconds, is_probe=True)
-        except Refusal as refusal:
+        except ErrorReply as refusal:
             known = _supported(refusal)
             if known and not set(known) & {*STATELESS, *HANDSHAKE}:
                 words = ", ".join(clean_line(each, 20) for each in known[:5])
                 raise ServerFault(f"it speaks only versions of the protocol that are not known here: {words}") from None
             return None
-        except Unanswered:
+        except RequestTimeout:
             return None
         finally:
             version, self.version = self.version, ""
@@ -135,7 +135,7 @@ class Session:
     async def _greet_or_discover(self) -> None:
         try:
             await self._greet()
-        except Refusal as refusal:
+        except ErrorReply as refusal:
             # It may have been slow to start, and have taken our first question for the beginning after all.
             if refusal.code != UNSUPPORTED_VERSION or not await self._discover():
                 raise
@@ -182,7 +182,7 @@ class Session:
                 answer = await self.channel.exchange(message, self._headers(method, params, headers), seconds)
         except TimeoutError:
             self._give_up(identity, is_probe)
-            raise Unanswered(f"the server did not answer within {seconds:g} seconds") from None
+            raise RequestTimeout(f"the server did not answer within {seconds:g} seconds") from None
         except asyncio.CancelledError:
             self._give_up(identity, is_probe)
             raise
@@ -248,7 +248,7 @@ class Session:
             await asyncio.sleep(attempt * _PAUSE)
             if attempt:
                 self._changed()  # nothing is told again of what happened meanwhile
-            with contextlib.suppress(ServerLost, Unanswered):
+            with contextlib.suppress(ServerLost, RequestTimeout):
                 if self._is_stateless:
                     await self.request("subscriptions/listen", wanted, seconds=_DAY)
                 else:
@@ -261,7 +261,7 @@ def _forgive(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-def _supported(refusal: Refusal) -> list[str]:
+def _supported(refusal: ErrorReply) -> list[str]:
     """The versions that a server names when it refuses ours."""
     data: Any = refusal.data if refusal.code == UNSUPPORTED_VERSION else None
     found = data.get("supported") if isinstance(data, dict) else None
@@ -335,7 +335,7 @@ class Connection:
             async with asyncio.timeout(seconds):
                 return await self._call(definition, arguments, seconds, progress)
         except TimeoutError:
-            raise Unanswered(f"the server did not answer within {seconds:g} seconds") from None
+            raise RequestTimeout(f"the server did not answer within {seconds:g} seconds") from None
         except ServerFault as fault:
             fault.args = (self._hide(str(fault)),)
             raise
@@ -357,7 +357,7 @@ class Connection:
         try:
             session = await self._ready()
         except ServerFault as fault:
-            raise Unsent(str(fault)) from None
+            raise RequestNotSent(str(fault)) from None
         if self._checking is not None:
             await asyncio.wait((self._checking,))
         self._require(definition)
@@ -376,7 +376,7 @@ class Connection:
 
     def _require(self, definition: Definition) -> None:
         if definition.name in self._off:
-            raise Unsent(self._off[definition.name])
+            raise RequestNotSent(self._off[definition.name])
 
     async def _ready(self) -> Session:
         """The session, which is opened anew where the server is gone."""

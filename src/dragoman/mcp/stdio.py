@@ -291,7 +291,7 @@ class StdioChannel:
             return
         try:
             found = protocol.read(line)
-        except protocol.NoMessage as problem:
+        except protocol.InvalidMessage as problem:
             self._process.end(f"the server sent what is no message ({problem})")
             return
         for message in found:

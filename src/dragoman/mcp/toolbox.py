@@ -20,7 +20,7 @@ import msgspec
 
 from dragoman.client.portal import Portal
 from dragoman.mcp.definitions import Definition, Pin, Pins
-from dragoman.mcp.protocol import Channel, Limits, Receive, Refusal, ServerFault, Unsent, clean_line
+from dragoman.mcp.protocol import Channel, ErrorReply, Limits, Receive, RequestNotSent, ServerFault, clean_line
 from dragoman.mcp.servers import HttpServer, Server, check_servers
 from dragoman.mcp.session import Connection
 from dragoman.tools import Error, ToolContext, tool_from_schema
@@ -295,9 +295,9 @@ class Toolbox:
             try:
                 result = await _bridge(connection.call(definition, arguments, seconds, report))
                 return read_result(result, self._limits)
-            except Refusal as refusal:
+            except ErrorReply as refusal:
                 raise Error(f"{place} refused the call: {refusal}") from None
-            except Unsent as fault:
+            except RequestNotSent as fault:
                 raise Error(f"{place}: {fault}. Nothing was run.") from None
             except ServerFault as fault:
                 raise Error(f"{place}: {fault}.{'' if read_only else _UNKNOWN}") from None

@@ -237,7 +237,7 @@ def searches(tool: Tool) -> bool:
 # What is understood of the command lines of a call. Where understanding fails, the stricter answer is given.
 
 
-class Reading(NamedTuple):
+class CommandEffects(NamedTuple):
     """Whether the commands of a call only read, and whether they stay in the workspace."""
 
     is_read_only: bool
@@ -249,23 +249,25 @@ def commands_of(context: DecisionContext) -> list[str]:
     return [operand.value for operand in context.operands if operand.kind == "command"]
 
 
-def read_commands(context: DecisionContext) -> Reading:
+def read_commands(context: DecisionContext) -> CommandEffects:
     """What the commands do, as far as that is certain: one that is not known to read only counts for all."""
     commands = commands_of(context)
     if not commands:
-        return Reading(False, True, "it is not known what would run")
+        return CommandEffects(False, True, "it is not known what would run")
     leaves = any(operand.kind == "path" and not operand.inside for operand in context.operands)
     why = ""
     for command in commands:
         found = _read_only(command)
         if found is None or not found.verdict:
-            return Reading(False, True, found.why if found is not None and found.why else "it is not understood")
+            return CommandEffects(False, True, found.why if found is not None and found.why else "it is not understood")
         if found.leaves and not leaves:
             leaves, why = True, found.why
     # Programs that read do more than that where a file of somebody else's says what they are, or what they run.
     if deciding := next((each.value for each in context.operands if each.kind == "path" and each.access == "run"), ""):
-        return Reading(False, True, f"what it runs depends on {deciding}")
-    return Reading(True, leaves, why or ("it names a place outside the workspace" if leaves else "it only reads"))
+        return CommandEffects(False, True, f"what it runs depends on {deciding}")
+    return CommandEffects(
+        True, leaves, why or ("it names a place outside the workspace" if leaves else "it only reads")
+    )
 
 
 def paths_of(context: DecisionContext) -> list[str]:

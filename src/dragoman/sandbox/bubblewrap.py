@@ -21,7 +21,7 @@ from dragoman.sandbox.boxes import (
     system_secrets,
 )
 from dragoman.sandbox.landlock import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, can_filter, make_filter
-from dragoman.sandbox.protection import Guard, Placeholders, Shields, open_below, plan_shields
+from dragoman.sandbox.protection import PathProtection, PathSnapshot, Placeholders, open_below, plan_protection
 
 _HOME = "/tmp/home"
 
@@ -37,13 +37,13 @@ class BubblewrapSandbox(Sandbox):
 
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         box = check_box(box)
-        shields = plan_shields(box.workspace, box.protected, box.watched)
-        guard = Guard(box.workspace, shields.guarded, box.aside)
-        placeholders = Placeholders(box.workspace, shields.absent, shields.guarded)
+        protection = plan_protection(box.workspace, box.protected, box.watched)
+        guard = PathSnapshot(box.workspace, protection.guarded, box.aside)
+        placeholders = Placeholders(box.workspace, protection.absent, protection.guarded)
         descriptors: list[int] = []
         try:
             options = [*self._isolation(box), *_visible(box)]
-            options += self._shield(shields, placeholders.held, box.workspace, descriptors)
+            options += self._shield(protection, placeholders.held, box.workspace, descriptors)
             options += _covered(box)
             if can_filter():
                 families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
@@ -63,15 +63,15 @@ class BubblewrapSandbox(Sandbox):
             endings=(guard.put_back, placeholders.remove),
         )
 
-    def _shield(self, shields: Shields, held: list[str], workspace: str, descriptors: list[int]) -> list[str]:
+    def _shield(self, protection: PathProtection, held: list[str], workspace: str, descriptors: list[int]) -> list[str]:
         """Mount the protected paths over themselves: what is mounted can be neither changed, removed nor moved.
 
         They are named by descriptor where that is possible. By path, another command in the same workspace could put a
         link there in the meantime, and its target would come into the box.
         """
         options: list[str] = []
-        wanted = [("--bind", path) for path in shields.anchors]
-        wanted += [("--ro-bind", path) for path in shields.fixed + held]
+        wanted = [("--bind", path) for path in protection.anchors]
+        wanted += [("--ro-bind", path) for path in protection.fixed + held]
         for option, path in wanted:
             if f"{option}-fd" in self._options:
                 descriptors.append(open_below(workspace, path))

@@ -74,7 +74,7 @@ class ProbeReport(Struct, frozen=True):
         return tuple(each.name for each in self.attempts if not each.stopped)
 
 
-class _Grounds:
+class _ProbeSetup:
     """The place where the probe happens: a workspace, things outside it, listeners, and a process to attack."""
 
     def __init__(self, folder: str) -> None:
@@ -96,7 +96,7 @@ class _Grounds:
         self._listen()
         self._start_victim()
 
-    def __enter__(self) -> _Grounds:
+    def __enter__(self) -> _ProbeSetup:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -222,10 +222,10 @@ class _Grounds:
 def probe(sandbox: Sandbox) -> ProbeReport:
     """Try to break out of this sandbox in every way that is known here. Takes some tenths of a second."""
     made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
-    with made as folder, _Grounds(folder) as grounds:
-        grounds.write_plan()
-        claims, failure = _attack(sandbox, grounds)
-        attempts = tuple(_judge(name, claims, failure, grounds, sandbox.tier) for name in _names())
+    with made as folder, _ProbeSetup(folder) as setup:
+        setup.write_plan()
+        claims, failure = _attack(sandbox, setup)
+        attempts = tuple(_judge(name, claims, failure, setup, sandbox.tier) for name in _names())
     return ProbeReport(tier=sandbox.tier, user=os.getuid(), attempts=attempts)
 
 
@@ -241,20 +241,20 @@ def _names() -> list[str]:
     return [attempt.__name__ for attempt in ATTEMPTS]
 
 
-def _attack(sandbox: Sandbox, grounds: _Grounds) -> tuple[dict[str, str], str]:
+def _attack(sandbox: Sandbox, setup: _ProbeSetup) -> tuple[dict[str, str], str]:
     """What the attacker says of each attempt, "" being success; and why it said no more."""
     python = os.path.realpath(sys.executable)
     readable = tuple({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)})
-    box = Box(workspace=grounds.workspace, readable=readable, limits=_LIMITS, aside=grounds.aside)
+    box = Box(workspace=setup.workspace, readable=readable, limits=_LIMITS, aside=setup.aside)
     ran = sandbox.run([python, "-I", "-S", "canary.py", "plan.json"], box, timeout=_TIMEOUT)
     claims = dict(msgspec.json.decode(line, type=tuple[str, str]) for line in ran.output.splitlines())
     said = ran.errors.decode(errors="replace").strip().splitlines()
     return claims, said[-1] if said else f"the attacker ended with {ran.code}"
 
 
-def _judge(name: str, claims: dict[str, str], failure: str, grounds: _Grounds, tier: Tier) -> Attempt:
+def _judge(name: str, claims: dict[str, str], failure: str, setup: _ProbeSetup, tier: Tier) -> Attempt:
     seen = _EVIDENCE.get(name)
-    shown = seen(grounds, tier) if seen is not None else False
+    shown = seen(setup, tier) if seen is not None else False
     if name not in claims:
         # Not even tried: nothing has been shown, and that does not count as stopped.
         return Attempt(name, False, f"was not tried: {failure}")
@@ -274,23 +274,23 @@ def _judge(name: str, claims: dict[str, str], failure: str, grounds: _Grounds, t
 _UNDONE = frozenset(
     {"change_hook", "create_hook", "change_config", "create_startup_file", "create_watched_file", "move_protected"}
 )
-_EVIDENCE: dict[str, Callable[[_Grounds, Tier], bool]] = {
-    "write_outside": lambda grounds, _: grounds.is_there("outside/planted"),
-    "follow_link_out": lambda grounds, _: grounds.is_there("outside/through_link"),
-    "link_file_in": lambda grounds, _: grounds.is_there("workspace/linked"),
-    "change_mode_outside": lambda grounds, _: os.stat(f"{grounds.outside}/target").st_mode & 0o777 != 0o600,
-    "connect_tcp": lambda grounds, _: grounds.heard("connect_tcp"),
-    "send_udp": lambda grounds, _: grounds.heard("send_udp"),
-    "connect_unix": lambda grounds, _: grounds.heard("connect_unix"),
-    "connect_abstract": lambda grounds, _: grounds.heard("connect_abstract"),
-    "change_hook": lambda grounds, _: grounds.differs("workspace/.git/hooks/pre-push", "hook"),
-    "create_hook": lambda grounds, _: grounds.is_there("workspace/.git/hooks/pre-commit"),
-    "change_config": lambda grounds, _: grounds.differs("workspace/dragoman.toml", ""),
-    "create_startup_file": lambda grounds, _: grounds.is_there("workspace/.bashrc"),
-    "create_watched_file": lambda grounds, _: grounds.is_there("workspace/.vscode"),
-    "move_protected": lambda grounds, _: grounds.is_there("workspace/.git/hooks/pre-rebase"),
-    "kill_process": lambda grounds, _: grounds.has_died(),
-    "outlive": lambda grounds, tier: grounds.lives_on(tier),
+_EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
+    "write_outside": lambda setup, _: setup.is_there("outside/planted"),
+    "follow_link_out": lambda setup, _: setup.is_there("outside/through_link"),
+    "link_file_in": lambda setup, _: setup.is_there("workspace/linked"),
+    "change_mode_outside": lambda setup, _: os.stat(f"{setup.outside}/target").st_mode & 0o777 != 0o600,
+    "connect_tcp": lambda setup, _: setup.heard("connect_tcp"),
+    "send_udp": lambda setup, _: setup.heard("send_udp"),
+    "connect_unix": lambda setup, _: setup.heard("connect_unix"),
+    "connect_abstract": lambda setup, _: setup.heard("connect_abstract"),
+    "change_hook": lambda setup, _: setup.differs("workspace/.git/hooks/pre-push", "hook"),
+    "create_hook": lambda setup, _: setup.is_there("workspace/.git/hooks/pre-commit"),
+    "change_config": lambda setup, _: setup.differs("workspace/dragoman.toml", ""),
+    "create_startup_file": lambda setup, _: setup.is_there("workspace/.bashrc"),
+    "create_watched_file": lambda setup, _: setup.is_there("workspace/.vscode"),
+    "move_protected": lambda setup, _: setup.is_there("workspace/.git/hooks/pre-rebase"),
+    "kill_process": lambda setup, _: setup.has_died(),
+    "outlive": lambda setup, tier: setup.lives_on(tier),
 }
 
 

@@ -31,7 +31,7 @@ from dragoman.sandbox.boxes import (
     secrets_below,
     system_secrets,
 )
-from dragoman.sandbox.protection import Guard, plan_shields
+from dragoman.sandbox.protection import PathSnapshot, plan_protection
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which calls of the kernel a command in a box may make, as a filter that the kernel runs.
@@ -244,8 +244,8 @@ class LandlockSandbox(Sandbox):
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         box = check_box(box)
         _refuse_what_cannot_be_hidden(box)
-        shields = plan_shields(box.workspace, box.protected, box.watched)
-        guard = Guard(box.workspace, [*shields.fixed, *shields.absent, *shields.guarded], box.aside)
+        protection = plan_protection(box.workspace, box.protected, box.watched)
+        guard = PathSnapshot(box.workspace, [*protection.fixed, *protection.absent, *protection.guarded], box.aside)
         private = PrivateFolder()
         try:
             settings = self._settings(box, private.path) | {

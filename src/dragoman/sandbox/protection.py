@@ -219,7 +219,7 @@ WATCHED: tuple[str, ...] = tuple(path for path in PROTECTED_FOLDERS + PROTECTED_
 """The other protected paths. Those that exist are read-only; those that a command creates are removed after it."""
 
 
-class Shields(Struct):
+class PathProtection(Struct):
     """How the protected paths of one workspace are kept, as full paths without a link in them."""
 
     fixed: list[str] = []
@@ -232,21 +232,23 @@ class Shields(Struct):
     """Links, and watched paths that do not exist: they are looked at when the command is over."""
 
 
-def plan_shields(workspace: str, protected: tuple[str, ...], watched: tuple[str, ...] = ()) -> Shields:
+def plan_protection(workspace: str, protected: tuple[str, ...], watched: tuple[str, ...] = ()) -> PathProtection:
     """Find the protected paths of a workspace. `workspace` is a real path; nothing is changed."""
-    shields = Shields()
+    protection = PathProtection()
     for path in protected:
-        _follow(shields, workspace, path, hold=True)
+        _follow(protection, workspace, path, hold=True)
     for path in paths_of_repositories(workspace) if protected else ():
         # Only the repository itself is anchored: a mount on every folder above it would split the workspace up, and
         # files cannot be renamed from one mount to another.
         parts = path.split("/")
-        _follow(shields, workspace, path, hold=True, first=parts.index(".git") if ".git" in parts else len(parts) - 2)
+        _follow(
+            protection, workspace, path, hold=True, first=parts.index(".git") if ".git" in parts else len(parts) - 2
+        )
     for path in watched:
-        _follow(shields, workspace, path, hold=False)
-    for field in shields.__struct_fields__:
-        setattr(shields, field, sorted(dict.fromkeys(getattr(shields, field))))
-    return shields
+        _follow(protection, workspace, path, hold=False)
+    for field in protection.__struct_fields__:
+        setattr(protection, field, sorted(dict.fromkeys(getattr(protection, field))))
+    return protection
 
 
 def open_below(workspace: str, path: str) -> int:
@@ -272,31 +274,33 @@ def is_placeholder(state: os.stat_result) -> bool:
     return stat.S_ISSOCK(state.st_mode) or sealed
 
 
-def _follow(shields: Shields, workspace: str, relative: str, *, hold: bool, first: int = 0, depth: int = 0) -> None:
+def _follow(
+    protection: PathProtection, workspace: str, relative: str, *, hold: bool, first: int = 0, depth: int = 0
+) -> None:
     """Go down to the first thing on the way that is no folder: that one has to stay as it is."""
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     here = workspace
     for index, part in enumerate(parts):
         if index > first:
-            shields.anchors.append(here)
+            protection.anchors.append(here)
         here = os.path.join(here, part)
         try:
             state = os.lstat(here)
         except FileNotFoundError:
-            (shields.absent if hold else shields.guarded).append(here)
+            (protection.absent if hold else protection.guarded).append(here)
             return
         if is_placeholder(state):
-            (shields.absent if hold else shields.guarded).append(here)
+            (protection.absent if hold else protection.guarded).append(here)
             return
         if stat.S_ISLNK(state.st_mode):
-            shields.guarded.append(here)
+            protection.guarded.append(here)
             real = os.path.relpath(os.path.realpath(os.path.join(here, *parts[index + 1 :])), workspace)
             if real.split("/")[0] not in ("..", ".") and depth < 8:
-                _follow(shields, workspace, real, hold=hold, depth=depth + 1)
+                _follow(protection, workspace, real, hold=hold, depth=depth + 1)
             return
         if not stat.S_ISDIR(state.st_mode):
             break
-    shields.fixed.append(here)
+    protection.fixed.append(here)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -408,7 +412,7 @@ class _State(Struct, frozen=True):
 _NOTHING = _State()
 
 
-class Guard:
+class PathSnapshot:
     """The state of some paths of a workspace before a command ran in it."""
 
     def __init__(self, workspace: str, paths: list[str], aside: str | None = None) -> None:

@@ -14,7 +14,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from dragoman.errors import ConfigError
-from dragoman.secrets.spans import Outbox, Render, Span
+from dragoman.secrets.spans import RedactedOutput, Render, Span
 from dragoman.secrets.vendors import word_set
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class RegisteredStage:
 
     def __init__(self, secrets: Secrets, render: Render) -> None:
         self._secrets = secrets
-        self._box = Outbox(render)
+        self._box = RedactedOutput(render)
 
     def feed(self, piece: str) -> str:
         return "".join(self._take(piece[at : at + _STEP]) for at in range(0, len(piece), _STEP))

@@ -25,8 +25,8 @@ from dragoman.secrets.contexts import (
 )
 from dragoman.secrets.fields import is_placeholder, is_query_secret, kind_of, split_words, weigh_key
 from dragoman.secrets.registered import Secrets
-from dragoman.secrets.spans import AHEAD, BEHIND, CONTEXT, RUN, VALUE, Outbox, Render, Span, View
-from dragoman.secrets.tokens import LONGEST_BLOCK, Unfinished, key_block, may_be_token, token_heads, token_spans
+from dragoman.secrets.spans import AHEAD, BEHIND, CONTEXT, RUN, VALUE, RedactedOutput, Render, Span, View
+from dragoman.secrets.tokens import LONGEST_BLOCK, IncompleteBlock, key_block, may_be_token, token_heads, token_spans
 
 # --------------------------------------------------------------------------------------------------------------------
 # The older and simpler rule of the seed style: whatever stands behind one of six words is cut to four characters.
@@ -322,7 +322,7 @@ class RuleStage:
 
     def __init__(self, render: Render, *, seed: bool = False, extend: Callable[[str], object] = len) -> None:
         self._extend = extend
-        self._box = Outbox(render)
+        self._box = RedactedOutput(render)
         self._seed = seed
         self._scanned = 0
         self._patient_until = 0
@@ -392,7 +392,7 @@ class RuleStage:
             if rule is block_spans:
                 try:
                     spans: Iterable[Span] = key_block(view, place, final=final)
-                except Unfinished:
+                except IncompleteBlock:
                     return place
             else:
                 spans = rule(view, place, stop, back)

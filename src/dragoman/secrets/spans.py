@@ -135,7 +135,7 @@ _UNICODE = re.compile(r"u[0-9a-fA-F]{4}")
 _LOOSE_END = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
 
 
-class Outbox:
+class RedactedOutput:
     """Holds text and the spans to hide in it. Positions count from the first character that is still held."""
 
     __slots__ = ("_render", "done", "spans", "text")

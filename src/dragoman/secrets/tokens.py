@@ -230,7 +230,7 @@ _FULL: Final = 40
 _MARGIN: Final = 1000
 
 
-class Unfinished(Exception):
+class IncompleteBlock(Exception):
     """The key may go on: more text has to come before its end is known."""
 
 
@@ -245,7 +245,7 @@ def key_block(view: View, position: int, *, final: bool) -> list[Span]:
     begin = _BEGIN.match(text, position, stop)
     if begin is None:
         if not whole and stop - position < _MARGIN:
-            raise Unfinished
+            raise IncompleteBlock
         return []
     spans = [Span(position, begin.end(), "private_key", TOKEN)]
     while True:
@@ -257,7 +257,7 @@ def key_block(view: View, position: int, *, final: bool) -> list[Span]:
             return []
         line = last or _HEADER.match(text, at, stop) or _LINE.match(text, at, stop)
         if line and line.end() == stop and not whole:
-            raise Unfinished
+            raise IncompleteBlock
         if line is None or not (_follows(text, end, line) and (last or _belongs(text, line, stop))):
             break
         _add_line(spans, text, line)
@@ -267,7 +267,7 @@ def key_block(view: View, position: int, *, final: bool) -> list[Span]:
             break
     end = spans[-1].end
     if not whole and stop - end < _MARGIN:
-        raise Unfinished
+        raise IncompleteBlock
     return spans if end > begin.end() else []
 
 

@@ -62,7 +62,7 @@ class Bounds(msgspec.Struct, frozen=True):
     depth: int = 12
 
 
-class Plainer:
+class JsonSafe:
     """Makes anything JSON: texts scrubbed and cut, long lists and deep nesting ended with a word about it."""
 
     def __init__(self, sink: HumanSink, bounds: Bounds) -> None:
@@ -126,14 +126,14 @@ class Plainer:
 # --------------------------------------------------------------------------------------------------------------------
 # An event of a run as one JSON object: what a log, and a program that reads a run, want to know of it.
 
-_PLAIN = Plainer(HumanSink(), Bounds(text=1_000_000, entries=10_000, depth=64))
+_PLAIN = JsonSafe(HumanSink(), Bounds(text=1_000_000, entries=10_000, depth=64))
 
 
-def as_record(event: RunEvent, plainer: Plainer = _PLAIN) -> dict[str, Any]:
+def as_record(event: RunEvent, json_safe: JsonSafe = _PLAIN) -> dict[str, Any]:
     """The event under its name, with what a reader can use; opaque data of a wire and whole histories stay out."""
     describe = _DESCRIBED.get(type(event))
     fields = describe(event) if describe else msgspec.structs.asdict(event)
-    record: dict[str, Any] = plainer.value(fields)
+    record: dict[str, Any] = json_safe.value(fields)
     return {"type": type(event).__name__, **record}
 
 
@@ -254,7 +254,7 @@ class JsonLog:
     ) -> None:
         self._sink: _FileSink | _StreamSink
         self._sink = _FileSink(target) if isinstance(target, str | os.PathLike) else _StreamSink(target)
-        self._plainer = Plainer(hide_known(secrets), bounds or Bounds())
+        self._json_safe = JsonSafe(hide_known(secrets), bounds or Bounds())
         self._joins = deltas == "join"
         self._clock = clock
         self._report = report or _tell_on_standard_error
@@ -296,12 +296,12 @@ class JsonLog:
             if self._joins:
                 if run.kind is not type(event):
                     self._write_gathered(run_id, run)
-                run.gather(event, self._plainer.longest_text)
+                run.gather(event, self._json_safe.longest_text)
             return
         self._write_gathered(run_id, run)
         if isinstance(event, Asked):
             run.turn = event.turn
-        self._write(run_id, run.turn, as_record(event, self._plainer))
+        self._write(run_id, run.turn, as_record(event, self._json_safe))
         if isinstance(event, RunEnded):
             self._runs.pop(run_id, None)
 
@@ -315,7 +315,7 @@ class JsonLog:
 
     def _write_gathered(self, run_id: str, run: _Run) -> None:
         if run.kind is not None:
-            text = self._plainer.text("".join(run.pieces), run.length)
+            text = self._json_safe.text("".join(run.pieces), run.length)
             record = {"type": run.kind.__name__, "text": text}
             run.clear()
             self._write(run_id, run.turn, record)

@@ -33,7 +33,7 @@ from dragoman.events import (
     UsageReported,
 )
 from dragoman.providers.registry import shipped
-from dragoman.telemetry.log import Bounds, Plainer, as_record, hide_known
+from dragoman.telemetry.log import Bounds, JsonSafe, as_record, hide_known
 from dragoman.types import ToolCall, Usage
 
 if TYPE_CHECKING:
@@ -135,19 +135,19 @@ class SpanMaker:
         *,
         tracer: Tracer,
         record: Recorder,
-        plainer: Plainer | None,
+        json_safe: JsonSafe | None,
         agent_name: str,
         clock: Callable[[], float],
     ) -> None:
         self.tracer = tracer
         self.record = record
-        self.plainer = plainer
+        self.json_safe = json_safe
         self.agent_name = agent_name
         self.clock = clock
 
     def content(self, value: Any) -> str:
         """A value as JSON, bounded and scrubbed; only where content is recorded."""
-        plain = self.plainer.value(value) if self.plainer else None
+        plain = self.json_safe.value(value) if self.json_safe else None
         return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
@@ -180,7 +180,7 @@ class _Chat(_Timed):
         self.error = ""
         self.message = ""
         self.text: list[str] = []
-        self.room = maker.plainer.longest_text if maker.plainer else 0
+        self.room = maker.json_safe.longest_text if maker.json_safe else 0
         self.calls: list[ToolCall] = []
 
 
@@ -262,7 +262,7 @@ class RunSpans:
             chat.room -= len(event.text)
 
     def called(self, event: CallEnded) -> None:
-        if self._chat is not None and self._maker.plainer is not None:
+        if self._chat is not None and self._maker.json_safe is not None:
             self._chat.calls.append(event.call)
 
     def used(self, event: UsageReported) -> None:
@@ -275,7 +275,7 @@ class RunSpans:
         if self._chat is not None:
             self._chat.error = event.failure.kind
             # The message of a provider may repeat what it was sent.
-            self._chat.message = self._maker.content(event.failure.message) if self._maker.plainer else ""
+            self._chat.message = self._maker.content(event.failure.message) if self._maker.json_safe else ""
 
     def reply_ended(self, event: ReplyEnded) -> None:
         if self._chat is not None:
@@ -289,7 +289,7 @@ class RunSpans:
         chat, self._chat = self._chat, None
         if chat is None:
             return
-        if self._maker.plainer is not None and (chat.text or chat.calls):
+        if self._maker.json_safe is not None and (chat.text or chat.calls):
             parts: list[dict[str, Any]] = []
             if chat.text:
                 parts.append({"type": "text", "content": "".join(chat.text)})
@@ -317,7 +317,7 @@ class RunSpans:
             CONVERSATION: self._conversation,
             TURN: event.turn,
         }
-        if self._maker.plainer is not None:
+        if self._maker.json_safe is not None:
             attributes[TOOL_ARGUMENTS] = self._maker.content(call.arguments)
         span = self._maker.tracer.start_span(
             f"{EXECUTE_TOOL} {call.name}", context=self._below, kind=SpanKind.INTERNAL, attributes=attributes
@@ -333,8 +333,8 @@ class RunSpans:
             attributes = {TOOL_NAME: event.call.name, TOOL_CALL_ID: event.call.id}
             self._run.span.add_event("dragoman.call_not_run", attributes)
             return
-        if self._maker.plainer is not None:
-            result = as_record(event, self._maker.plainer)["result"]
+        if self._maker.json_safe is not None:
+            result = as_record(event, self._maker.json_safe)["result"]
             tool.span.set_attribute(TOOL_RESULT, self._maker.content(result["content"]))
         tool.end("tool_error" if event.result.is_error else "")
 
@@ -351,8 +351,8 @@ class RunSpans:
 
     def noticed(self, event: Noticed) -> None:
         attributes: dict[str, Any] = {"kind": event.kind, TURN: event.turn}
-        if self._maker.plainer is not None:
-            attributes["message"] = self._maker.plainer.text(event.message)
+        if self._maker.json_safe is not None:
+            attributes["message"] = self._maker.json_safe.text(event.message)
         self._run.span.add_event("dragoman.noticed", attributes)
 
     def run_ended(self, event: RunEnded) -> None:
@@ -464,7 +464,7 @@ class OpenTelemetry:
         self._maker = SpanMaker(
             tracer=trace.get_tracer("dragoman", __version__, tracer_provider),
             record=_Instruments(metrics.get_meter("dragoman", __version__, meter_provider)),
-            plainer=Plainer(hide_known(secrets), Bounds(text=4_000)) if capture_content else None,
+            json_safe=JsonSafe(hide_known(secrets), Bounds(text=4_000)) if capture_content else None,
             agent_name=agent_name,
             clock=clock,
         )

@@ -99,7 +99,7 @@ class Step(Struct, frozen=True):
     repeats: bool = False
 
 
-class Meant(Struct, frozen=True):
+class IntendedAnswer(Struct, frozen=True):
     """The answer as it was meant, its body in pieces. One piece is sent with its length, more are sent in chunks."""
 
     status: int = 200
@@ -126,7 +126,7 @@ def chunk(piece: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
-def spoil(fault: Fault | None, meant: Meant) -> list[Step]:
+def spoil(fault: Fault | None, meant: IntendedAnswer) -> list[Step]:
     """What to send instead of the answer that was meant."""
     if fault is None:
         return [Step(data) for data in meant.write()]
@@ -136,29 +136,29 @@ def spoil(fault: Fault | None, meant: Meant) -> list[Step]:
 # ---- instead of an answer ------------------------------------------------------------------------------------------
 
 
-def _status(fault: Fault, meant: Meant) -> list[Step]:
+def _status(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     headers = {"content-type": "application/json", **fault.headers}
-    return [Step(data) for data in Meant(fault.status, headers, [fault.payload()]).write()]
+    return [Step(data) for data in IntendedAnswer(fault.status, headers, [fault.payload()]).write()]
 
 
-def _html(fault: Fault, meant: Meant) -> list[Step]:
+def _html(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     page = fault.payload() or b"<!DOCTYPE html><html><body><h1>Welcome</h1>Please log in to this network.</body></html>"
-    return [Step(data) for data in Meant(200, {"content-type": "text/html", **fault.headers}, [page]).write()]
+    return [Step(data) for data in IntendedAnswer(200, {"content-type": "text/html", **fault.headers}, [page]).write()]
 
 
-def _redirect(fault: Fault, meant: Meant) -> list[Step]:
+def _redirect(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     headers = {"location": "http://elsewhere.invalid/", **fault.headers}
-    return [Step(data) for data in Meant(fault.status if fault.status // 100 == 3 else 307, headers).write()]
+    return [Step(data) for data in IntendedAnswer(fault.status if fault.status // 100 == 3 else 307, headers).write()]
 
 
-def _garbage(fault: Fault, meant: Meant) -> list[Step]:
+def _garbage(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     return [Step(fault.payload() or b"\x00\xff\xfeSSH-2.0-nothing here is HTTP\r\n\r\n", "close")]
 
 
-def _bomb(fault: Fault, meant: Meant) -> list[Step]:
+def _bomb(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     body = compress_blanks(fault.size or 1 << 26)
     headers = {"content-type": "application/json", "content-encoding": "gzip", **fault.headers}
-    return [Step(data) for data in Meant(200, headers, [body]).write()]
+    return [Step(data) for data in IntendedAnswer(200, headers, [body]).write()]
 
 
 @cache
@@ -170,30 +170,30 @@ def compress_blanks(size: int) -> bytes:
     return b"".join([*packed, packing.flush()])
 
 
-def _long_line(fault: Fault, meant: Meant) -> list[Step]:
+def _long_line(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     size = fault.size or 1 << 26
-    head = Meant(200, {"content-type": "text/event-stream", **fault.headers}, chunked=True).head()
+    head = IntendedAnswer(200, {"content-type": "text/event-stream", **fault.headers}, chunked=True).head()
     blanks = chunk(b" " * (1 << 16))
     return [Step(head + chunk(b"data: ")), *([Step(blanks)] * (size >> 16)), Step(then="stall")]
 
 
-def _pings(fault: Fault, meant: Meant) -> list[Step]:
-    head = Meant(200, {"content-type": "text/event-stream", **fault.headers}, chunked=True).head()
+def _pings(fault: Fault, meant: IntendedAnswer) -> list[Step]:
+    head = IntendedAnswer(200, {"content-type": "text/event-stream", **fault.headers}, chunked=True).head()
     return [Step(head), Step(chunk(b": ping\n\n"), "pause", 0.01 if fault.seconds is None else fault.seconds, True)]
 
 
-def _huge_head(fault: Fault, meant: Meant) -> list[Step]:
-    return [Step(Meant(200, {"x-large": "x" * (fault.size or 1 << 20)}).head(0))]
+def _huge_head(fault: Fault, meant: IntendedAnswer) -> list[Step]:
+    return [Step(IntendedAnswer(200, {"x-large": "x" * (fault.size or 1 << 20)}).head(0))]
 
 
-def _many_headers(fault: Fault, meant: Meant) -> list[Step]:
-    return [Step(Meant(200, {f"x-{number}": "y" for number in range(fault.size or 100_000)}).head(0))]
+def _many_headers(fault: Fault, meant: IntendedAnswer) -> list[Step]:
+    return [Step(IntendedAnswer(200, {f"x-{number}": "y" for number in range(fault.size or 100_000)}).head(0))]
 
 
 # ---- on the way ----------------------------------------------------------------------------------------------------
 
 
-def _break_off(fault: Fault, meant: Meant, then: Happening) -> list[Step]:
+def _break_off(fault: Fault, meant: IntendedAnswer, then: Happening) -> list[Step]:
     """The answer up to a byte of its body, as it would have travelled, then what happens to the connection."""
     if fault.at is None:
         return [Step(then=then)]
@@ -211,28 +211,28 @@ def _break_off(fault: Fault, meant: Meant, then: Happening) -> list[Step]:
     return [*steps, Step(then=then)]
 
 
-def _reset(fault: Fault, meant: Meant) -> list[Step]:
+def _reset(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     return _break_off(fault, meant, "reset")
 
 
-def _close(fault: Fault, meant: Meant) -> list[Step]:
+def _close(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     return _break_off(fault, meant, "close")
 
 
-def _stall(fault: Fault, meant: Meant) -> list[Step]:
+def _stall(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     return _break_off(fault, meant, "stall")
 
 
-def _end(fault: Fault, meant: Meant) -> list[Step]:
+def _end(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     body = b"".join(meant.pieces)[: fault.at]
     return [Step(data) for data in _with_pieces(meant, [body] if body else []).write()]
 
 
-def _slow_head(fault: Fault, meant: Meant) -> list[Step]:
+def _slow_head(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     return [Step(meant.head(1)[: fault.at or 20], "stall")]
 
 
-def _slow(fault: Fault, meant: Meant) -> list[Step]:
+def _slow(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     size = max(fault.at or 1, 1)
     head, *rest = meant.write()
     body = b"".join(rest)
@@ -244,21 +244,21 @@ def _slow(fault: Fault, meant: Meant) -> list[Step]:
     return [Step(head), *(Step(piece, then, fault.seconds or 0.0) for piece in pieces)]
 
 
-def _wrong_length(fault: Fault, meant: Meant) -> list[Step]:
+def _wrong_length(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     body = b"".join(meant.pieces)
     by = fault.at or 1
     length = max(len(body) - by, 0) if fault.kind == "short_length" else len(body) + by
-    plain = Meant(meant.status, meant.headers, meant.pieces)
+    plain = IntendedAnswer(meant.status, meant.headers, meant.pieces)
     return [Step(plain.head(length) + body, "close")]
 
 
-def _bad_chunk(fault: Fault, meant: Meant) -> list[Step]:
-    head = Meant(meant.status, meant.headers, chunked=True).head()
+def _bad_chunk(fault: Fault, meant: IntendedAnswer) -> list[Step]:
+    head = IntendedAnswer(meant.status, meant.headers, chunked=True).head()
     good = [chunk(piece) for piece in meant.pieces[: fault.at or 0]]
     return [Step(head + b"".join(good) + b"zz\r\n" + b"".join(meant.pieces[fault.at or 0 :]) + b"\r\n", "close")]
 
 
-def _trailing(fault: Fault, meant: Meant) -> list[Step]:
+def _trailing(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     *rest, last = meant.write()
     return [
         *(Step(data) for data in rest),
@@ -266,7 +266,7 @@ def _trailing(fault: Fault, meant: Meant) -> list[Step]:
     ]
 
 
-def _edit_frames(fault: Fault, meant: Meant) -> list[Step]:
+def _edit_frames(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     frames, place = list(meant.pieces), fault.at or 0
     if fault.kind == "insert":
         frames.insert(place, fault.payload())
@@ -279,8 +279,8 @@ def _edit_frames(fault: Fault, meant: Meant) -> list[Step]:
     return [Step(data) for data in _with_pieces(meant, frames).write()]
 
 
-def _with_pieces(meant: Meant, pieces: list[bytes]) -> Meant:
-    return Meant(meant.status, meant.headers, pieces, meant.chunked)
+def _with_pieces(meant: IntendedAnswer, pieces: list[bytes]) -> IntendedAnswer:
+    return IntendedAnswer(meant.status, meant.headers, pieces, meant.chunked)
 
 
 def _phrase(status: int) -> str:
@@ -291,7 +291,7 @@ def _phrase(status: int) -> str:
 
 
 _OWN = frozenset({"status", "html", "redirect", "garbage", "bomb", "long_line", "pings", "huge_head", "many_headers"})
-_TABLE: dict[FaultKind, Callable[[Fault, Meant], list[Step]]] = {
+_TABLE: dict[FaultKind, Callable[[Fault, IntendedAnswer], list[Step]]] = {
     "reset": _reset,
     "close": _close,
     "end": _end,

@@ -28,7 +28,7 @@ from dragoman.types import FailureKind
 _DROPPED = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "date"})
 
 
-class Asked(Struct, frozen=True, omit_defaults=True):
+class RecordedRequest(Struct, frozen=True, omit_defaults=True):
     """A request as it is compared and kept: the body as JSON, or as text, or as {"base64": ...}."""
 
     method: str
@@ -47,7 +47,7 @@ class Asked(Struct, frozen=True, omit_defaults=True):
         return f"{self.method} {self.url}\n{body}"
 
 
-class Broken(Struct, frozen=True, omit_defaults=True):
+class RecordedFailure(Struct, frozen=True, omit_defaults=True):
     """How the connection failed, in the words of a TransportFault."""
 
     kind: str
@@ -60,25 +60,25 @@ class Answered(Struct, frozen=True, omit_defaults=True):
     headers: dict[str, str] = field(default_factory=dict)
     pieces: list[Any] = field(default_factory=list)
     """Text where the bytes are UTF-8, else {"base64": ...}."""
-    fault: Broken | None = None
+    fault: RecordedFailure | None = None
 
 
-class Recorded(Struct, frozen=True):
+class RecordedExchange(Struct, frozen=True):
     """One exchange. `number` is the order in which the requests were sent; answers may end in another."""
 
     number: int
-    request: Asked
+    request: RecordedRequest
     response: Answered
 
 
-def load(path: Path) -> list[Recorded]:
+def load(path: Path) -> list[RecordedExchange]:
     """The exchanges of a recording, in the order of their requests."""
-    found: list[Recorded] = []
+    found: list[RecordedExchange] = []
     for place, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
             continue
         try:
-            found.append(msgspec.json.decode(line, type=Recorded))
+            found.append(msgspec.json.decode(line, type=RecordedExchange))
         except (msgspec.DecodeError, UnicodeError) as error:
             raise ConfigError(
                 f"{path}, line {place}: {error}", hint="delete the line, or the file, and record it again"
@@ -86,7 +86,7 @@ def load(path: Path) -> list[Recorded]:
     return sorted(found, key=lambda recorded: recorded.number)
 
 
-def append(path: Path, recorded: Recorded) -> None:
+def append(path: Path, recorded: RecordedExchange) -> None:
     """Add one exchange, in a single write."""
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(msgspec.to_builtins(recorded), ensure_ascii=False) + "\n"
@@ -182,8 +182,8 @@ class RecordingTransport:
             recording.finish()
         await self._inner.close()
 
-    def _write(self, number: int, asked: Asked, answered: Answered) -> None:
-        append(self._path, Recorded(number, asked, answered))
+    def _write(self, number: int, asked: RecordedRequest, answered: Answered) -> None:
+        append(self._path, RecordedExchange(number, asked, answered))
 
 
 class _RecordedResponse:
@@ -241,12 +241,12 @@ class ReplayTransport:
         self.recorded = load(self._path)
         self._redactor = RecordingRedactor(redact)
         self._ignore = ignore
-        self._lanes: dict[str, deque[Recorded]] = defaultdict(deque)
+        self._lanes: dict[str, deque[RecordedExchange]] = defaultdict(deque)
         for recorded in self.recorded:
             self._lanes[recorded.request.lane].append(recorded)
 
     @property
-    def unused(self) -> list[Recorded]:
+    def unused(self) -> list[RecordedExchange]:
         """What was recorded and not asked for."""
         left = [recorded for lane in self._lanes.values() for recorded in lane]
         return sorted(left, key=lambda recorded: recorded.number)
@@ -279,7 +279,7 @@ class ReplayTransport:
     async def close(self) -> None:
         """Nothing is open."""
 
-    def _describe(self, request: HttpRequest) -> Asked:
+    def _describe(self, request: HttpRequest) -> RecordedRequest:
         self._redactor.learn(request.headers, request.url)
         return describe(request, self._redactor, self._ignore)
 
@@ -340,16 +340,16 @@ def _default_transport() -> Transport:
     return HttpTransport()
 
 
-def describe(request: HttpRequest, redactor: RecordingRedactor, ignore: Ignore | None = None) -> Asked:
+def describe(request: HttpRequest, redactor: RecordingRedactor, ignore: Ignore | None = None) -> RecordedRequest:
     """A request as it is compared and kept: without secrets, and without what is to be ignored."""
     body = write_body(redactor.data(request.body))
     if ignore is not None:
         body = ignore(body)
     headers = keep_headers(redactor.headers(request.headers))
-    return Asked(request.method, redactor.url(request.url), headers, body)
+    return RecordedRequest(request.method, redactor.url(request.url), headers, body)
 
 
-def explain_miss(asked: Asked, recorded: list[Recorded], path: Path) -> str:
+def explain_miss(asked: RecordedRequest, recorded: list[RecordedExchange], path: Path) -> str:
     """What was asked, and how it differs from the nearest request that was recorded."""
     same = [each for each in recorded if each.request.lane == asked.lane]
     if same:
@@ -372,10 +372,10 @@ def explain_miss(asked: Asked, recorded: list[Recorded], path: Path) -> str:
     )
 
 
-def _likeness(recorded: Asked, asked: Asked) -> tuple[bool, float]:
+def _likeness(recorded: RecordedRequest, asked: RecordedRequest) -> tuple[bool, float]:
     matcher = difflib.SequenceMatcher(None, recorded.show()[:_SHOWN], asked.show()[:_SHOWN], autojunk=True)
     return (recorded.url == asked.url, matcher.quick_ratio())
 
 
-def _describe_fault(fault: TransportFault, redactor: RecordingRedactor) -> Broken:
-    return Broken(fault.kind, redactor.text(fault.message), fault.code)
+def _describe_fault(fault: TransportFault, redactor: RecordingRedactor) -> RecordedFailure:
+    return RecordedFailure(fault.kind, redactor.text(fault.message), fault.code)

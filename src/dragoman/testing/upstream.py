@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, TransportFault
 from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
-from dragoman.testing.faults import Fault, Meant, Step, chunk, spoil
+from dragoman.testing.faults import Fault, IntendedAnswer, Step, chunk, spoil
 from dragoman.testing.script import Exchange, Script, ScriptedModel
 from dragoman.types import JsonObject, Request
 
@@ -264,13 +264,13 @@ class Upstream:
 
     async def _answer(self, received: Received, fault: Fault | None, writer: asyncio.StreamWriter) -> bool:
         if fault is not None and fault.answers:
-            return await self._send(spoil(fault, Meant()), writer)
+            return await self._send(spoil(fault, IntendedAnswer()), writer)
         url = self.url.removesuffix("/v1") + received.target
         try:
             response = await self.model.send(
                 HttpRequest(received.method, url, received.headers, received.body), _PATIENT
             )
-            meant = Meant(response.status, dict(response.headers), [], _streams(response.headers))
+            meant = IntendedAnswer(response.status, dict(response.headers), [], _streams(response.headers))
             if fault is None and meant.chunked:
                 return await self._relay(meant, response, writer)
             meant = structs.replace(meant, pieces=[piece async for piece in response.pieces()])
@@ -279,10 +279,10 @@ class Upstream:
         except AssertionError as error:
             # The script is at its end: the test hears of it when it leaves the `with`.
             self.errors.append(error)
-            return await self._send(spoil(Fault("status", status=400, body=str(error)), Meant()), writer)
+            return await self._send(spoil(Fault("status", status=400, body=str(error)), IntendedAnswer()), writer)
         return await self._send(spoil(fault, meant), writer)
 
-    async def _relay(self, meant: Meant, response: HttpResponse, writer: asyncio.StreamWriter) -> bool:
+    async def _relay(self, meant: IntendedAnswer, response: HttpResponse, writer: asyncio.StreamWriter) -> bool:
         """A stream that goes well: every piece when it comes."""
         await self._write(meant.head(), writer)
         async for piece in response.pieces():

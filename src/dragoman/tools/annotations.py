@@ -18,7 +18,7 @@ import msgspec
 from dragoman.args.loader import show
 from dragoman.errors import InvalidTool
 from dragoman.tools import forms
-from dragoman.tools.forms import MISSING, Form, Reader, Reading, anything, literal_form, scalar_form
+from dragoman.tools.forms import MISSING, Form, Reader, ReadState, anything, literal_form, scalar_form
 from dragoman.tools.introspection import Names, resolve, substitute, variables_of
 from dragoman.tools.json_values import exactly
 from dragoman.types import JsonObject
@@ -131,7 +131,7 @@ def _kind_of(schema: JsonObject) -> str:
 
 
 def _checked(read: Reader, checks: list[Check]) -> Reader:
-    def read_checked(value: Any, path: str, reading: Reading) -> Any:
+    def read_checked(value: Any, path: str, reading: ReadState) -> Any:
         before = len(reading.faults)
         found = read(value, path, reading)
         if len(reading.faults) > before:
@@ -169,7 +169,7 @@ class _Slot:
         self.name = name
         self.form: Form | None = None
 
-    def read(self, value: Any, path: str, reading: Reading) -> Any:
+    def read(self, value: Any, path: str, reading: ReadState) -> Any:
         assert self.form is not None
         return self.form.read(value, path, reading)
 

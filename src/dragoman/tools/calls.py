@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.errors import InvalidArguments, InvalidTool, ToolFailed
-from dragoman.tools.forms import Reading
+from dragoman.tools.forms import ReadState
 from dragoman.tools.functions import MappingRunner, Runner
 from dragoman.tools.objects import tool_from
 from dragoman.types import JsonObject, Tool
@@ -23,9 +23,9 @@ MOST_CHARACTERS = 4_000_000
 MOST_ITEMS = 100_000
 
 
-def draw(items: Any) -> list[Any]:
+def take_bounded(items: Any) -> list[Any]:
     """The items of a generator; one that goes on too long is ended."""
-    drawn = _Drawn()
+    drawn = _Taken()
     for item in items:
         if drawn.add(item):
             items.close()
@@ -33,9 +33,9 @@ def draw(items: Any) -> list[Any]:
     return drawn.items
 
 
-async def adraw(items: Any) -> list[Any]:
+async def atake_bounded(items: Any) -> list[Any]:
     """The same for an async one."""
-    drawn = _Drawn()
+    drawn = _Taken()
     async for item in items:
         if drawn.add(item):
             await items.aclose()
@@ -43,7 +43,7 @@ async def adraw(items: Any) -> list[Any]:
     return drawn.items
 
 
-class _Drawn:
+class _Taken:
     """What was given so far."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def bind(tool: Any, arguments: JsonObject | None, context: Any = None) -> BoundC
             f"tool {made.name!r} is only a description", hint="tool_from_schema(name, schema, function) gives it a body"
         )
     runner = made.run if isinstance(made.run, Runner) else MappingRunner(made.run)
-    reading = Reading()
+    reading = ReadState()
     try:
         positional, named = runner.fill({} if arguments is None else arguments, context, reading)
     except RecursionError:
@@ -120,7 +120,7 @@ def run_sync(call: BoundCall, wait: Wait | None = None) -> Any:
     """The answer of the function, in code without an event loop; `wait` is needed for async tools."""
     value = call()
     if inspect.isgenerator(value):
-        return _join(draw(value))
+        return _join(take_bounded(value))
     if not inspect.isawaitable(value) and not inspect.isasyncgen(value):
         return value
     if wait is None:
@@ -140,8 +140,8 @@ async def _settle(value: Any) -> Any:
     if inspect.isawaitable(value):
         return await _value_of(value)
     if inspect.isasyncgen(value):
-        return _join(await adraw(value))
-    return _join(draw(value)) if inspect.isgenerator(value) else value
+        return _join(await atake_bounded(value))
+    return _join(take_bounded(value)) if inspect.isgenerator(value) else value
 
 
 async def _value_of(value: Awaitable[Any]) -> Any:

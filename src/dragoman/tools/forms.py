@@ -39,7 +39,7 @@ MISSING: Any = object()
 """There is no value. (None is one.)"""
 
 
-class Reading:
+class ReadState:
     """One way through a call's arguments: the faults so far, and what was already found out."""
 
     __slots__ = ("faults", "known")
@@ -56,7 +56,7 @@ class Reading:
         self.fault(path, f"expected {what}, got {show(value)}")
 
 
-Reader = Callable[[Any, str, Reading], Any]
+Reader = Callable[[Any, str, ReadState], Any]
 """Takes a JSON value, its path and the reading; gives the Python value, or notes a fault and gives None."""
 
 
@@ -75,7 +75,7 @@ class Member(Struct, frozen=True):
     required: bool = True
 
 
-def copy_json(value: Any, path: str = "$", reading: Reading | None = None) -> Any:
+def copy_json(value: Any, path: str = "$", reading: ReadState | None = None) -> Any:
     """The same JSON in new containers: a tool may change what it is given, and the conversation stays as it was."""
     if isinstance(value, dict):
         return {key: copy_json(item) for key, item in value.items()}
@@ -100,7 +100,7 @@ def object_schema(members: Sequence[Member], extra: Form | None = None) -> JsonO
 
 
 def read_members(
-    members: Mapping[str, Member], extra: Form | None, value: Any, path: str, reading: Reading
+    members: Mapping[str, Member], extra: Form | None, value: Any, path: str, reading: ReadState
 ) -> dict[str, Any]:
     """The members of an object, read one by one; every fault is noted, not only the first."""
     if not isinstance(value, dict):
@@ -152,23 +152,23 @@ def literal_form(values: Iterable[Any]) -> Form:
     return Form(_choice_schema([constant for constant, _ in choices]), _choice_reader(choices))
 
 
-def _read_string(value: Any, path: str, reading: Reading) -> Any:
+def _read_string(value: Any, path: str, reading: ReadState) -> Any:
     return value if type(value) is str else reading.expected("string", value, path)
 
 
-def _read_boolean(value: Any, path: str, reading: Reading) -> Any:
+def _read_boolean(value: Any, path: str, reading: ReadState) -> Any:
     return value if type(value) is bool else reading.expected("boolean", value, path)
 
 
-def _read_integer(value: Any, path: str, reading: Reading) -> Any:
+def _read_integer(value: Any, path: str, reading: ReadState) -> Any:
     return value if type(value) is int else reading.expected("integer", value, path)
 
 
-def _read_null(value: Any, path: str, reading: Reading) -> Any:
+def _read_null(value: Any, path: str, reading: ReadState) -> Any:
     return None if value is None else reading.expected("null", value, path)
 
 
-def _read_number(value: Any, path: str, reading: Reading) -> Any:
+def _read_number(value: Any, path: str, reading: ReadState) -> Any:
     if type(value) is float:
         return value
     if type(value) is not int:
@@ -191,7 +191,7 @@ _PLAIN: dict[type, tuple[str, Reader]] = {
 def _text_reader(convert: Callable[[str], Any], what: str) -> Reader:
     """A reader of text that stands for something else."""
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         if type(value) is not str:
             return reading.expected(f"string ({what})", value, path)
         try:
@@ -244,7 +244,7 @@ def _derived_form(kind: type) -> Form | None:
         if issubclass(kind, base):
             name, read_base = _PLAIN[base]
 
-            def read(value: Any, path: str, reading: Reading, read_base: Reader = read_base) -> Any:
+            def read(value: Any, path: str, reading: ReadState, read_base: Reader = read_base) -> Any:
                 before = len(reading.faults)
                 found = read_base(value, path, reading)
                 if len(reading.faults) > before:
@@ -275,7 +275,7 @@ def _flag_form(kind: type[enum.Flag]) -> Form:
     """Flags are a list of names: a number would say nothing to a model."""
     names = [member.name for member in kind if member.name is not None]
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         if not isinstance(value, list):
             return reading.expected("array", value, path)
         found = kind(0)
@@ -308,7 +308,7 @@ def _choice_reader(choices: list[tuple[Any, Any]]) -> Reader:
     shown = [show(constant) for constant, _ in choices]
     why = f"not one of {join_words(shown)}" if len(shown) > 1 else f"must be {shown[0]}"
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         key = (isinstance(value, bool), value)
         if isinstance(value, dict | list) or key not in by_constant:
             return reading.fault(path, why)
@@ -365,7 +365,7 @@ def container_form(
 
 
 def _array_reader(items: Form, make: Callable[[list[Any]], Any]) -> Reader:
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         if not isinstance(value, list):
             return reading.expected("array", value, path)
         before = len(reading.faults)
@@ -393,7 +393,7 @@ def _fixed_tuple_form(forms: list[Form]) -> Form:
     if forms:
         schema["prefixItems"] = [form.schema for form in forms]
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         if not isinstance(value, list):
             return reading.expected("array", value, path)
         if len(value) != len(forms):
@@ -416,7 +416,7 @@ def _mapping_form(builder: Builder, kind: type, arguments: tuple[Any, ...], plac
         schema["propertyNames"] = names
     make = _MAPPINGS[kind]
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         if not isinstance(value, dict):
             return reading.expected("object", value, path)
         found = {}
@@ -447,7 +447,7 @@ def _key_form(builder: Builder, annotation: Any, place: str) -> Form:
     return form
 
 
-def _read_integer_key(value: Any, path: str, reading: Reading) -> Any:
+def _read_integer_key(value: Any, path: str, reading: ReadState) -> Any:
     try:
         return int(value)
     except ValueError:
@@ -473,7 +473,7 @@ def union_form(builder: Builder, arguments: Sequence[Any], place: str) -> Form:
 def _union_reader(forms: list[Form]) -> Reader:
     identity = id(forms)
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         key = (identity, id(value), path)
         known = reading.known.get(key)
         if known is None:
@@ -484,10 +484,10 @@ def _union_reader(forms: list[Form]) -> Reader:
     return read
 
 
-def _read_first(forms: list[Form], value: Any, path: str, reading: Reading) -> tuple[Any, list[Fault]]:
+def _read_first(forms: list[Form], value: Any, path: str, reading: ReadState) -> tuple[Any, list[Fault]]:
     refusals: list[list[Fault]] = []
     for form in forms:
-        attempt = Reading(reading.known)
+        attempt = ReadState(reading.known)
         found = form.read(value, path, attempt)
         if not attempt.faults:
             return found, []
@@ -537,7 +537,7 @@ def _record_form(kind: Any, members: list[Member], make: Callable[..., Any]) -> 
     if summary:
         schema["description"] = summary
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         before = len(reading.faults)
         found = read_members(by_key, None, value, path, reading)
         if len(reading.faults) > before:
@@ -634,7 +634,7 @@ def model_form(builder: Builder, annotation: Any, place: str) -> Form:
         builder.refuse(annotation, place, f"gives no schema ({problem})", "change the model, or the annotation")
     schema = _adopt(builder, schema)
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         try:
             # As JSON where that is possible: a strict model takes a date from JSON text, and not from Python text.
             validate_json = getattr(model, "model_validate_json", None)
@@ -670,7 +670,7 @@ def struct_form(builder: Builder, annotation: Any, place: str) -> Form:
         builder.refuse(annotation, place, f"gives no schema ({problem})", "change the class, or the annotation")
     schema = _adopt(builder, {**schema, "$defs": definitions})
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         try:
             return msgspec.convert(value, annotation)
         except msgspec.ValidationError as problem:

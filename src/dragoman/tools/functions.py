@@ -17,7 +17,7 @@ from dragoman.tools.forms import (
     MISSING,
     Form,
     Member,
-    Reading,
+    ReadState,
     anything,
     copy_json,
     member_of,
@@ -93,7 +93,7 @@ class Signature(Struct, frozen=True):
     context_parameter: str | None
     schema: JsonObject
 
-    def fill(self, arguments: Any, context: Any, reading: Reading) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def fill(self, arguments: Any, context: Any, reading: ReadState) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and named arguments for the function."""
         named = read_members(self.members, self.extra, arguments, "$", reading)
         if reading.faults:
@@ -218,7 +218,7 @@ def or_null(form: Form) -> Form:
     if not schema or _takes_null(schema):
         return form
 
-    def read(value: Any, path: str, reading: Reading) -> Any:
+    def read(value: Any, path: str, reading: ReadState) -> Any:
         return None if value is None else read_value(value, path, reading)
 
     inner = {key: value for key, value in schema.items() if key != "description"}
@@ -284,13 +284,13 @@ class Runner:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
 
-    def fill(self, arguments: Any, context: Any, reading: Reading) -> Filled:
+    def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
         """What to call the function with: here all arguments as one dict, and the context."""
         return (copy_json(arguments), context_or_empty(context)), {}
 
     def __call__(self, arguments: Any, context: Any = None) -> Any:
         """Fill and call, for whoever has a `Tool` and no use for `bind`."""
-        reading = Reading()
+        reading = ReadState()
         positional, named = self.fill(arguments, context, reading)
         if reading.faults:
             raise InvalidArguments(name_of(self.function), reading.faults)
@@ -307,7 +307,7 @@ class FunctionRunner(Runner):
         self._signature = signature
         self._first = first
 
-    def fill(self, arguments: Any, context: Any, reading: Reading) -> Filled:
+    def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
         positional, named = self._signature.fill(arguments, context, reading)
         return self._first + positional, named
 
@@ -329,7 +329,7 @@ class KeywordRunner(Runner):
         self._first = first
         self._signature = _signature_or_none(function)
 
-    def fill(self, arguments: Any, context: Any, reading: Reading) -> Filled:
+    def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
         if not isinstance(arguments, dict):
             reading.expected("object", arguments, "$")
             return (), {}
@@ -356,7 +356,7 @@ class MappingRunner(Runner):
         super().__init__(function)
         self._takes = _places_of(function)
 
-    def fill(self, arguments: Any, context: Any, reading: Reading) -> Filled:
+    def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
         return (copy_json(arguments), context_or_empty(context))[: self._takes], {}
 
 
@@ -383,7 +383,7 @@ class UnboundRunner(Runner):
 
     __slots__ = ()
 
-    def fill(self, arguments: Any, context: Any, reading: Reading) -> Filled:
+    def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
         raise InvalidTool(
             f"{self.function.__qualname__} is a method and was given without its object",
             hint="give the method of an object (tools=[thing.method]); above @classmethod, put @tool first",

@@ -70,7 +70,7 @@ Names = Mapping[str, Any]
 """Names that annotations may use, beside those of their module."""
 
 
-class _Carrier:
+class _HintSource:
     """Something with annotations, as `typing.get_type_hints` wants it."""
 
     def __init__(self, annotations: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def resolve(annotation: Any, module: dict[str, Any], names: Names, place: str) -
     """The type that an annotation means; strings and forward references are looked up."""
     if annotation is inspect.Parameter.empty:
         return Any
-    carrier = _Carrier({"it": annotation})
+    carrier = _HintSource({"it": annotation})
     try:
         return typing.get_type_hints(carrier, module, dict(names), include_extras=True)["it"]
     except Exception as problem:  # An annotation may be any expression, and so may its failure.

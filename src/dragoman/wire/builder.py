@@ -198,7 +198,7 @@ class ReplyBuilder:
             self._name(call, label)
         if isinstance(extra, dict) and extra:
             call.extra.update(extra)
-        self._argue(call, arguments)
+        self._append_arguments(call, arguments)
         self._advance()
 
     def open_call(self, key: Any, id: Any = None, name: Any = None, extra: Any = None) -> None:
@@ -214,7 +214,7 @@ class ReplyBuilder:
         if call is None or self.ended:
             return
         if isinstance(arguments, str) and arguments and not call.pieces:
-            self._argue(call, arguments)
+            self._append_arguments(call, arguments)
         elif isinstance(arguments, dict) and arguments and not call.pieces:
             call.whole = arguments
         self._advance()
@@ -245,7 +245,7 @@ class ReplyBuilder:
         call = self._keys.get(key)
         if call is not None:
             call.repairs = repairs
-            self._argue(call, arguments)
+            self._append_arguments(call, arguments)
             call.closed = True
             self._advance()
 
@@ -292,7 +292,7 @@ class ReplyBuilder:
         # Repeated, growing, or in pieces: servers do all three.
         call.name = label if label.startswith(call.name) else call.name + label
 
-    def _argue(self, call: _Call, arguments: Any) -> None:
+    def _append_arguments(self, call: _Call, arguments: Any) -> None:
         if isinstance(arguments, str):
             if arguments:
                 call.pieces.append(arguments)

@@ -129,7 +129,7 @@ def write_choice(choice: Choice) -> Any:
     return choice.mode
 
 
-def find_unsaid(options: Mapping[str, Any], taken: Iterable[str], wire: str) -> list[Loss]:
+def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: str) -> list[Loss]:
     """A loss for every option that this wire has no place for; `taken` are the ones that it wrote."""
     known = {*taken, wire}
     return [

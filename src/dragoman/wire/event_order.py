@@ -21,7 +21,7 @@ from dragoman.events import (
 from dragoman.types import InvalidCall
 
 
-class InOrder:
+class EventOrder:
     """A Stage from events to events: no `CallStarted`, no `ArgumentsDelta`, every `CallEnded` in its place.
 
     A call that is broken is never passed on as a call: a note in the text says that it was there.

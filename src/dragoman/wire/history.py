@@ -179,7 +179,7 @@ def _join(result: ToolResult) -> str:
 _MEDIA = frozenset({Image, File})
 
 
-class Orderly:
+class OrderedHistory:
     """One walk through a conversation. `take` says whether it is in order; then the rest of it is filled."""
 
     __slots__ = (
@@ -372,7 +372,7 @@ def arrange(messages: Iterable[Message], rules: HistoryRules, namer: Namer, quir
                 hint='wire.get("openai_chat").decode_request({"messages": [...]}) reads messages that are dicts',
             )
     identifier = Identifier(rules.ids, quirks.id_pattern)
-    quick = Orderly(rules, namer, identifier, system_first=quirks.system_first)
+    quick = OrderedHistory(rules, namer, identifier, system_first=quirks.system_first)
     if quick.take(given):
         system, arranged, losses = quick.system, quick.messages, quick.losses
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dragoman.formats.grammars.nodes import Chars, Choice, Free, Node, Ref, Repeat, Row, Text, Tree
+from dragoman.formats.grammars.nodes import Chars, Choice, Concatenation, FreeText, Node, Ref, Repeat, Text, Tree
 
 LETTERS = "abcXYZ019 \n\t.,:;-_\"'\\/<>{}[]()|`~&é日🎉\r"
 
@@ -27,7 +27,7 @@ class Sampler:
             return node.text
         if isinstance(node, Ref):
             return self._draw(self._tree.rules[node.name])
-        if isinstance(node, Row):
+        if isinstance(node, Concatenation):
             return "".join(map(self._draw, node.parts))
         if isinstance(node, Choice):
             return self._draw(lots.choice(node.ways))
@@ -50,7 +50,7 @@ class Sampler:
         low, high = self._lots.choice(node.ranges)
         return chr(self._lots.randint(ord(low), ord(high)))
 
-    def _text(self, node: Free) -> str:
+    def _text(self, node: FreeText) -> str:
         while True:
             found = self._attempt(node)
             if not any(marker in found for marker in node.markers) and not (
@@ -58,7 +58,7 @@ class Sampler:
             ):
                 return found
 
-    def _attempt(self, node: Free) -> str:
+    def _attempt(self, node: FreeText) -> str:
         count = self._times(node.least, node.most)
         found: list[str] = []
         while len(found) < count:

@@ -117,7 +117,7 @@ def begin_call(index: Any, id: Any, name: Any, arguments: Any = "") -> Body:
     return start("tool-call-start", index, tool_calls=entry)
 
 
-def argue(index: Any, arguments: Any) -> Body:
+def append_arguments(index: Any, arguments: Any) -> Body:
     return start("tool-call-delta", index, tool_calls={"function": {"arguments": arguments}})
 
 

@@ -8,7 +8,18 @@ import msgspec
 import pytest
 from hypothesis import given
 from tests.wire.cohere.fuzz import junk
-from tests.wire.cohere.samples import BEGIN, PARIS, WIRE, argue, begin_call, call, end, end_call, read_frames, start
+from tests.wire.cohere.samples import (
+    BEGIN,
+    PARIS,
+    WIRE,
+    append_arguments,
+    begin_call,
+    call,
+    end,
+    end_call,
+    read_frames,
+    start,
+)
 
 from dragoman.types import Message, Reply, Request, Text, Tool
 
@@ -24,39 +35,63 @@ def calls(reply: Reply) -> list[tuple[str, str, Any]]:
 CALLS: list[tuple[str, list[Any], list[tuple[str, str, Any]]]] = [
     (
         "two calls under one index",
-        [begin_call(0, "a", "x"), argue(0, "{}"), end_call(0), begin_call(0, "b", "y"), argue(0, '{"n":1}')],
+        [
+            begin_call(0, "a", "x"),
+            append_arguments(0, "{}"),
+            end_call(0),
+            begin_call(0, "b", "y"),
+            append_arguments(0, '{"n":1}'),
+        ],
         [("a", "x", {}), ("b", "y", {"n": 1})],
     ),
     (
         "two calls of one name under one index, without ids",
-        [begin_call(0, None, "x"), argue(0, '{"n":1}'), begin_call(0, None, "x"), argue(0, '{"n":2}')],
+        [
+            begin_call(0, None, "x"),
+            append_arguments(0, '{"n":1}'),
+            begin_call(0, None, "x"),
+            append_arguments(0, '{"n":2}'),
+        ],
         [("call_1", "x", {"n": 1}), ("call_2", "x", {"n": 2})],
     ),
     (
         "no index",
-        [begin_call(None, "a", "x"), argue(None, '{"n"'), argue(None, ":1}"), begin_call(None, "b", "y")],
+        [
+            begin_call(None, "a", "x"),
+            append_arguments(None, '{"n"'),
+            append_arguments(None, ":1}"),
+            begin_call(None, "b", "y"),
+        ],
         [("a", "x", {"n": 1}), ("b", "y", {})],
     ),
     (
         "an index in the start alone",
-        [begin_call(0, "a", "x"), argue(None, '{"n":1}'), end_call(None)],
+        [begin_call(0, "a", "x"), append_arguments(None, '{"n":1}'), end_call(None)],
         [("a", "x", {"n": 1})],
     ),
     (
         "an index in the pieces alone",
-        [begin_call(None, "a", "x"), argue(0, '{"n"'), argue(0, ":1}"), end_call(0)],
+        [begin_call(None, "a", "x"), append_arguments(0, '{"n"'), append_arguments(0, ":1}"), end_call(0)],
         [("a", "x", {"n": 1})],
     ),
-    ("no id", [begin_call(0, None, "x"), argue(0, "{}")], [("call_1", "x", {})]),
+    ("no id", [begin_call(0, None, "x"), append_arguments(0, "{}")], [("call_1", "x", {})]),
     ("one id twice", [begin_call(0, "a", "x"), begin_call(1, "a", "x")], [("a", "x", {}), ("call_1", "x", {})]),
-    ("the start said twice", [begin_call(0, "a", "x"), begin_call(0, "a", "x"), argue(0, "{}")], [("a", "x", {})]),
+    (
+        "the start said twice",
+        [begin_call(0, "a", "x"), begin_call(0, "a", "x"), append_arguments(0, "{}")],
+        [("a", "x", {})],
+    ),
     ("arguments in the start", [begin_call(0, "a", "x", '{"n":1}'), end_call(0)], [("a", "x", {"n": 1})]),
     ("arguments as an object", [begin_call(0, "a", "x", {"n": 1}), end_call(0)], [("a", "x", {"n": 1})]),
-    ("a piece that is an object", [begin_call(0, "a", "x"), argue(0, {"n": 1})], [("a", "x", {"n": 1})]),
+    ("a piece that is an object", [begin_call(0, "a", "x"), append_arguments(0, {"n": 1})], [("a", "x", {"n": 1})]),
     ("null arguments", [begin_call(0, "a", "x", None), end_call(0)], [("a", "x", {})]),
-    ("no end", [begin_call(0, "a", "x"), argue(0, "{}")], [("a", "x", {})]),
-    ("a huge index", [begin_call(10**30, "a", "x"), argue(10**30, '{"n":1}')], [("a", "x", {"n": 1})]),
-    ("an odd index", [begin_call([0], "a", "x"), argue({}, '{"n":1}'), end_call(True)], [("a", "x", {"n": 1})]),
+    ("no end", [begin_call(0, "a", "x"), append_arguments(0, "{}")], [("a", "x", {})]),
+    ("a huge index", [begin_call(10**30, "a", "x"), append_arguments(10**30, '{"n":1}')], [("a", "x", {"n": 1})]),
+    (
+        "an odd index",
+        [begin_call([0], "a", "x"), append_arguments({}, '{"n":1}'), end_call(True)],
+        [("a", "x", {"n": 1})],
+    ),
     (
         "a list of calls in one frame",
         [start("tool-call-start", 0, tool_calls=[call("a", "x", "{}"), call("b", "y", "{}")])],
@@ -64,7 +99,7 @@ CALLS: list[tuple[str, list[Any], list[tuple[str, str, Any]]]] = [
     ),
     (
         "no start",
-        [start("tool-call-delta", 3, tool_calls=call("a", "x", '{"n"')), argue(3, ":1}")],
+        [start("tool-call-delta", 3, tool_calls=call("a", "x", '{"n"')), append_arguments(3, ":1}")],
         [("a", "x", {"n": 1})],
     ),
     (
@@ -72,10 +107,10 @@ CALLS: list[tuple[str, list[Any], list[tuple[str, str, Any]]]] = [
         [
             begin_call(0, "a", "x"),
             begin_call(1, "b", "y"),
-            argue(0, '{"n":1'),
-            argue(1, '{"n":2'),
-            argue(0, "}"),
-            argue(1, "}"),
+            append_arguments(0, '{"n":1'),
+            append_arguments(1, '{"n":2'),
+            append_arguments(0, "}"),
+            append_arguments(1, "}"),
         ],
         [("a", "x", {"n": 1}), ("b", "y", {"n": 2})],
     ),
@@ -90,7 +125,7 @@ def test_calls_are_put_together(frames: list[Any], found: list[tuple[str, str, A
 
 
 def test_calls_without_a_name_or_with_half_of_their_arguments_do_not_run() -> None:
-    reply = read_frames(BEGIN, begin_call(0, "a", ""), begin_call(1, "b", "x"), argue(1, '{"n": "ha'), end())
+    reply = read_frames(BEGIN, begin_call(0, "a", ""), begin_call(1, "b", "x"), append_arguments(1, '{"n": "ha'), end())
     assert (reply.calls, [part.id for part in reply.invalid]) == ([], ["a", "b"])
 
 

@@ -17,7 +17,7 @@ from tests.wire.cohere.samples import (
     THOUGHT,
     USAGE,
     WIRE,
-    argue,
+    append_arguments,
     begin_call,
     call,
     end,
@@ -54,8 +54,8 @@ FRAMES = [
     start("citation-start", 0, citations=CITATION),
     {"type": "citation-end", "index": 0},
     begin_call(0, "c1", "weather"),
-    argue(0, '{"city": "Pa'),
-    argue(0, 'ris", "days": 2}'),
+    append_arguments(0, '{"city": "Pa'),
+    append_arguments(0, 'ris", "days": 2}'),
     end_call(0),
     begin_call(1, "c2", "ping"),
     end_call(1),
@@ -183,7 +183,7 @@ def test_a_limit_cuts_the_last_call() -> None:
         begin_call(0, "c1", "ping", "{}"),
         end_call(0),
         begin_call(1, "c2", "ping"),
-        argue(1, '{"a": 1}'),
+        append_arguments(1, '{"a": 1}'),
         end("MAX_TOKENS"),
     )
     assert (reply.stop, calls(reply)) == ("length", [("c1", "ping", {})])

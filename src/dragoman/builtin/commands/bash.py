@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.builtin.commands.operands import absolute_entries, find_operands, has_changed
-from dragoman.builtin.commands.processes import GRACE, Ended, Order, Preparation, Running, run_async
+from dragoman.builtin.commands.processes import GRACE, CommandSpec, Ended, Preparation, RunningCommand, run_async
 from dragoman.errors import ConfigError
 from dragoman.sandbox.boxes import secrets_below, system_secrets
 from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
@@ -370,7 +370,7 @@ async def run_command(settings: Settings, command: str, timeout: float | None, a
     shell, note = _shell(settings)
     capture = Capture(settings.max_output)
 
-    def prepare() -> tuple[Order, Preparation | None]:
+    def prepare() -> tuple[CommandSpec, Preparation | None]:
         order, preparation = _prepare(settings, (*shell, command), folder, around.sandbox)
         try:
             environment = clean_environment(os.environ, settings.environment)
@@ -383,7 +383,7 @@ async def run_command(settings: Settings, command: str, timeout: float | None, a
         return replace(order, seconds=seconds, grace=grace), preparation
 
     try:
-        ended = await run_async(Running(prepare, _listener(capture, around.progress)))
+        ended = await run_async(RunningCommand(prepare, _listener(capture, around.progress)))
     except OSError as problem:
         raise Error(_why(problem, shell[0])) from problem
     except ValueError as problem:
@@ -450,14 +450,16 @@ def _shell(settings: Settings) -> tuple[tuple[str, ...], str]:
     return ("/bin/sh", "-c"), "[there is no bash on this system: it was run with sh]"
 
 
-def _prepare(settings: Settings, argv: tuple[str, ...], folder: str, given: Any) -> tuple[Order, Preparation | None]:
+def _prepare(
+    settings: Settings, argv: tuple[str, ...], folder: str, given: Any
+) -> tuple[CommandSpec, Preparation | None]:
     """What to start. With a sandbox it is the sandbox that starts the shell; if it cannot, nothing is run."""
     environment = clean_environment(os.environ, settings.environment)
     sandbox = given if given is not None else settings.sandbox
     if sandbox is None and settings.limits is not None:
         sandbox = "none"  # Nothing is confined, and the limits hold.
     if sandbox is None:
-        return Order(argv, environment, folder), None
+        return CommandSpec(argv, environment, folder), None
     from dragoman.errors import DragomanError
     from dragoman.sandbox import Box, BoxLimits, find_sandbox, toolchains
 
@@ -478,7 +480,7 @@ def _prepare(settings: Settings, argv: tuple[str, ...], folder: str, given: Any)
     except DragomanError as problem:
         raise Error(f"Not run, because the sandbox could not be set up: {problem}") from problem
     started = (launch.argv[0] if "/" in launch.argv[0] else shutil.which(launch.argv[0]) or launch.argv[0],)
-    order = Order((*started, *launch.argv[1:]), dict(launch.environment), launch.cwd, tuple(launch.pass_fds))
+    order = CommandSpec((*started, *launch.argv[1:]), dict(launch.environment), launch.cwd, tuple(launch.pass_fds))
     return order, launch
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from dragoman.policy.shell import Visit
+from dragoman.policy.shell import ProgramStart
 from dragoman.types import Operand
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ _STAT = 40
 _EXTENDED = 0x4000
 
 
-class OddIndex(Exception):
+class UnsupportedIndex(Exception):
     """An index in a form that is not read here."""
 
 
@@ -269,7 +269,7 @@ def find_links(content: bytes) -> list[str]:
             return [path.decode("utf-8", "surrogateescape") for path in _links(content, size)]
         except (struct.error, ValueError, IndexError):
             continue
-    raise OddIndex
+    raise UnsupportedIndex
 
 
 def _links(content: bytes, digest_size: int) -> Iterator[bytes]:
@@ -325,7 +325,7 @@ _HOOKS = ("post-index-change", "reference-transaction")
 _HEAD = re.compile(rb"ref:[ \t]*refs/|[0-9a-f]{40}")
 
 
-def find_settings(visits: Iterable[Visit], top: str, environment: Mapping[str, str]) -> list[str]:
+def find_settings(visits: Iterable[ProgramStart], top: str, environment: Mapping[str, str]) -> list[str]:
     """The files by which git would run programs, for the commands of a line; UNKNOWN for folders that are not known."""
     search = _Search(_hooks_of_user(environment))
     for visit in visits:
@@ -468,7 +468,7 @@ class _Search:
             try:
                 content = read_start(path, _LARGEST_INDEX + 1)
                 links = find_links(content) if len(content) <= _LARGEST_INDEX else None
-            except (OSError, OddIndex):
+            except (OSError, UnsupportedIndex):
                 links = None
             if links is None:
                 self.found[path] = None

@@ -34,7 +34,7 @@ _LAST_WAIT = 7.0
 """Seconds for the supervisor to end everything; a little more than it allows itself."""
 
 
-class Order(Struct, frozen=True):
+class CommandSpec(Struct, frozen=True):
     """What to run, and in which surroundings."""
 
     argv: tuple[str, ...]
@@ -84,11 +84,11 @@ class Preparation(Protocol):
     def finish(self) -> tuple[str, ...]: ...
 
 
-Prepare = Callable[[], tuple[Order, Preparation | None]]
+Prepare = Callable[[], tuple[CommandSpec, Preparation | None]]
 """Called in the thread, right before the start; whatever it raises, nothing is started."""
 
 
-class Running:
+class RunningCommand:
     """One command. `run` blocks until it is over; `stop` may be called from any thread."""
 
     def __init__(self, prepare: Prepare, listen: Callable[[bytes], None]) -> None:
@@ -120,7 +120,7 @@ class Running:
             raise
         return replace(ended, put_back=tuple(preparation.finish()))
 
-    def _run(self, order: Order, preparation: Preparation | None) -> Ended:
+    def _run(self, order: CommandSpec, preparation: Preparation | None) -> Ended:
         raw = order.encode()
         if self._stopped:
             return Ended()
@@ -156,7 +156,9 @@ class Running:
                 _await_end(supervisor)
         return self._ended(seconds)
 
-    def _follow(self, selector: selectors.BaseSelector, order: Order, output: int, told: int, control: int) -> None:
+    def _follow(
+        self, selector: selectors.BaseSelector, order: CommandSpec, output: int, told: int, control: int
+    ) -> None:
         """Listen until the command has ended and its output too, until its time is over, or until it is stopped."""
         over, asked = monotonic() + order.seconds, False
         drained = float("inf")
@@ -258,7 +260,7 @@ class _Pipes:
         self.close(*self._open)
 
 
-async def run_async(running: Running) -> Ended:
+async def run_async(running: RunningCommand) -> Ended:
     """Run a command in a thread of its own. If this is cancelled, the command is stopped, and waited for."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Ended] = loop.create_future()

@@ -15,7 +15,16 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from dragoman.builtin.files.workspace import Found, Spot, Workspace, digest_of, explained, identity_of, quoted, times_of
+from dragoman.builtin.files.workspace import (
+    DirectoryEntry,
+    Found,
+    Workspace,
+    digest_of,
+    explained,
+    identity_of,
+    quoted,
+    times_of,
+)
 from dragoman.tools import Error
 
 _LARGE = 64 << 20
@@ -95,8 +104,8 @@ class _Step:
         self._change = change
         self._path = change.expected.path
         self._workspace = workspace.path
-        self._held = workspace.spot(self._path, making=made if change.content is not None else None)
-        self._spot: Spot = self._held.__enter__()
+        self._held = workspace.entry(self._path, making=made if change.content is not None else None)
+        self._entry: DirectoryEntry = self._held.__enter__()
         self._new = ""
         self._old = ""
         self._done = False
@@ -110,7 +119,7 @@ class _Step:
             return
         self._new = _free_name()
         with explained(self._path, self._workspace):
-            descriptor = os.open(self._new, _NEW_FILE, self._first_mode(), dir_fd=self._spot.folder)
+            descriptor = os.open(self._new, _NEW_FILE, self._first_mode(), dir_fd=self._entry.folder)
             try:
                 _write_all(descriptor, self._change.content)
                 self._take_over(descriptor)
@@ -127,7 +136,7 @@ class _Step:
 
     def _take_over(self, descriptor: int) -> None:
         """Owner and permissions of the file that was there."""
-        before = self._spot.look()
+        before = self._entry.look()
         if before is None or not stat.S_ISREG(before.st_mode):
             if self._change.mode is not None:
                 os.fchmod(descriptor, self._change.mode)
@@ -140,30 +149,30 @@ class _Step:
     def commit(self, keep: bool) -> None:
         """Put the new file in place of the old one, which is kept under another name where it may have to come back."""
         self._ensure_unchanged()
-        spot = self._spot
+        entry = self._entry
         exists = self._change.expected.kind == "file"
         with explained(self._path, self._workspace):
             if exists and keep:
-                self._old = self._keep(spot)
+                self._old = self._keep(entry)
             if self._change.content is None:
-                os.unlink(spot.name, dir_fd=spot.folder)
+                os.unlink(entry.name, dir_fd=entry.folder)
             elif exists:
-                os.rename(self._new, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+                os.rename(self._new, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
             else:
-                self._create(spot)
+                self._create(entry)
         self._new, self._done = "", True
 
     def _ensure_unchanged(self) -> None:
-        before, spot = self._change.expected, self._spot
-        status = spot.look()
+        before, entry = self._change.expected, self._entry
+        status = entry.look()
         identity = "" if status is None else identity_of(status)
-        same = identity == before.identity and spot.real == before.real
+        same = identity == before.identity and entry.real == before.real
         if same and status is not None and before.size > _LARGE:
             # Reading it all once more takes long; the times tell as much, but for a change in the same instant.
             same = (status.st_size, times_of(status)) == (before.size, before.times)
         elif same and before.digest:
             with explained(self._path, self._workspace):
-                descriptor = spot.open()
+                descriptor = entry.open()
                 try:
                     same = digest_of(descriptor) == before.digest
                 finally:
@@ -171,16 +180,16 @@ class _Step:
         if not same:
             raise Error(f"{quoted(self._path)} changed while the call was at work; nothing was written, read it again")
 
-    def _keep(self, spot: Spot) -> str:
+    def _keep(self, entry: DirectoryEntry) -> str:
         """A second name for the old file; a copy where the file system has no second names."""
         name = _free_name()
         try:
-            os.link(spot.name, name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder, follow_symlinks=False)
+            os.link(entry.name, name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder, follow_symlinks=False)
         except OSError as problem:
             if not _has_no_links(problem):
                 raise
-            source = spot.open()
-            target = os.open(name, _NEW_FILE, 0o600, dir_fd=spot.folder)
+            source = entry.open()
+            target = os.open(name, _NEW_FILE, 0o600, dir_fd=entry.folder)
             try:
                 while piece := os.read(source, 1 << 20):
                     _write_all(target, piece)
@@ -190,36 +199,36 @@ class _Step:
                 os.close(target)
         return name
 
-    def _create(self, spot: Spot) -> None:
+    def _create(self, entry: DirectoryEntry) -> None:
         """Take a name that is free: unlike renaming, linking fails where somebody else was first."""
         try:
-            os.link(self._new, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder, follow_symlinks=False)
+            os.link(self._new, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder, follow_symlinks=False)
         except FileExistsError:
             raise Error(f"{quoted(self._path)} appeared while the call was at work; nothing was written") from None
         except OSError as problem:
             if not _has_no_links(problem):
                 raise
-            os.rename(self._new, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+            os.rename(self._new, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
         else:
             with suppress(OSError):  # Then it is in the way as a second name, but the file is there.
-                os.unlink(self._new, dir_fd=spot.folder)
+                os.unlink(self._new, dir_fd=entry.folder)
 
     def undo(self) -> None:
         """As it was, as far as the disk allows it."""
-        spot = self._spot
+        entry = self._entry
         with suppress(OSError):
             if self._old and self._done:
-                os.rename(self._old, spot.name, src_dir_fd=spot.folder, dst_dir_fd=spot.folder)
+                os.rename(self._old, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
                 self._old = ""
             elif self._done and self._change.expected.kind == "absent":
-                os.unlink(spot.name, dir_fd=spot.folder)
+                os.unlink(entry.name, dir_fd=entry.folder)
         self._clear()
 
     def finish(self, sync: bool) -> None:
         self._clear()
         if sync:
             with suppress(OSError):
-                folder = os.open(".", os.O_RDONLY, dir_fd=self._spot.folder)
+                folder = os.open(".", os.O_RDONLY, dir_fd=self._entry.folder)
                 try:
                     os.fsync(folder)
                 finally:
@@ -229,7 +238,7 @@ class _Step:
         for name in (self._new, self._old):
             if name:
                 with suppress(OSError):
-                    os.unlink(name, dir_fd=self._spot.folder)
+                    os.unlink(name, dir_fd=self._entry.folder)
         self._new = self._old = ""
 
 

@@ -36,7 +36,7 @@ _MOST_DROPPED = 2
 _NAMED = 5
 
 
-class Misfit(Error):
+class HunkMismatch(Error):
     """A hunk has no place, or more than one."""
 
 
@@ -53,8 +53,8 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
     for number, hunk in enumerate(hunks, 1):
         try:
             told = [*hunk.notes, *fitter.fit(hunk)]
-        except Misfit as problem:
-            raise Misfit(f"hunk {number} (line {hunk.at} of the patch) {problem.reason}") from None
+        except HunkMismatch as problem:
+            raise HunkMismatch(f"hunk {number} (line {hunk.at} of the patch) {problem.reason}") from None
         if told:
             notes.append(f"hunk {number}: {', '.join(told)}")
     return fitter.finish(), notes
@@ -154,7 +154,7 @@ class _Fitter:
             at = self._place(self._loose, shorter, first + front)
             if at is not None:
                 return self._apply(shorter, at, [self._difference(shorter, at, dropped)])
-        raise Misfit(self._why(hunk, first))
+        raise HunkMismatch(self._why(hunk, first))
 
     def _difference(self, hunk: Hunk, at: int, dropped: int) -> str:
         if dropped:
@@ -172,7 +172,7 @@ class _Fitter:
             if at is None:
                 at = next((at for at in range(first, len(self._lines)) if anchor in self._lines[at]), None)
             if at is None:
-                raise Misfit(f"begins behind a line that is not there: {anchor[:200]}")
+                raise HunkMismatch(f"begins behind a line that is not there: {anchor[:200]}")
             first = at + 1
         return first
 
@@ -190,7 +190,7 @@ class _Fitter:
         if len(places) <= 1 or hunk.anchors:
             return places[0] if places else None
         named = ", ".join(str(at + 1) for at in places[:_NAMED]) + (", ..." if len(places) > _NAMED else "")
-        raise Misfit(f"fits at several places (lines {named}); give more of the lines around the one you mean")
+        raise HunkMismatch(f"fits at several places (lines {named}); give more of the lines around the one you mean")
 
     def _insert(self, hunk: Hunk, first: int) -> list[str]:
         """Lines that come in without any line around them to go by."""
@@ -200,7 +200,7 @@ class _Fitter:
             return self._apply(hunk, len(self._lines), ["it names no place, and was put at the end"])
         at = hunk.start + self._drift
         if not self._cursor <= at <= len(self._lines):
-            raise Misfit(f"is to go behind line {at}, but the file has {counted(len(self._lines), 'line')}")
+            raise HunkMismatch(f"is to go behind line {at}, but the file has {counted(len(self._lines), 'line')}")
         return self._apply(hunk, at, [])
 
     def _apply(self, hunk: Hunk, at: int, told: list[str]) -> list[str]:
@@ -393,7 +393,7 @@ def patched(content: bytes, section: Section, path: str) -> tuple[bytes, list[st
     if encoding.name == "latin-1":
         # Not UTF-8 throughout: the lines of the patch may still be.
         readings.append((PLAIN, "surrogateescape"))
-    problem: Misfit | None = None
+    problem: HunkMismatch | None = None
     possible: list[tuple[bytes, list[str]]] = []
     for reading, errors in readings:
         try:
@@ -402,7 +402,7 @@ def patched(content: bytes, section: Section, path: str) -> tuple[bytes, list[st
             raise Error(f"{quoted(path)} is no sound {encoding.words}; it can only be written as a whole") from None
         try:
             changed, notes = apply_hunks(text, section.hunks)
-        except Misfit as misfit:
+        except HunkMismatch as misfit:
             problem = problem or misfit
             continue
         is_exact = not any(note.startswith("hunk ") for note in notes)

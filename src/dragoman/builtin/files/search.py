@@ -58,7 +58,7 @@ class Query(Struct, frozen=True):
     """Matches in one file after which the rest of it does not matter."""
 
 
-class TimeIsUp(Exception):
+class SearchTimeout(Exception):
     """The search was stopped."""
 
 
@@ -172,7 +172,7 @@ def _search_here(request: dict[str, Any], files: Sequence[int], stopped: Callabl
     numbers = {path: index for index, path in enumerate(_paths(files))}
     for message in search(request, _LONGEST_LINE_HERE):
         if stopped():
-            raise TimeIsUp
+            raise SearchTimeout
         yield _hit(message, numbers)
 
 
@@ -230,7 +230,7 @@ def _lines(process: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> Ite
     is_passing = False
     while True:
         if stopped():
-            raise TimeIsUp
+            raise SearchTimeout
         if not select.select([output], [], [], _PATIENCE)[0]:
             continue
         piece = os.read(output, _PIECE)
@@ -366,9 +366,9 @@ class Search:
         try:
             while names := list(islice(paths, _files_at_once())):
                 if self._stopped():
-                    raise TimeIsUp
+                    raise SearchTimeout
                 yield from self._hits_in(names)
-        except TimeIsUp:
+        except SearchTimeout:
             self.is_cut = True
 
     def _hits_in(self, names: list[str]) -> Iterator[tuple[str, Hit]]:

@@ -74,7 +74,7 @@ class Outside(OSError):
         super().__init__(errno.EXDEV, "leads out of the workspace", path)
 
 
-class Top(Struct, frozen=True):
+class Root(Struct, frozen=True):
     """The folder that nothing may leave."""
 
     descriptor: int
@@ -84,7 +84,7 @@ class Top(Struct, frozen=True):
     """Do without `openat2`, as on a kernel that has none."""
 
 
-def open_beneath(top: Top, relative: str, flags: int, *, follow: bool = True) -> int:
+def open_beneath(top: Root, relative: str, flags: int, *, follow: bool = True) -> int:
     """A descriptor of what is at a relative path; links are followed as long as they stay beneath the top.
 
     With `follow=False`, no part of the path may be a link. Raises Outside where the path, or a link on it, leads out,
@@ -104,7 +104,7 @@ def open_beneath(top: Top, relative: str, flags: int, *, follow: bool = True) ->
     return _open_by_walking(top, relative, flags, follow)
 
 
-def open_parent(top: Top, relative: str, *, making: list[str] | None = None) -> tuple[int, str, str]:
+def open_parent(top: Root, relative: str, *, making: list[str] | None = None) -> tuple[int, str, str]:
     """The folder in which a path ends once every link is followed: its descriptor, its place beneath the top, the name.
 
     The name itself may be absent, and is no link at the time of looking; use it with the descriptor, and follow
@@ -128,7 +128,7 @@ def open_parent(top: Top, relative: str, *, making: list[str] | None = None) -> 
     raise OSError(errno.EAGAIN, "keeps changing", relative)
 
 
-def place_of(top: Top, relative: str) -> str:
+def place_of(top: Root, relative: str) -> str:
     """Where a path ends once every link is followed, also where that is missing; for showing, not for opening."""
     walker = _Walker(top, relative)
     try:
@@ -143,7 +143,7 @@ def place_of(top: Top, relative: str) -> str:
         walker.close()
 
 
-def _open_by_walking(top: Top, relative: str, flags: int, follow: bool) -> int:
+def _open_by_walking(top: Root, relative: str, flags: int, follow: bool) -> int:
     walker = _Walker(top, relative, most_links=MOST_LINKS if follow else 0)
     try:
         while True:
@@ -162,7 +162,7 @@ def _open_by_walking(top: Top, relative: str, flags: int, follow: bool) -> int:
 class _Walker:
     """Goes along a path, part by part, and holds a descriptor of every folder on its way from the top."""
 
-    def __init__(self, top: Top, relative: str, making: list[str] | None = None, most_links: int = MOST_LINKS) -> None:
+    def __init__(self, top: Root, relative: str, making: list[str] | None = None, most_links: int = MOST_LINKS) -> None:
         self._top = top
         self._path = relative
         self._making = making
@@ -356,7 +356,7 @@ class Found(Struct, frozen=True):
         return is_protected(self.path) or is_protected(self.real)
 
 
-class Spot(Struct, frozen=True):
+class DirectoryEntry(Struct, frozen=True):
     """A name in an open folder: the place where a file is replaced, without going by its path again."""
 
     folder: int
@@ -389,7 +389,7 @@ class Workspace:
             where = os.fspath(path) if path is not None else "the current folder"
             raise Error(f"the workspace {where} cannot be used: {_why(problem)}") from problem
         spellings = (self.path,) if given == self.path else (self.path, given)
-        self.top = Top(descriptor, spellings, by_walking)
+        self.top = Root(descriptor, spellings, by_walking)
 
     @classmethod
     def of(cls, context: ToolContext) -> Workspace:
@@ -407,7 +407,7 @@ class Workspace:
     def close(self) -> None:
         if self.top.descriptor >= 0:
             os.close(self.top.descriptor)
-            self.top = Top(-1)
+            self.top = Root(-1)
 
     # ---- paths -----------------------------------------------------------------------------------------------------
 
@@ -448,7 +448,7 @@ class Workspace:
             except FileNotFoundError:
                 return Found(_tidy(path), place_of(self.top, path))
             try:
-                return _look(Spot(folder, _join(place, name), name), _tidy(path), digest)
+                return _look(DirectoryEntry(folder, _join(place, name), name), _tidy(path), digest)
             finally:
                 os.close(folder)
 
@@ -485,7 +485,7 @@ class Workspace:
     # ---- places to write -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def spot(self, given: str, making: list[str] | None = None) -> Iterator[Spot]:
+    def entry(self, given: str, making: list[str] | None = None) -> Iterator[DirectoryEntry]:
         """The place behind a path, for writing: links are followed to where the file really is, or would be.
 
         With `making`, missing folders are made and noted there, so that they can be taken away again.
@@ -493,7 +493,7 @@ class Workspace:
         with explained(given, self.path):
             folder, place, name = open_parent(self.top, self.relative(given), making=making)
         try:
-            yield Spot(folder, _join(place, name), name)
+            yield DirectoryEntry(folder, _join(place, name), name)
         finally:
             os.close(folder)
 
@@ -536,13 +536,13 @@ def times_of(status: os.stat_result) -> tuple[int, int]:
     return status.st_mtime_ns, status.st_ctime_ns
 
 
-def _look(spot: Spot, path: str, digest: bool) -> Found:
-    status = spot.look()
+def _look(entry: DirectoryEntry, path: str, digest: bool) -> Found:
+    status = entry.look()
     if status is None:
-        return Found(path, spot.real)
+        return Found(path, entry.real)
     kind, content = _kind(status), ""
     if digest and kind == "file":
-        descriptor = spot.open()
+        descriptor = entry.open()
         try:
             status = os.fstat(descriptor)
             content = digest_of(descriptor)
@@ -550,7 +550,7 @@ def _look(spot: Spot, path: str, digest: bool) -> Found:
             os.close(descriptor)
     return Found(
         path,
-        spot.real,
+        entry.real,
         kind,
         identity=identity_of(status),
         size=status.st_size,

@@ -355,7 +355,7 @@ class _Fetched(Struct, frozen=True):
     """The addresses that redirected here."""
 
 
-class _LedAway(Struct, frozen=True):
+class _Redirected(Struct, frozen=True):
     """A redirect to a host that nobody has been asked about."""
 
     source: WebAddress
@@ -476,14 +476,14 @@ async def _answer(settings: _Settings, url: str, offset: int, raw: bool, context
         raise Error(f"{address.url} did not answer completely within {seconds:.3g} s") from None
     except TransportFault as fault:
         raise Error(f"{address.url} could not be fetched: {fault.message}") from None
-    if isinstance(found, _LedAway):
+    if isinstance(found, _Redirected):
         return _tell_redirect(found)
     # Long pages take a while to convert; other calls go on meanwhile.
     page = await asyncio.to_thread(_to_page, found, raw)
     return _show(found, page, offset, settings)
 
 
-async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fetched | _LedAway:
+async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fetched | _Redirected:
     """Follow redirects until something else comes. Every step is checked like the first one."""
     trail: list[str] = []
     while True:
@@ -501,7 +501,7 @@ async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fe
             status, location = response.status, response.headers.get("location", "")
         target = _follow(address, location)
         if stays and target.host != address.host:
-            return _check_unasked(settings, _LedAway(address, target, status))
+            return _check_unasked(settings, _Redirected(address, target, status))
         trail.append(address.url)
         if len(trail) > MOST_REDIRECTS:
             raise Error(f"{trail[0]} redirects more than {MOST_REDIRECTS} times; the last one was to {target.url}")
@@ -517,7 +517,7 @@ def _follow(address: WebAddress, location: str) -> WebAddress:
         ) from None
 
 
-def _check_unasked(settings: _Settings, away: _LedAway) -> _LedAway:
+def _check_unasked(settings: _Settings, away: _Redirected) -> _Redirected:
     """A model is not sent to ask for what would be refused anyway."""
     target = away.target
     allowed = settings.allowance.covers(target.host, target.port) or target.host in settings.allowance.names
@@ -605,7 +605,7 @@ def _end_of_page(text: str, offset: int, size: int) -> int:
     return end
 
 
-def _tell_redirect(away: _LedAway) -> Ok:
+def _tell_redirect(away: _Redirected) -> Ok:
     source, target = away.source.url, away.target.url
     text = (
         f"From {source}\n\nIt redirects (status {away.status}) to another host:\n{target}\n"

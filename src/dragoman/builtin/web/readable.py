@@ -35,7 +35,7 @@ class Break(NamedTuple):
     """Whether a lead without a text behind it is forgotten here."""
 
 
-class Lead(str):
+class Prefix(str):
     """The sign of an item or a heading: it waits for the text that it stands before, whatever breaks lie between."""
 
     __slots__ = ()
@@ -159,7 +159,7 @@ class _Joiner:
                 self._lead = ""
         elif isinstance(piece, Sign):
             self._end_line(1)
-        elif isinstance(piece, Lead):
+        elif isinstance(piece, Prefix):
             self._lead = self._prefix + piece
         else:
             self._write_text(piece)
@@ -408,7 +408,7 @@ class _Page:
             layout.prefix += "> "
         layout.end_line(2 if name in _PARAGRAPHS and not within else 1)
         if name in _HEADINGS:
-            layout.add(Lead(_HEADINGS[name]))
+            layout.add(Prefix(_HEADINGS[name]))
         elif name in ("ul", "ol", "menu"):
             start = attributes.get("start", "1")
             number = int(start) if start.isascii() and start.isdigit() and len(start) < 7 else 1
@@ -416,7 +416,7 @@ class _Page:
         elif name == "li":
             self._begin_item()
         elif name == "dd":
-            layout.add(Lead(": "))
+            layout.add(Prefix(": "))
         elif name in _PREFORMATTED:
             self._preformatted += 1
             if self._preformatted == 1:
@@ -427,7 +427,7 @@ class _Page:
         if self._lists and self._lists[-1] >= 0:
             sign = f"{self._lists[-1]}. "
             self._lists[-1] += 1
-        self.layout.add(Lead(sign))
+        self.layout.add(Prefix(sign))
         if len(self._lists) < _DEEPEST:
             self.layout.prefix += "  "
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from dragoman.doctor.probe import Finding, Patient, Probe, Question, Sight, Sights, Verdict, cannot_tell, user
+from dragoman.doctor.probe import (
+    Finding,
+    Observation,
+    Observations,
+    Probe,
+    Question,
+    Subject,
+    Verdict,
+    cannot_tell,
+    user,
+)
 from dragoman.providers import Fact
 from dragoman.types import Failure
 
@@ -31,16 +41,16 @@ def counting() -> Question:
 # ---- reachable -----------------------------------------------------------------------------------------------------
 
 
-def _judge_reachable(patient: Patient, sights: Sights) -> Finding:
-    sight = sights[0]
-    if sight.failure is None:
-        return Finding("reachable", "works", f"it answered in {sight.seconds:.1f} s", sight.shown)
-    words, fix = _explain(sight.failure, patient)
-    return Finding("reachable", "broken", words, sight.shown, fix)
+def _judge_reachable(subject: Subject, observations: Observations) -> Finding:
+    observation = observations[0]
+    if observation.failure is None:
+        return Finding("reachable", "works", f"it answered in {observation.seconds:.1f} s", observation.shown)
+    words, fix = _explain(observation.failure, subject)
+    return Finding("reachable", "broken", words, observation.shown, fix)
 
 
-def _explain(failure: Failure, patient: Patient) -> tuple[str, str]:
-    endpoint = patient.endpoint
+def _explain(failure: Failure, subject: Subject) -> tuple[str, str]:
+    endpoint = subject.endpoint
     keys = " or ".join(endpoint.key_names)
     row = f"`dragoman providers {endpoint.provider.name}` shows what is known of it"
     return {
@@ -51,36 +61,36 @@ def _explain(failure: Failure, patient: Patient) -> tuple[str, str]:
         "timed_out": ("it did not answer in time", "allow more time for each probe: --seconds N"),
         "rate_limited": ("it allows no more requests for now", "try again later, or check the quota of the key"),
         "overloaded": ("it is too busy to answer", "try again later"),
-        "broken_protocol": (f"what it sent is not {patient.wire}", f"it may speak another wire: --wire NAME; {row}"),
+        "broken_protocol": (f"what it sent is not {subject.wire}", f"it may speak another wire: --wire NAME; {row}"),
     }.get(failure.kind, ("it refused the plainest question", f"read what it says; {row}"))
 
 
 # ---- finish reasons ------------------------------------------------------------------------------------------------
 
 
-def _finish_questions(patient: Patient) -> tuple[Question, ...]:
+def _finish_questions(subject: Subject) -> tuple[Question, ...]:
     from dragoman.doctor.probes.calls import weather
 
-    return (greeting(), weather()) if patient.native else (greeting(),)
+    return (greeting(), weather()) if subject.native else (greeting(),)
 
 
-def _judge_finish(patient: Patient, sights: Sights) -> Finding:
-    name, wire = "finish_reason", patient.wire
-    doubt = cannot_tell(name, sights)
+def _judge_finish(subject: Subject, observations: Observations) -> Finding:
+    name, wire = "finish_reason", subject.wire
+    doubt = cannot_tell(name, observations)
     if doubt is not None:
         return doubt
-    answer = sights[0]
+    answer = observations[0]
     if answer.reply.stop != "end":
         said = answer.reason(wire)
         words = f"an answer ended with {said!r}" if said else "an answer ended without a finish reason"
         return Finding(name, "broken", words, f"finish reason {said!r}", _COPES)
-    called = sights[1] if len(sights) > 1 and sights[1].reply.calls else None
+    called = observations[1] if len(observations) > 1 and observations[1].reply.calls else None
     expected = _CALL_REASONS.get(wire)
     if called is not None and expected and called.reason(wire) not in expected:
         said = called.reason(wire)
         words = f"a reply with a call ended with {said!r}, not {expected[0]!r}"
         return Finding(name, "broken", words, f"finish reason {said!r}", _COPES)
-    seen = " and ".join(filter(None, dict.fromkeys(sight.reason(wire) for sight in sights)))
+    seen = " and ".join(filter(None, dict.fromkeys(observation.reason(wire) for observation in observations)))
     return Finding(name, "works", f"said {seen}" if seen else "as this wire has it")
 
 
@@ -90,38 +100,38 @@ _COPES = "nothing to do here: dragoman goes by the calls; other clients may igno
 # ---- the limit of tokens -------------------------------------------------------------------------------------------
 
 
-def _limited(patient: Patient) -> tuple[Question, ...]:
+def _limited(subject: Subject) -> tuple[Question, ...]:
     words = f"Write the numbers from 1 to {_LAST}, separated by blanks, and nothing else."
     return (Question("limited", [user(words)], options={"max_tokens": _SHORT}),)
 
 
-def _judge_limit(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "length", sights[0]
-    if sight.reply.stop == "length":
+def _judge_limit(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "length", observations[0]
+    if observation.reply.stop == "length":
         return Finding(name, "works", f"a reply that was cut after {_SHORT} tokens says so")
-    if sight.failure is not None:
-        verdict: Verdict = "unknown" if sight.is_disturbed else "broken"
-        return Finding(name, verdict, f"a limit of {_SHORT} tokens made the request fail", sight.shown)
-    if _LAST in sight.reply.text:
+    if observation.failure is not None:
+        verdict: Verdict = "unknown" if observation.is_disturbed else "broken"
+        return Finding(name, verdict, f"a limit of {_SHORT} tokens made the request fail", observation.shown)
+    if _LAST in observation.reply.text:
         fix = 'set the quirk max_tokens_field to "max_tokens" or "max_completion_tokens"'
-        return Finding(name, "broken", "the limit of tokens is ignored", sight.shown, fix)
-    if sight.reply.usage.output_tokens >= _SHORT:
+        return Finding(name, "broken", "the limit of tokens is ignored", observation.shown, fix)
+    if observation.reply.usage.output_tokens >= _SHORT:
         fix = "set the quirk masks_length: the count of tokens then tells"
         fact = Fact(quirks={"masks_length": True})
-        words = f"a reply that was cut ended with {sight.reason(patient.wire)!r}"
-        return Finding(name, "broken", words, sight.shown, fix, fact)
-    return Finding(name, "unknown", "the reply was too short to be cut", sight.shown)
+        words = f"a reply that was cut ended with {observation.reason(subject.wire)!r}"
+        return Finding(name, "broken", words, observation.shown, fix, fact)
+    return Finding(name, "unknown", "the reply was too short to be cut", observation.shown)
 
 
 # ---- usage ---------------------------------------------------------------------------------------------------------
 
 
-def _judge_usage(patient: Patient, sights: Sights) -> Finding:
+def _judge_usage(subject: Subject, observations: Observations) -> Finding:
     name = "usage"
-    told = [sight for sight in sights if sight.reply.usage.output_tokens]
-    silent = [sight for sight in sights if sight not in told and not _failed(sight)]
+    told = [observation for observation in observations if observation.reply.usage.output_tokens]
+    silent = [observation for observation in observations if observation not in told and not _failed(observation)]
     if not told and not silent:
-        return cannot_tell(name, sights) or Finding(name, "unknown", "no reply came that could have counted")
+        return cannot_tell(name, observations) or Finding(name, "unknown", "no reply came that could have counted")
     if not silent:
         usage = told[0].reply.usage
         return Finding(name, "works", f"{usage.input_tokens} tokens in and {usage.output_tokens} out were counted")
@@ -130,17 +140,17 @@ def _judge_usage(patient: Patient, sights: Sights) -> Finding:
     return Finding(name, "broken", f"the tokens{where} are not counted", "", fix)
 
 
-def _failed(sight: Sight) -> bool:
+def _failed(observation: Observation) -> bool:
     # A stream without its last frame has counted all the same.
-    return sight.failure is not None and sight.failure.kind != "stream_cut"
+    return observation.failure is not None and observation.failure.kind != "stream_cut"
 
 
 PROBES = (
-    Probe("reachable", "It answers", lambda patient: (greeting(),), _judge_reachable, quick=True),
+    Probe("reachable", "It answers", lambda subject: (greeting(),), _judge_reachable, quick=True),
     Probe(
         "usage",
         "It counts tokens",
-        lambda patient: (greeting(), counting()),
+        lambda subject: (greeting(), counting()),
         _judge_usage,
         quick=True,
         needs=("reachable",),

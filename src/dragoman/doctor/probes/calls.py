@@ -6,7 +6,17 @@ from typing import Any
 
 from dragoman import formats
 from dragoman.args.loader import validate
-from dragoman.doctor.probe import Finding, Patient, Probe, Question, Sight, Sights, cannot_tell, excerpt, user
+from dragoman.doctor.probe import (
+    Finding,
+    Observation,
+    Observations,
+    Probe,
+    Question,
+    Subject,
+    cannot_tell,
+    excerpt,
+    user,
+)
 from dragoman.providers import Fact
 from dragoman.providers.facts import learn_from_error
 from dragoman.types import Message, Thinking, Tool, ToolCall, ToolResult
@@ -81,60 +91,62 @@ def is_sound(call: ToolCall, tool: Tool) -> bool:
 # ---- native calls --------------------------------------------------------------------------------------------------
 
 
-def _judge_native(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "native_calls", sights[0]
-    doubt = cannot_tell(name, sights)
+def _judge_native(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "native_calls", observations[0]
+    doubt = cannot_tell(name, observations)
     if doubt is not None:
         return doubt
-    if sight.is_refused:
-        return _judge_refusal(patient, sight)
-    sound = [call for call in sight.reply.calls if is_sound(call, WEATHER)]
+    if observation.is_refused:
+        return _judge_refusal(subject, observation)
+    sound = [call for call in observation.reply.calls if is_sound(call, WEATHER)]
     if sound:
-        return Finding(name, "works", "a call came in its own field", sight.shown, fact=Fact(native_tool_calls=True))
-    server = SERVER_OPTIONS.get(patient.endpoint.provider.name, "")
+        return Finding(
+            name, "works", "a call came in its own field", observation.shown, fact=Fact(native_tool_calls=True)
+        )
+    server = SERVER_OPTIONS.get(subject.endpoint.provider.name, "")
     fix = "; ".join(filter(None, ["use text: --tool-mode text, or tool_mode in the configuration", server]))
-    written = formats.parse(sight.reply.text, tools=[WEATHER]).calls
+    written = formats.parse(observation.reply.text, tools=[WEATHER]).calls
     found = written[0].provenance.format if written and written[0].provenance is not None else ""
     if written:
         words = f"the call came as text ({found}): the server does not read what the model writes"
-    elif sight.reply.calls or sight.reply.invalid:
+    elif observation.reply.calls or observation.reply.invalid:
         words = "a call came that does not fit the tool"
     else:
         words = "the model answered in words instead of a call"
-    shown = sight.shown or excerpt("; ".join(call.raw for call in sight.reply.invalid))
+    shown = observation.shown or excerpt("; ".join(call.raw for call in observation.reply.invalid))
     return Finding(name, "broken", words, shown, fix, Fact(native_tool_calls=False, why=words))
 
 
-def _judge_refusal(patient: Patient, sight: Sight) -> Finding:
-    failure = sight.failure
+def _judge_refusal(subject: Subject, observation: Observation) -> Finding:
+    failure = observation.failure
     assert failure is not None
     learned = learn_from_error(failure.body or failure.message, failure.status)
-    server = SERVER_OPTIONS.get(patient.endpoint.provider.name, "")
+    server = SERVER_OPTIONS.get(subject.endpoint.provider.name, "")
     if learned is not None and learned.wire:
         fix = f"use its other wire: --wire {learned.wire}"
     else:
         fix = "; ".join(filter(None, ["nothing to do: calls travel as text from now on", server and f"or {server}"]))
-        learned = Fact(native_tool_calls=False, why=sight.shown)
-    return Finding("native_calls", "absent", "requests with tools are refused", sight.shown, fix, learned)
+        learned = Fact(native_tool_calls=False, why=observation.shown)
+    return Finding("native_calls", "absent", "requests with tools are refused", observation.shown, fix, learned)
 
 
 # ---- ids -----------------------------------------------------------------------------------------------------------
 
 
-def _id_questions(patient: Patient) -> tuple[Question, ...]:
-    return (weather(), weather(stream=True)) if patient.quick else (weather(), weather(stream=True), both())
+def _id_questions(subject: Subject) -> tuple[Question, ...]:
+    return (weather(), weather(stream=True)) if subject.quick else (weather(), weather(stream=True), both())
 
 
-def _judge_ids(patient: Patient, sights: Sights) -> Finding:
+def _judge_ids(subject: Subject, observations: Observations) -> Finding:
     name = "call_ids"
-    calls = [call for sight in sights for call in sight.reply.calls]
+    calls = [call for observation in observations for call in observation.reply.calls]
     if not calls:
-        return cannot_tell(name, sights) or Finding(name, "unknown", "no call came that could have had one")
+        return cannot_tell(name, observations) or Finding(name, "unknown", "no call came that could have had one")
     fix = "nothing to do here: dragoman makes ids of its own; other clients may fail"
-    ids = [[call.wire_id for call in sight.reply.calls] for sight in sights]
+    ids = [[call.wire_id for call in observation.reply.calls] for observation in observations]
     shown = excerpt(", ".join(str(each) for group in ids for each in group))
     if any(each is None for group in ids for each in group):
-        if patient.wire in _WITHOUT_IDS:
+        if subject.wire in _WITHOUT_IDS:
             return Finding(name, "works", "this wire needs none")
         return Finding(name, "broken", "calls come without ids", shown, fix)
     if any(len(set(group)) < len(group) for group in ids):
@@ -145,49 +157,51 @@ def _judge_ids(patient: Patient, sights: Sights) -> Finding:
 # ---- several calls -------------------------------------------------------------------------------------------------
 
 
-def _judge_parallel(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "parallel_calls", sights[0]
-    doubt = cannot_tell(name, sights)
+def _judge_parallel(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "parallel_calls", observations[0]
+    doubt = cannot_tell(name, observations)
     if doubt is not None:
         return doubt
-    sound = [call for call in sight.reply.calls if is_sound(call, WEATHER)]
+    sound = [call for call in observation.reply.calls if is_sound(call, WEATHER)]
     if len(sound) > 1:
-        return Finding(name, "works", f"{len(sound)} calls came in one reply", sight.shown)
-    if sight.is_refused:
-        return Finding(name, "broken", "a question for two calls was refused", sight.shown)
+        return Finding(name, "works", f"{len(sound)} calls came in one reply", observation.shown)
+    if observation.is_refused:
+        return Finding(name, "broken", "a question for two calls was refused", observation.shown)
     if len(sound) == 1:
-        return Finding(name, "absent", "one call came at a time", sight.shown, "nothing to do: the loop asks again")
-    return Finding(name, "broken", "no call came where two were asked for", sight.shown)
+        return Finding(
+            name, "absent", "one call came at a time", observation.shown, "nothing to do: the loop asks again"
+        )
+    return Finding(name, "broken", "no call came where two were asked for", observation.shown)
 
 
 # ---- arguments by their schema -------------------------------------------------------------------------------------
 
 
-def _judge_schema(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "schema", sights[0]
-    doubt = cannot_tell(name, sights)
+def _judge_schema(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "schema", observations[0]
+    doubt = cannot_tell(name, observations)
     if doubt is not None:
         return doubt
     fix = "nothing to do where the repairs are enough; else the quirk strict_tools, or a grammar (--tool-mode text)"
-    if sight.is_refused:
-        return Finding(name, "broken", "a schema with nested objects and enums is refused", sight.shown, fix)
-    call = next((call for call in sight.reply.calls if call.name == BOOKING.name), None)
+    if observation.is_refused:
+        return Finding(name, "broken", "a schema with nested objects and enums is refused", observation.shown, fix)
+    call = next((call for call in observation.reply.calls if call.name == BOOKING.name), None)
     if call is None:
-        broken = "; ".join(str(fault) for invalid in sight.reply.invalid for fault in invalid.faults)
+        broken = "; ".join(str(fault) for invalid in observation.reply.invalid for fault in invalid.faults)
         words = "no call came, or none that could be read"
-        return Finding(name, "broken", words, excerpt(broken) or sight.shown, fix)
+        return Finding(name, "broken", words, excerpt(broken) or observation.shown, fix)
     faults = [str(fault) for fault in validate(call.arguments, BOOKING.parameters)]
     mended = [f"{change.path}: {change.rule}" for change in call.changes]
     if faults or mended or call.repairs:
         words = "the arguments break the schema" if faults else "the arguments had to be mended"
         return Finding(name, "broken", words, excerpt("; ".join([*faults, *mended, *call.repairs])), fix)
-    return Finding(name, "works", "integer, enum, nested object, array and required hold", sight.shown)
+    return Finding(name, "works", "integer, enum, nested object, array and required hold", observation.shown)
 
 
 # ---- results -------------------------------------------------------------------------------------------------------
 
 
-def _result(patient: Patient) -> tuple[Question, ...]:
+def _result(subject: Subject) -> tuple[Question, ...]:
     lookup = Tool(
         "get_code",
         "The code of a door.",
@@ -198,23 +212,23 @@ def _result(patient: Patient) -> tuple[Question, ...]:
         Message("assistant", [ToolCall("call_doctor1", lookup.name, {"door": "north"})]),
         Message("tool", [ToolResult("call_doctor1", lookup.name, f"The code of the north door is {_CODE}.")]),
     ]
-    return (Question("result", messages, [lookup], mode="native" if patient.native else "text"),)
+    return (Question("result", messages, [lookup], mode="native" if subject.native else "text"),)
 
 
-def _judge_result(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "results", sights[0]
-    doubt = cannot_tell(name, sights)
+def _judge_result(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "results", observations[0]
+    doubt = cannot_tell(name, observations)
     if doubt is not None:
         return doubt
-    if sight.is_refused:
-        fix = "use text: --tool-mode text" if patient.native else ""
-        return Finding(name, "broken", "a conversation with a result is refused", sight.shown, fix)
-    if _CODE in sight.reply.text:
-        return Finding(name, "works", "a result is taken and used", sight.shown)
-    fix = "try --tool-mode text, or another model" if patient.native else "try a larger model"
-    if sight.reply.calls or sight.extraction.calls:
-        return Finding(name, "broken", "the model called again instead of using the result", sight.shown, fix)
-    return Finding(name, "broken", "the model did not use the result", sight.shown, fix)
+    if observation.is_refused:
+        fix = "use text: --tool-mode text" if subject.native else ""
+        return Finding(name, "broken", "a conversation with a result is refused", observation.shown, fix)
+    if _CODE in observation.reply.text:
+        return Finding(name, "works", "a result is taken and used", observation.shown)
+    fix = "try --tool-mode text, or another model" if subject.native else "try a larger model"
+    if observation.reply.calls or observation.extraction.calls:
+        return Finding(name, "broken", "the model called again instead of using the result", observation.shown, fix)
+    return Finding(name, "broken", "the model did not use the result", observation.shown, fix)
 
 
 NATIVE = ("reachable", "native_calls")
@@ -222,17 +236,17 @@ CALL_PROBES = (
     Probe(
         "native_calls",
         "Native calls",
-        lambda patient: (weather(),),
+        lambda subject: (weather(),),
         _judge_native,
         quick=True,
         needs=("reachable",),
     ),
     Probe("call_ids", "Ids of calls", _id_questions, _judge_ids, quick=True, needs=NATIVE),
-    Probe("parallel_calls", "Several calls at once", lambda patient: (both(),), _judge_parallel, needs=NATIVE),
+    Probe("parallel_calls", "Several calls at once", lambda subject: (both(),), _judge_parallel, needs=NATIVE),
     Probe(
         "schema",
         "Schemas are kept to",
-        lambda patient: (Question("booking", [user(_ASK_BOOKING)], [BOOKING], mode="native"),),
+        lambda subject: (Question("booking", [user(_ASK_BOOKING)], [BOOKING], mode="native"),),
         _judge_schema,
         needs=NATIVE,
     ),
@@ -255,17 +269,17 @@ def _ask(kind: str) -> Question:
     return Question(f"tool choice {kind}", [user(words)], tools, {"tool_choice": choice}, "native")
 
 
-def _judge_choice(kind: str, sight: Sight) -> Finding:
+def _judge_choice(kind: str, observation: Observation) -> Finding:
     name = f"tool_choice_{kind}"
-    loss = sight.lost("tool_choice") or sight.lost("tool choice")
+    loss = observation.lost("tool_choice") or observation.lost("tool choice")
     if loss is not None:
         return Finding(name, "absent", "this wire has no field for it", loss.detail, "nothing to do: it is enforced")
-    doubt = cannot_tell(name, (sight,))
+    doubt = cannot_tell(name, (observation,))
     if doubt is not None:
         return doubt
-    if sight.is_refused:
-        return Finding(name, "absent", "requests with it are refused", sight.shown, _FIX)
-    called = [call.name for call in sight.reply.calls] + [call.name for call in sight.reply.invalid]
+    if observation.is_refused:
+        return Finding(name, "absent", "requests with it are refused", observation.shown, _FIX)
+    called = [call.name for call in observation.reply.calls] + [call.name for call in observation.reply.invalid]
     if kind == "none":
         held, words = not called, "a call came although none was allowed"
     elif kind == "required":
@@ -273,15 +287,15 @@ def _judge_choice(kind: str, sight: Sight) -> Finding:
     else:
         held, words = set(called) == {CLOCK.name}, f"{CLOCK.name} was to be called, and was not"
     if held:
-        return Finding(name, "works", "it is kept to", sight.shown)
-    return Finding(name, "broken", words, sight.shown, _FIX)
+        return Finding(name, "works", "it is kept to", observation.shown)
+    return Finding(name, "broken", words, observation.shown, _FIX)
 
 
 def _probe(kind: str) -> Probe:
-    def judge(patient: Patient, sights: Sights) -> Finding:
-        return _judge_choice(kind, sights[0])
+    def judge(subject: Subject, observations: Observations) -> Finding:
+        return _judge_choice(kind, observations[0])
 
-    return Probe(f"tool_choice_{kind}", f"Tool choice: {kind}", lambda patient: (_ask(kind),), judge, needs=NATIVE)
+    return Probe(f"tool_choice_{kind}", f"Tool choice: {kind}", lambda subject: (_ask(kind),), judge, needs=NATIVE)
 
 
 CHOICE_PROBES = tuple(_probe(kind) for kind in KINDS)
@@ -291,38 +305,38 @@ CHOICE_PROBES = tuple(_probe(kind) for kind in KINDS)
 # Reasoning: whether what the model thought may, or has to, go back with the result of its call.
 
 
-def _thinking(sight: Sight) -> Thinking | None:
-    return next((part for part in sight.reply.message.parts if isinstance(part, Thinking)), None)
+def _thinking(observation: Observation) -> Thinking | None:
+    return next((part for part in observation.reply.message.parts if isinstance(part, Thinking)), None)
 
 
-def _follow(patient: Patient, sights: Sights) -> Question | None:
-    sight = sights[0]
-    if _thinking(sight) is None or not sight.reply.calls:
+def _follow(subject: Subject, observations: Observations) -> Question | None:
+    observation = observations[0]
+    if _thinking(observation) is None or not observation.reply.calls:
         return None
-    results = [ToolResult(call.id, call.name, "18 degrees and sunny.") for call in sight.reply.calls]
-    messages = [*weather().messages, sight.reply.message, Message("tool", list(results))]
+    results = [ToolResult(call.id, call.name, "18 degrees and sunny.") for call in observation.reply.calls]
+    messages = [*weather().messages, observation.reply.message, Message("tool", list(results))]
     return Question("reasoning sent back", messages, [WEATHER], mode="native")
 
 
-def _judge_reasoning(patient: Patient, sights: Sights) -> Finding:
+def _judge_reasoning(subject: Subject, observations: Observations) -> Finding:
     name = "reasoning"
-    thinking = _thinking(sights[0])
-    if thinking is None or len(sights) < 2:
+    thinking = _thinking(observations[0])
+    if thinking is None or len(observations) < 2:
         return Finding(name, "absent", "the model shows no reasoning")
-    sight = sights[1]
-    replays = patient.endpoint.quirks.replay_reasoning
-    if sight.is_refused:
-        return _judge_reasoning_refusal(patient, thinking, sight)
-    doubt = cannot_tell(name, (sight,))
+    observation = observations[1]
+    replays = subject.endpoint.quirks.replay_reasoning
+    if observation.is_refused:
+        return _judge_reasoning_refusal(subject, thinking, observation)
+    doubt = cannot_tell(name, (observation,))
     if doubt is not None:
         return doubt
     how = "goes back with a result" if replays != "never" else "does not have to go back"
-    return Finding(name, "works", f"the reasoning {how}", sight.shown)
+    return Finding(name, "works", f"the reasoning {how}", observation.shown)
 
 
-def _judge_reasoning_refusal(patient: Patient, thinking: Thinking, sight: Sight) -> Finding:
-    quirks = patient.endpoint.quirks
-    own = thinking.extra.get(patient.wire)
+def _judge_reasoning_refusal(subject: Subject, thinking: Thinking, observation: Observation) -> Finding:
+    quirks = subject.endpoint.quirks
+    own = thinking.extra.get(subject.wire)
     field = own.get("field") if isinstance(own, dict) else None
     if quirks.replay_reasoning == "never":
         taught: dict[str, Any] = {"replay_reasoning": "calls"}
@@ -332,9 +346,9 @@ def _judge_reasoning_refusal(patient: Patient, thinking: Thinking, sight: Sight)
     else:
         taught = {"replay_reasoning": "never"}
         words, fix = "a result with the reasoning is refused", "set the quirk replay_reasoning to never"
-    return Finding("reasoning", "broken", words, sight.shown, fix, Fact(quirks=taught))
+    return Finding("reasoning", "broken", words, observation.shown, fix, Fact(quirks=taught))
 
 
 REASONING_PROBES = (
-    Probe("reasoning", "Reasoning goes back", lambda patient: (weather(),), _judge_reasoning, _follow, needs=NATIVE),
+    Probe("reasoning", "Reasoning goes back", lambda subject: (weather(),), _judge_reasoning, _follow, needs=NATIVE),
 )

@@ -10,11 +10,11 @@ import msgspec
 from dragoman.args.loader import validate
 from dragoman.doctor.probe import (
     Finding,
-    Patient,
+    Observation,
+    Observations,
     Probe,
     Question,
-    Sight,
-    Sights,
+    Subject,
     cannot_tell,
     entries_of,
     excerpt,
@@ -32,100 +32,102 @@ _ASK_WHOLE = "ask for whole replies: the capability streaming = false"
 _NO_STREAMS = Fact(capabilities={"streaming": False})
 
 
-def _judge_text(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "streaming", sights[0]
-    pieces = [event for event in sight.events if isinstance(event, TextDelta | ThinkingDelta)]
+def _judge_text(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "streaming", observations[0]
+    pieces = [event for event in observation.events if isinstance(event, TextDelta | ThinkingDelta)]
     if len(pieces) > 1:
-        return Finding(name, "works", f"the answer came in {len(pieces)} pieces", sight.shown)
-    doubt = cannot_tell(name, sights)
+        return Finding(name, "works", f"the answer came in {len(pieces)} pieces", observation.shown)
+    doubt = cannot_tell(name, observations)
     if doubt is not None:
         return doubt
-    if sight.is_refused:
-        return Finding(name, "absent", "streams are refused", sight.shown, _ASK_WHOLE, _NO_STREAMS)
+    if observation.is_refused:
+        return Finding(name, "absent", "streams are refused", observation.shown, _ASK_WHOLE, _NO_STREAMS)
     if pieces:
         fix = "nothing to do; if a proxy stands between, let it buffer nothing"
         words = "the answer came in one piece, at its end"
-        return Finding(name, "broken", words, sight.shown, fix, is_usable=True)
-    return Finding(name, "broken", "nothing came that could be read", sight.shown, _ASK_WHOLE, _NO_STREAMS)
+        return Finding(name, "broken", words, observation.shown, fix, is_usable=True)
+    return Finding(name, "broken", "nothing came that could be read", observation.shown, _ASK_WHOLE, _NO_STREAMS)
 
 
-def _judge_end(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "stream_end", sights[0]
-    if sight.failure is None:
+def _judge_end(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "stream_end", observations[0]
+    if observation.failure is None:
         return Finding(name, "works", "the last frame came")
-    if sight.failure.kind != "stream_cut":
-        return cannot_tell(name, sights) or Finding(name, "unknown", "there was no stream to look at")
+    if observation.failure.kind != "stream_cut":
+        return cannot_tell(name, observations) or Finding(name, "unknown", "there was no stream to look at")
     words = "the stream ends without its last frame"
-    if patient.speaks_chat and _has_finish_reason(sight):
+    if subject.speaks_chat and _has_finish_reason(observation):
         fix = "set the quirk final_frame to false: the finish reason then counts as the end"
-        return Finding(name, "broken", words, _last_frame(sight), fix, Fact(quirks={"final_frame": False}))
-    return Finding(name, "broken", words, _last_frame(sight), _ASK_WHOLE, _NO_STREAMS)
+        return Finding(name, "broken", words, _last_frame(observation), fix, Fact(quirks={"final_frame": False}))
+    return Finding(name, "broken", words, _last_frame(observation), _ASK_WHOLE, _NO_STREAMS)
 
 
-def _has_finish_reason(sight: Sight) -> bool:
+def _has_finish_reason(observation: Observation) -> bool:
     return any(
         isinstance(choice, dict) and choice.get("finish_reason")
-        for frame in sight.frames
+        for frame in observation.frames
         for choice in (frame.get("choices") if isinstance(frame.get("choices"), list) else None) or ()
     )
 
 
-def _last_frame(sight: Sight) -> str:
-    return excerpt(f"last: {sight.frames[-1]}") if sight.frames else ""
+def _last_frame(observation: Observation) -> str:
+    return excerpt(f"last: {observation.frames[-1]}") if observation.frames else ""
 
 
-def _judge_calls(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "stream_calls", sights[0]
-    if sight.failure is None or sight.failure.kind != "stream_cut":
-        doubt = cannot_tell(name, sights)
+def _judge_calls(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "stream_calls", observations[0]
+    if observation.failure is None or observation.failure.kind != "stream_cut":
+        doubt = cannot_tell(name, observations)
         if doubt is not None:
             return doubt
-    if sight.is_refused:
-        return Finding(name, "broken", "streams with tools are refused", sight.shown, _ASK_WHOLE, _NO_STREAMS)
-    pieces = [event for event in sight.events if isinstance(event, ArgumentsDelta)]
-    sound = [call for call in sight.reply.calls if is_sound(call, WEATHER)]
-    if sound or (pieces and _was_only_cut(sight)):
+    if observation.is_refused:
+        return Finding(name, "broken", "streams with tools are refused", observation.shown, _ASK_WHOLE, _NO_STREAMS)
+    pieces = [event for event in observation.events if isinstance(event, ArgumentsDelta)]
+    sound = [call for call in observation.reply.calls if is_sound(call, WEATHER)]
+    if sound or (pieces and _was_only_cut(observation)):
         how = "in pieces" if len(pieces) > 1 else "in one piece"
-        return Finding(name, "works", f"the arguments of a call came {how}", sight.shown)
-    broken = "; ".join(f"{call.name}: {call.faults[0].why}" for call in sight.reply.invalid if call.faults)
+        return Finding(name, "works", f"the arguments of a call came {how}", observation.shown)
+    broken = "; ".join(f"{call.name}: {call.faults[0].why}" for call in observation.reply.invalid if call.faults)
     words = "a call that comes whole is lost or broken in a stream"
-    return Finding(name, "broken", words, excerpt(broken) or sight.shown, _ASK_WHOLE, _NO_STREAMS)
+    return Finding(name, "broken", words, excerpt(broken) or observation.shown, _ASK_WHOLE, _NO_STREAMS)
 
 
-def _was_only_cut(sight: Sight) -> bool:
+def _was_only_cut(observation: Observation) -> bool:
     """Whether nothing is wrong with a call but that the end of the stream was not seen: another probe tells that."""
-    return sight.failure is not None and sight.failure.kind == "stream_cut" and _has_finish_reason(sight)
+    return (
+        observation.failure is not None and observation.failure.kind == "stream_cut" and _has_finish_reason(observation)
+    )
 
 
-def _judge_several(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "stream_parallel", sights[0]
-    was_cut = sight.failure is not None and sight.failure.kind == "stream_cut"
-    doubt = None if was_cut else cannot_tell(name, sights)
+def _judge_several(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "stream_parallel", observations[0]
+    was_cut = observation.failure is not None and observation.failure.kind == "stream_cut"
+    doubt = None if was_cut else cannot_tell(name, observations)
     if doubt is not None:
         return doubt
-    sound = [call for call in sight.reply.calls if is_sound(call, WEATHER)]
-    if patient.speaks_chat:
-        indexes = _indexes(sight)
+    sound = [call for call in observation.reply.calls if is_sound(call, WEATHER)]
+    if subject.speaks_chat:
+        indexes = _indexes(observation)
         if len(indexes) > 1 and (len(set(indexes)) < len(indexes) or None in indexes):
             words = "calls of one reply share an index" if None not in indexes else "calls come without an index"
             fix, fact = "nothing to do here: dragoman tells them apart; other clients mix them up", None
             if len(sound) < len(indexes) and not was_cut:
                 fix, fact = _ASK_WHOLE, _NO_STREAMS
             return Finding(name, "broken", words, f"indexes: {indexes}", fix, fact)
-    if len(sound) > 1 or (was_cut and _was_only_cut(sight)):
-        return Finding(name, "works", f"{max(len(sound), 2)} calls came apart", sight.shown)
-    if len(sound) == 1 and not sight.reply.invalid:
-        return Finding(name, "unknown", "one call came where a whole reply had two", sight.shown)
+    if len(sound) > 1 or (was_cut and _was_only_cut(observation)):
+        return Finding(name, "works", f"{max(len(sound), 2)} calls came apart", observation.shown)
+    if len(sound) == 1 and not observation.reply.invalid:
+        return Finding(name, "unknown", "one call came where a whole reply had two", observation.shown)
     return Finding(
-        name, "broken", "calls that come whole are mixed up in a stream", sight.shown, _ASK_WHOLE, _NO_STREAMS
+        name, "broken", "calls that come whole are mixed up in a stream", observation.shown, _ASK_WHOLE, _NO_STREAMS
     )
 
 
-def _indexes(sight: Sight) -> list[object]:
+def _indexes(observation: Observation) -> list[object]:
     """The index under which each call began: a piece with a name begins one."""
     begun: list[object] = []
     seen: set[tuple[object, str, str]] = set()
-    for entry in entries_of(sight):
+    for entry in entries_of(observation):
         function = entry.get("function")
         label = function.get("name") if isinstance(function, dict) else None
         # Some servers repeat index, id and name in every piece.
@@ -138,12 +140,12 @@ def _indexes(sight: Sight) -> list[object]:
 
 _STREAMS = ("reachable", "streaming")
 STREAM_PROBES = (
-    Probe("streaming", "Streams", lambda patient: (counting(),), _judge_text, quick=True, needs=("reachable",)),
-    Probe("stream_end", "The end of a stream", lambda patient: (counting(),), _judge_end, quick=True, needs=_STREAMS),
+    Probe("streaming", "Streams", lambda subject: (counting(),), _judge_text, quick=True, needs=("reachable",)),
+    Probe("stream_end", "The end of a stream", lambda subject: (counting(),), _judge_end, quick=True, needs=_STREAMS),
     Probe(
         "stream_calls",
         "Calls in streams",
-        lambda patient: (weather(stream=True),),
+        lambda subject: (weather(stream=True),),
         _judge_calls,
         quick=True,
         needs=(*NATIVE, "streaming"),
@@ -151,7 +153,7 @@ STREAM_PROBES = (
     Probe(
         "stream_parallel",
         "Several calls in a stream",
-        lambda patient: (both(stream=True),),
+        lambda subject: (both(stream=True),),
         _judge_several,
         needs=(*NATIVE, "streaming", "parallel_calls"),
     ),
@@ -184,45 +186,47 @@ _ANSWER: dict[str, Any] = {
 # ---- calls as text -------------------------------------------------------------------------------------------------
 
 
-def formats_to_try(patient: Patient) -> tuple[str, ...]:
+def formats_to_try(subject: Subject) -> tuple[str, ...]:
     """The format that would be taught, and two others."""
-    own = patient.endpoint.prompt_format
+    own = subject.endpoint.prompt_format
     others = tuple(name for name in _OTHERS if name != own)[:2]
-    return (own,) if patient.quick else (own, *others)
+    return (own,) if subject.quick else (own, *others)
 
 
-def _text_questions(patient: Patient) -> tuple[Question, ...]:
+def _text_questions(subject: Subject) -> tuple[Question, ...]:
     words = "What is the weather in Paris? Use the tool get_weather."
     return tuple(
-        Question(f"text {name}", [user(words)], [WEATHER], mode="text", format=name) for name in formats_to_try(patient)
+        Question(f"text {name}", [user(words)], [WEATHER], mode="text", format=name) for name in formats_to_try(subject)
     )
 
 
-def _judge_text_calls(patient: Patient, sights: Sights) -> Finding:
+def _judge_text_calls(subject: Subject, observations: Observations) -> Finding:
     name = "text_formats"
-    tried = formats_to_try(patient)
-    understood = [format for format, sight in zip(tried, sights, strict=True) if _is_understood(sight)]
+    tried = formats_to_try(subject)
+    understood = [
+        format for format, observation in zip(tried, observations, strict=True) if _is_understood(observation)
+    ]
     if tried[0] in understood:
-        return Finding(name, "works", f"calls come as text in {' and in '.join(understood)}", sights[0].shown)
-    doubt = cannot_tell(name, sights[:1])
+        return Finding(name, "works", f"calls come as text in {' and in '.join(understood)}", observations[0].shown)
+    doubt = cannot_tell(name, observations[:1])
     if doubt is not None and not understood:
         return doubt
     if understood:
         words = f"the model writes no calls in {tried[0]}, but in {' and in '.join(understood)}"
         fix = f'teach the other one: prompt_format = "{understood[0]}" in a profile'
-        return Finding(name, "broken", words, sights[0].shown, fix, Fact(format=understood[0]))
-    fix = _without_text(patient)
-    return Finding(name, "broken", f"the model writes no calls in {' or in '.join(tried)}", sights[0].shown, fix)
+        return Finding(name, "broken", words, observations[0].shown, fix, Fact(format=understood[0]))
+    fix = _without_text(subject)
+    return Finding(name, "broken", f"the model writes no calls in {' or in '.join(tried)}", observations[0].shown, fix)
 
 
-def _is_understood(sight: Sight) -> bool:
-    return any(is_sound(call, WEATHER) for call in sight.extraction.calls)
+def _is_understood(observation: Observation) -> bool:
+    return any(is_sound(call, WEATHER) for call in observation.extraction.calls)
 
 
-def _without_text(patient: Patient) -> str:
-    if patient.native:
+def _without_text(subject: Subject) -> str:
+    if subject.native:
         return "nothing to do: native calls work here"
-    if patient.endpoint.quirks.grammar_field:
+    if subject.endpoint.quirks.grammar_field:
         return "let a grammar hold it: weak = true in a profile of this model"
     return "choose a larger model, or a server that takes a grammar (llama.cpp, vLLM, SGLang, Ollama)"
 
@@ -230,8 +234,8 @@ def _without_text(patient: Patient) -> str:
 # ---- grammars ------------------------------------------------------------------------------------------------------
 
 
-def _grammar_questions(patient: Patient) -> tuple[Question, ...]:
-    endpoint = patient.endpoint
+def _grammar_questions(subject: Subject) -> tuple[Question, ...]:
+    endpoint = subject.endpoint
     if not endpoint.quirks.grammar_field:
         return ()
     words = "Say hello in one sentence."
@@ -246,53 +250,53 @@ def grammar_fields(endpoint: Endpoint) -> dict[str, Any]:
     return dict(value)
 
 
-def _judge_grammar(patient: Patient, sights: Sights) -> Finding:
+def _judge_grammar(subject: Subject, observations: Observations) -> Finding:
     name = "grammar"
-    quirks = patient.endpoint.quirks
-    if not sights:
+    quirks = subject.endpoint.quirks
+    if not observations:
         return Finding(name, "absent", "no field for a grammar is known here")
-    sight = sights[0]
-    text = sight.reply.text.strip()
+    observation = observations[0]
+    text = observation.reply.text.strip()
     is_held = (
         not validate(_read(text), _GRAMMARS["json_schema"]) if quirks.grammar_syntax == "json_schema" else _held(text)
     )
-    if sight.failure is None and is_held:
-        return Finding(name, "works", f"the field {quirks.grammar_field} holds the reply", sight.shown)
-    doubt = cannot_tell(name, sights)
-    if doubt is not None and sight.is_disturbed:
+    if observation.failure is None and is_held:
+        return Finding(name, "works", f"the field {quirks.grammar_field} holds the reply", observation.shown)
+    doubt = cannot_tell(name, observations)
+    if doubt is not None and observation.is_disturbed:
         return doubt
     fact = Fact(quirks={"grammar_field": ""})
-    if sight.is_refused:
+    if observation.is_refused:
         fix = "nothing to do: no grammar is sent from now on"
-        return Finding(name, "absent", f"the field {quirks.grammar_field} is refused", sight.shown, fix, fact)
+        return Finding(name, "absent", f"the field {quirks.grammar_field} is refused", observation.shown, fix, fact)
     fix = f"nothing to do: no grammar is sent from now on; a newer server may know {quirks.grammar_field}"
-    return Finding(name, "broken", f"the field {quirks.grammar_field} is ignored", sight.shown, fix, fact)
+    return Finding(name, "broken", f"the field {quirks.grammar_field} is ignored", observation.shown, fix, fact)
 
 
 # ---- answers by a schema -------------------------------------------------------------------------------------------
 
 
-def _answer_questions(patient: Patient) -> tuple[Question, ...]:
+def _answer_questions(subject: Subject) -> tuple[Question, ...]:
     wanted = {"type": "json_schema", "name": "city", "schema": _ANSWER, "strict": True}
     words = "Which city is the capital of Portugal, and how many people live there? Answer as JSON."
     return (Question("answer", [user(words)], options={"response_format": wanted}),)
 
 
-def _judge_answer(patient: Patient, sights: Sights) -> Finding:
-    name, sight = "structured_output", sights[0]
-    loss = sight.lost("response_format has no place")
+def _judge_answer(subject: Subject, observations: Observations) -> Finding:
+    name, observation = "structured_output", observations[0]
+    loss = observation.lost("response_format has no place")
     if loss is not None:
         return Finding(name, "absent", "this wire has no field for it", loss.detail)
-    doubt = cannot_tell(name, sights)
+    doubt = cannot_tell(name, observations)
     if doubt is not None:
         return doubt
     fix = "take structured answers by a tool, as Agent.run(answer=...) does"
-    if sight.is_refused:
-        return Finding(name, "absent", "requests with it are refused", sight.shown, fix)
-    faults = validate(_read(sight.reply.text), _ANSWER)
+    if observation.is_refused:
+        return Finding(name, "absent", "requests with it are refused", observation.shown, fix)
+    faults = validate(_read(observation.reply.text), _ANSWER)
     if not faults:
-        return Finding(name, "works", "an answer keeps to its schema", sight.shown)
-    return Finding(name, "broken", "the schema of an answer is ignored", sight.shown, fix)
+        return Finding(name, "works", "an answer keeps to its schema", observation.shown)
+    return Finding(name, "broken", "the schema of an answer is ignored", observation.shown, fix)
 
 
 def _read(text: str) -> Any:

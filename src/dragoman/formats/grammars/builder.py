@@ -10,7 +10,7 @@ from msgspec import Struct
 from dragoman.args.schemas import kinds_of
 from dragoman.errors import ConfigError, nearest
 from dragoman.formats.grammars.calls import CallWriter, shape_of
-from dragoman.formats.grammars.nodes import NEVER, Free, Limits, Loss, Node, Rules, Tree, choice
+from dragoman.formats.grammars.nodes import NEVER, FreeText, Limits, Loss, Node, Rules, Tree, choice
 from dragoman.formats.grammars.syntax import write_gbnf, write_lark
 from dragoman.formats.grammars.values import count
 from dragoman.formats.plan import Plan
@@ -52,7 +52,7 @@ def reply(row: Format, plan: Plan, most: int | None) -> Node:
             )
     markers.update(brackets)
     kept = {marker for marker in markers if not any(other != marker and other in marker for other in markers)}
-    return Free(tuple(sorted(kept)), 1, most, starts_visible=True)
+    return FreeText(tuple(sorted(kept)), 1, most, starts_visible=True)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "d
 _JOINS = frozenset({"allOf", "anyOf", "oneOf", "$ref"})
 
 
-def write_schema(wants: Wants, row: Format, limits: Limits) -> str:
+def write_schema(wants: ReplyForm, row: Format, limits: Limits) -> str:
     """The schema of a reply that is one call, or a list of them."""
     if row.writer is not write_json_calls:
         raise ConfigError(
@@ -181,19 +181,19 @@ def build(tools: Toolset, row: Format, plan: Plan, *, syntax: str, tool_choice: 
     return Grammar(write_lark(tree), "lark", row.name, losses)
 
 
-class Wants(Struct, frozen=True):
+class ReplyForm(Struct, frozen=True):
     """What a reply may be."""
 
     replies: bool
     tools: tuple[Tool, ...]
 
 
-def read_choice(given: ToolChoice, tools: Toolset) -> Wants:
+def read_choice(given: ToolChoice, tools: Toolset) -> ReplyForm:
     """`auto`, `required` (or `any`), `none`, or the name of one tool, in the spellings of the wires."""
     if given == "none":
-        return Wants(True, ())
+        return ReplyForm(True, ())
     if given in ("auto", "required", "any"):
-        return Wants(given == "auto", _unique(tools.tools))
+        return ReplyForm(given == "auto", _unique(tools.tools))
     names, replies = _named(given)
     chosen = [tools.find(name) if isinstance(name, str) else None for name in names]
     found = tuple(tool for tool in chosen if tool is not None)
@@ -203,7 +203,7 @@ def read_choice(given: ToolChoice, tools: Toolset) -> Wants:
             f"tool_choice {wrong!r} names no offered tool",
             hint="give 'auto', 'required', 'none' or {'name': ...} with the name of an offered tool",
         )
-    return Wants(replies, _unique(found))
+    return ReplyForm(replies, _unique(found))
 
 
 def _named(given: ToolChoice) -> tuple[list[Any], bool]:
@@ -219,7 +219,7 @@ def _unique(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     return tuple({tool.name: tool for tool in tools}.values())
 
 
-def build_tree(wants: Wants, row: Format, plan: Plan, limits: Limits) -> tuple[Tree, tuple[Loss, ...]]:
+def build_tree(wants: ReplyForm, row: Format, plan: Plan, limits: Limits) -> tuple[Tree, tuple[Loss, ...]]:
     """The grammar before it is written in any syntax."""
     rules = Rules()
     ways: list[Node] = []

@@ -16,7 +16,7 @@ from dragoman.formats.grammars.nodes import (
     EMPTY,
     JSON,
     NEVER,
-    Free,
+    FreeText,
     Limits,
     Loss,
     Node,
@@ -33,7 +33,7 @@ from dragoman.formats.grammars.nodes import (
     repeat,
     row,
 )
-from dragoman.formats.grammars.values import LITERAL, Branch, Branches, Member, Memory, Place, Values, members_of
+from dragoman.formats.grammars.values import LITERAL, Branch, Branches, Member, Place, SchemaCache, Values, members_of
 from dragoman.formats.plan import Plan
 from dragoman.formats.renderer import difference, json_type, render, write_json_calls, write_strict_json
 from dragoman.formats.template import (
@@ -158,7 +158,7 @@ class CallWriter:
         self.losses: list[Loss] = []
         self.nodes = compile_template(row.template, row.spellings)
         self.markers = value_markers(row)
-        self.memory = Memory(self.losses)
+        self.memory = SchemaCache(self.losses)
 
     def calls(self, tools: Iterable[Tool]) -> Node:
         """One call or several, as many as the limits allow."""
@@ -421,10 +421,10 @@ class _PairWriter:
         if not self.row.cdata:
             return node
         text = self.owner.owner.rules.named[node.name] if hasattr(node, "name") else node
-        if not isinstance(text, Free):
+        if not isinstance(text, FreeText):
             return node
-        wrapped = Free((*text.markers, "]]>"), text.least, text.most, text.exact)
-        bare = Free((), text.least, text.most, text.exact, barred="\0<")
+        wrapped = FreeText((*text.markers, "]]>"), text.least, text.most, text.exact)
+        bare = FreeText((), text.least, text.most, text.exact, barred="\0<")
         return self.owner.owner.rules.define("cell", choice([bare, row(Text("<![CDATA["), wrapped, Text("]]>"))]))
 
 

@@ -34,7 +34,7 @@ class Chars(Struct, frozen=True):
     negated: bool = False
 
 
-class Row(Struct, frozen=True):
+class Concatenation(Struct, frozen=True):
     """One part after the other."""
 
     parts: tuple[Node, ...]
@@ -60,7 +60,7 @@ class Ref(Struct, frozen=True):
     name: str
 
 
-class Free(Struct, frozen=True):
+class FreeText(Struct, frozen=True):
     """Running text in which none of the markers stands.
 
     It is made of characters other than the barred ones, and of escapes where there are any; each counts as one.
@@ -78,7 +78,7 @@ class Free(Struct, frozen=True):
     """The first character is no white space."""
 
 
-Node = Text | Chars | Row | Choice | Repeat | Ref | Free
+Node = Text | Chars | Concatenation | Choice | Repeat | Ref | FreeText
 
 NEVER = Choice(())
 EMPTY = Text("")
@@ -89,7 +89,7 @@ def row(*parts: Node) -> Node:
     """One after the other; texts that meet become one."""
     flat: list[Node] = []
     for part in parts:
-        for each in part.parts if type(part) is Row else (part,):
+        for each in part.parts if type(part) is Concatenation else (part,):
             kind = type(each)
             if kind is Choice and not each.ways:  # type: ignore[union-attr]
                 return NEVER
@@ -102,7 +102,7 @@ def row(*parts: Node) -> Node:
                 flat.append(each)
     if not flat:
         return EMPTY
-    return flat[0] if len(flat) == 1 else Row(tuple(flat))
+    return flat[0] if len(flat) == 1 else Concatenation(tuple(flat))
 
 
 def choice(ways: Iterable[Node]) -> Node:
@@ -191,13 +191,13 @@ class Tree(Struct, frozen=True):
                 if node.name not in needed:
                     needed.add(node.name)
                     waiting.append(self.rules[node.name])
-            elif isinstance(node, Row):
+            elif isinstance(node, Concatenation):
                 waiting.extend(node.parts)
             elif isinstance(node, Choice):
                 waiting.extend(node.ways)
             elif isinstance(node, Repeat):
                 waiting.append(node.part)
-            elif isinstance(node, Free) and node.escape is not None:
+            elif isinstance(node, FreeText) and node.escape is not None:
                 waiting.append(node.escape)
         return {name: node for name, node in self.rules.items() if name in needed}
 
@@ -236,7 +236,7 @@ class Loss(Struct, frozen=True):
 # Finding markers in a text one character at a time: which characters lead where, and which would complete one.
 
 
-class Move(Struct, frozen=True):
+class Transition(Struct, frozen=True):
     """Characters that lead on to another state; negated: all others."""
 
     characters: str
@@ -258,7 +258,7 @@ class Automaton:
         self._known = known
         self._markers = frozenset(markers)
         self._alphabet = "".join(sorted({character for marker in markers for character in marker}))
-        self._moves: dict[tuple[int, str], list[Move]] = {}
+        self._moves: dict[tuple[int, str], list[Transition]] = {}
 
     def __len__(self) -> int:
         return len(self._heads)
@@ -269,18 +269,18 @@ class Automaton:
         first = {marker[0] for marker in self._markers}
         return not any(character in first for marker in self._markers for character in marker[1:])
 
-    def goes_on(self, state: int, move: Move) -> bool:
+    def goes_on(self, state: int, move: Transition) -> bool:
         """Whether a move leads one character deeper into the same marker."""
         return len(self._heads[move.state]) == len(self._heads[state]) + 1
 
-    def moves(self, state: int, barred: str) -> list[Move]:
+    def moves(self, state: int, barred: str) -> list[Transition]:
         """Where one more character leads; first the move back to the start, then the others."""
         key = (state, barred)
         if key not in self._moves:
             self._moves[key] = self._find_moves(state, barred)
         return self._moves[key]
 
-    def _find_moves(self, state: int, barred: str) -> list[Move]:
+    def _find_moves(self, state: int, barred: str) -> list[Transition]:
         targets: dict[int, str] = {}
         elsewhere = ""
         for character in self._alphabet:
@@ -290,8 +290,8 @@ class Automaton:
                 if target is not None and character not in barred:
                     targets[target] = targets.get(target, "") + character
         away = "".join(sorted({*barred, *elsewhere}))
-        others = [Move(characters, False, target) for target, characters in sorted(targets.items())]
-        return [Move(away, True, 0), *others]
+        others = [Transition(characters, False, target) for target, characters in sorted(targets.items())]
+        return [Transition(away, True, 0), *others]
 
     def _step(self, head: str, character: str) -> int | None:
         """The state behind one more character; None if that completes a marker."""
@@ -347,7 +347,7 @@ class Notation(Struct, frozen=True):
     def text(self, least: int, most: int | None, *, exact: bool) -> Node:
         """A text of some length, with its quotes."""
         opening, closing = self.quotes
-        inner: Node = EMPTY if most == 0 else Free(self.markers, least, most, exact, self.barred, self.escape)
+        inner: Node = EMPTY if most == 0 else FreeText(self.markers, least, most, exact, self.barred, self.escape)
         return row(Text(opening), inner, Text(closing))
 
     def form(self, node: Node) -> Node:

@@ -247,7 +247,7 @@ _MOST, _MOST_INSIDE = 64, 8
 """Repeats without an end are given one; those inside of others a nearer one."""
 
 
-class Untold(Exception):
+class UnsupportedPattern(Exception):
     """The pattern says more than can be said here."""
 
 
@@ -255,7 +255,7 @@ def translate(pattern: str, notation: Notation) -> Node | None:
     """The texts of a pattern without their quotes; None where it cannot be translated."""
     try:
         return _Reader(pattern, notation).read()
-    except (Untold, RecursionError):
+    except (UnsupportedPattern, RecursionError):
         return None
 
 
@@ -271,7 +271,7 @@ class _Reader:
     def read(self) -> Node:
         found = self._alternatives()
         if self._at != len(self._pattern) or found == NEVER:
-            raise Untold
+            raise UnsupportedPattern
         return found
 
     def _peek(self) -> str:
@@ -280,7 +280,7 @@ class _Reader:
     def _take(self) -> str:
         character = self._peek()
         if not character:
-            raise Untold
+            raise UnsupportedPattern
         self._at += 1
         return character
 
@@ -337,7 +337,7 @@ class _Reader:
         if self._peek() == "?":
             self._at += 1  # how eagerly it matches does not matter to what it matches
         if (self._peek() and self._peek() in "*+") or _counted(self._pattern, self._at):
-            raise Untold
+            raise UnsupportedPattern
         return found
 
     def _atom(self) -> Node:
@@ -352,19 +352,19 @@ class _Reader:
             found = self._escaped()
             return self._class(*found)
         if character in "^$*+?{}])":
-            raise Untold
+            raise UnsupportedPattern
         return self._class([(character, character)], negated=False)
 
     def _group(self) -> Node:
         if self._peek() == "?":
             self._at += 1
             if self._take() != ":":
-                raise Untold
+                raise UnsupportedPattern
         self._depth += 1
         inner = self._alternatives()
         self._depth -= 1
         if self._take() != ")":
-            raise Untold
+            raise UnsupportedPattern
         return inner
 
     def _escaped(self) -> tuple[Ranges, bool]:
@@ -374,7 +374,7 @@ class _Reader:
         if character in _CONTROLS:
             return [(_CONTROLS[character], _CONTROLS[character])], False
         if character.isalnum():
-            raise Untold
+            raise UnsupportedPattern
         return [(character, character)], False
 
     def _bracketed(self) -> Node:
@@ -387,19 +387,19 @@ class _Reader:
                 self._at += 1
                 high = self._member(self._take())
                 if len(high) != 1 or low[0][0] > high[0][1]:
-                    raise Untold
+                    raise UnsupportedPattern
                 low = [(low[0][0], high[0][1])]
             ranges += low
         return self._class(ranges, negated=negated)
 
     def _member(self, character: str) -> Ranges:
         if character == "[" and self._peek() in (":", "="):
-            raise Untold
+            raise UnsupportedPattern
         if character != "\\":
             return [(character, character)]
         ranges, negated = self._escaped()
         if negated:
-            raise Untold
+            raise UnsupportedPattern
         return ranges
 
     # ---- characters ----------------------------------------------------------------------------------------------

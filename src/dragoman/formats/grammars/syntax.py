@@ -8,7 +8,19 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.formats.grammars.nodes import Automaton, Chars, Choice, Free, Node, Ref, Repeat, Row, Text, Tree, runs
+from dragoman.formats.grammars.nodes import (
+    Automaton,
+    Chars,
+    Choice,
+    Concatenation,
+    FreeText,
+    Node,
+    Ref,
+    Repeat,
+    Text,
+    Tree,
+    runs,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # A grammar in GBNF, the syntax of llama.cpp.
@@ -35,7 +47,7 @@ class _GbnfWriter:
         self._tree = tree
         self._rules = tree.reachable()
         self._lines: list[str] = []
-        self._frees: dict[Free, str] = {}
+        self._frees: dict[FreeText, str] = {}
         self._helpers: dict[str, str] = {}
         self._made = 0
 
@@ -49,7 +61,7 @@ class _GbnfWriter:
         return " | ".join(self._sequence(way) for way in ways)
 
     def _sequence(self, node: Node) -> str:
-        return " ".join(map(self._unit, node.parts)) if isinstance(node, Row) else self._unit(node)
+        return " ".join(map(self._unit, node.parts)) if isinstance(node, Concatenation) else self._unit(node)
 
     def _unit(self, node: Node) -> str:
         if isinstance(node, Text):
@@ -60,7 +72,7 @@ class _GbnfWriter:
             return node.name
         if isinstance(node, Repeat):
             return self._repeat(self._single(node.part), node.least, node.most)
-        if isinstance(node, Free):
+        if isinstance(node, FreeText):
             return self._free(node)
         return f"({self._alternatives(node)})"
 
@@ -106,7 +118,7 @@ class _GbnfWriter:
 
     # ---- running text --------------------------------------------------------------------------------------------
 
-    def _free(self, free: Free) -> str:
+    def _free(self, free: FreeText) -> str:
         if not free.markers and not free.starts_visible:
             return self._repeat(self._character(free), free.least, free.most)
         if _is_too_long(free):
@@ -117,16 +129,16 @@ class _GbnfWriter:
             self._lines += _FreeWriter(free, name, self._escape(free), self._repeat).write()
         return self._frees[free]
 
-    def _escape(self, free: Free) -> str:
+    def _escape(self, free: FreeText) -> str:
         return "" if free.escape is None else self._helper(self._alternatives(free.escape), "escape")
 
-    def _character(self, free: Free) -> str:
+    def _character(self, free: FreeText) -> str:
         plain = _write_class(free.barred, negated=True)
         escape = self._escape(free)
         return self._helper(f"{plain} | {escape}", "char") if escape else plain
 
 
-def _is_too_long(free: Free) -> bool:
+def _is_too_long(free: FreeText) -> bool:
     """Whether counting would take a rule for each of very many characters: then no marker may even begin."""
     counted = free.most if free.exact and free.most is not None else free.least
     return counted > _MOST_LAYERS // 4 and bool(free.markers) and not free.starts_visible
@@ -135,7 +147,7 @@ def _is_too_long(free: Free) -> bool:
 class _FreeWriter:
     """Text without markers: one rule for each state of the search, and for each place where the count matters."""
 
-    def __init__(self, free: Free, name: str, escape: str, repeat: Callable[[str, int, int | None], str]) -> None:
+    def __init__(self, free: FreeText, name: str, escape: str, repeat: Callable[[str, int, int | None], str]) -> None:
         self._repeat = repeat
         self._free = free
         self._name = name
@@ -293,7 +305,7 @@ class _LarkWriter:
         return " | ".join(self._sequence(way) for way in ways)
 
     def _sequence(self, node: Node) -> str:
-        return " ".join(map(self._unit, node.parts)) if isinstance(node, Row) else self._unit(node)
+        return " ".join(map(self._unit, node.parts)) if isinstance(node, Concatenation) else self._unit(node)
 
     def _unit(self, node: Node) -> str:
         if isinstance(node, Text):
@@ -304,7 +316,7 @@ class _LarkWriter:
             return _name(node.name)
         if isinstance(node, Repeat):
             return self._single(node.part) + _count(node.least, node.most)
-        if isinstance(node, Free):
+        if isinstance(node, FreeText):
             return self._free(node)
         return f"({self.alternatives(node)})"
 
@@ -312,7 +324,7 @@ class _LarkWriter:
         text = self._sequence(node)
         return text if isinstance(node, Ref | Choice) else f"({text})"
 
-    def _free(self, node: Free) -> str:
+    def _free(self, node: FreeText) -> str:
         plain = _lark_class(Chars(runs("\0" + node.barred), True))
         unit = f"/{plain}/" if node.escape is None else f"(/{plain}/ | {self.alternatives(node.escape)})"
         parts = [unit + _count(node.least, node.most)]

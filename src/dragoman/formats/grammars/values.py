@@ -354,7 +354,7 @@ def members_of(schema: JsonObject, place: Place) -> list[Member] | None:
     return [Member(key, known.get(key, free), key in names, place.child(key)) for key in keys]
 
 
-class Memory:
+class SchemaCache:
     """What was made of a schema, for the next place where the same one stands: tools repeat themselves."""
 
     def __init__(self, losses: list[Loss]) -> None:
@@ -383,7 +383,9 @@ class Memory:
 class Values:
     """The values of one tool's schemas."""
 
-    def __init__(self, branches: Branches, rules: Rules, limits: Limits, notation: Notation, memory: Memory) -> None:
+    def __init__(
+        self, branches: Branches, rules: Rules, limits: Limits, notation: Notation, memory: SchemaCache
+    ) -> None:
         self.memory = memory
         self.branches = branches
         self.rules = rules

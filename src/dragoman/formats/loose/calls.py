@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, raw_decode
-from dragoman.args.tolerant import Tolerant
+from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.loose.candidates import TYPE_NAMES, Offered, properties_of, required_of
+from dragoman.formats.loose.candidates import TYPE_NAMES, OfferedNames, properties_of, required_of
 from dragoman.toolset import fold
 from dragoman.types import JsonObject, Tool
 
@@ -139,7 +139,7 @@ OPENING = re.compile(r"\{\s*(?:\\*[\"'`“‘]|[^\W\d]\w*\s*:)")
 _NAME_REVERSED = re.compile(r"\s{0,40}([:,=>]?)\s{0,8}([\"'`*]{0,3})([\w.\-\\]{1,200})([\"'`*]{0,3})")
 
 
-class Spoken(Struct, gc=False):
+class ObjectCall(Struct, gc=False):
     """What an object says when it is read as a call."""
 
     tool: Tool
@@ -156,19 +156,19 @@ def read_value(text: str, position: int) -> tuple[Any, int, list[str]]:
         except Undecodable:
             pass
     try:
-        return _read(Tolerant(text), position)
+        return _read(TolerantReader(text), position)
     except Unreadable as error:
         if error.cut:
             raise
-    return _read(Tolerant(text, python=True), position)
+    return _read(TolerantReader(text, python=True), position)
 
 
-def _read(reader: Tolerant, position: int) -> tuple[Any, int, list[str]]:
+def _read(reader: TolerantReader, position: int) -> tuple[Any, int, list[str]]:
     value, end = reader.value(position)
     return value, end, reader.rules
 
 
-class Named(Struct, gc=False):
+class NameBefore(Struct, gc=False):
     """A name in front of an object."""
 
     start: int
@@ -177,7 +177,7 @@ class Named(Struct, gc=False):
     """Name and object are items of a list or a tuple: ['NAME', {...}]."""
 
 
-def name_before(text: str, brace: int, floor: int, offered: Offered) -> Named | None:
+def name_before(text: str, brace: int, floor: int, offered: OfferedNames) -> NameBefore | None:
     """The tool whose name stands before an object, as its key, its title or the item before it."""
     head = text[max(floor, brace - 280) : brace][::-1]
     match = _NAME_REVERSED.match(head)
@@ -195,10 +195,10 @@ def name_before(text: str, brace: int, floor: int, offered: Offered) -> Named | 
         tool, start = offered.find(written), brace - match.start(3) - len(written)
     elif match[2] and match[4] == match[2]:
         start -= len(match[4])
-    return None if tool is None else Named(start, tool, match[1] == ",")
+    return None if tool is None else NameBefore(start, tool, match[1] == ",")
 
 
-def read_object(value: JsonObject, offered: Offered, depth: int = 0) -> Spoken | None:
+def read_object(value: JsonObject, offered: OfferedNames, depth: int = 0) -> ObjectCall | None:
     """The call that an object states, whichever keys it uses; None when it states none."""
     for key in NAME_KEYS:
         named = value.get(key)
@@ -219,13 +219,13 @@ def read_object(value: JsonObject, offered: Offered, depth: int = 0) -> Spoken |
     return _keyed(value, offered) if len(value) == 1 and not offered.open else None
 
 
-def _keyed(value: JsonObject, offered: Offered) -> Spoken | None:
+def _keyed(value: JsonObject, offered: OfferedNames) -> ObjectCall | None:
     """{"NAME": {...}}: the name is the only key."""
     ((key, arguments),) = value.items()
     tool = offered.find(key) if isinstance(arguments, dict) else None
     if tool is None or is_definition(arguments, tool):
         return None
-    return Spoken(tool, arguments, [])
+    return ObjectCall(tool, arguments, [])
 
 
 def _wrapped(value: JsonObject, named: str) -> Any:
@@ -235,7 +235,7 @@ def _wrapped(value: JsonObject, named: str) -> Any:
     return None
 
 
-def _split(value: JsonObject, key: str, inner: JsonObject, offered: Offered) -> Spoken | None:
+def _split(value: JsonObject, key: str, inner: JsonObject, offered: OfferedNames) -> ObjectCall | None:
     """{"function": {"name": "f"}, "arguments": {...}}: the name is inside, the arguments beside it."""
     named = inner.get("name")
     if isinstance(named, str) and any(argument in value for argument in ARGUMENT_KEYS):
@@ -245,7 +245,7 @@ def _split(value: JsonObject, key: str, inner: JsonObject, offered: Offered) -> 
     return None
 
 
-def holds_calls(value: JsonObject, offered: Offered) -> bool:
+def holds_calls(value: JsonObject, offered: OfferedNames) -> bool:
     """Whether an object is only the wrapper of calls: {"tool_calls": [...]}, or tool names as keys."""
     if any(isinstance(value.get(key), list | dict) for key in _LIST_KEYS):
         return True
@@ -254,19 +254,19 @@ def holds_calls(value: JsonObject, offered: Offered) -> bool:
     return all(isinstance(inner, dict) and offered.find(key) is not None for key, inner in value.items())
 
 
-def _with_arguments(value: JsonObject, name_key: str, tool: Tool, offered: Offered) -> Spoken | None:
+def _with_arguments(value: JsonObject, name_key: str, tool: Tool, offered: OfferedNames) -> ObjectCall | None:
     for key in ARGUMENT_KEYS:
         if key in value and key != name_key:
             arguments, repairs = as_arguments(value[key], tool)
             if arguments is None or is_definition(arguments, tool):
                 return None
-            return Spoken(tool, arguments, repairs)
+            return ObjectCall(tool, arguments, repairs)
     if offered.open:
         return None
     return _flat(value, name_key, tool)
 
 
-def _flat(value: JsonObject, name_key: str, tool: Tool) -> Spoken | None:
+def _flat(value: JsonObject, name_key: str, tool: Tool) -> ObjectCall | None:
     """{"name": "f", "city": "Paris"}: arguments beside the name, when the tool declares all of them."""
     known = {fold(name) for name in properties_of(tool)}
     arguments = {
@@ -277,8 +277,8 @@ def _flat(value: JsonObject, name_key: str, tool: Tool) -> Spoken | None:
     if not all(fold(key) in known for key in arguments):
         return None
     if not arguments:
-        return None if required_of(tool) else Spoken(tool, {}, [])
-    return Spoken(tool, arguments, ["flat_arguments"])
+        return None if required_of(tool) else ObjectCall(tool, {}, [])
+    return ObjectCall(tool, arguments, ["flat_arguments"])
 
 
 def as_arguments(raw: Any, tool: Tool) -> tuple[JsonObject | None, list[str]]:
@@ -355,7 +355,7 @@ class Callee(Struct, gc=False):
     """`def name(` and its like: the text defines the function instead of calling it."""
 
 
-def callee_before(text: str, paren: int, floor: int, offered: Offered) -> Callee | None:
+def callee_before(text: str, paren: int, floor: int, offered: OfferedNames) -> Callee | None:
     """The offered name that a parenthesis follows, if one does."""
     head = text[max(floor, paren - 220) : paren][::-1]
     match = _CALLEE_REVERSED.match(head)
@@ -379,7 +379,7 @@ def callee_before(text: str, paren: int, floor: int, offered: Offered) -> Callee
     return Callee(start, tool, bool(match[1]), defines)
 
 
-class Read(Struct, gc=False):
+class ReadArguments(Struct, gc=False):
     """The arguments between the parentheses."""
 
     arguments: JsonObject
@@ -388,9 +388,9 @@ class Read(Struct, gc=False):
     positional: int
 
 
-def read_arguments(text: str, position: int, tool: Tool) -> Read | None:
+def read_arguments(text: str, position: int, tool: Tool) -> ReadArguments | None:
     """The arguments that begin right behind a parenthesis; None when positions cannot be given names."""
-    reader = Tolerant(text, python=True)
+    reader = TolerantReader(text, python=True)
     positional, keywords, end = reader.arguments(position)
     repairs = list(reader.rules)
     if "object_as_arguments" in repairs and not _names_parameters(keywords, tool):
@@ -403,7 +403,7 @@ def read_arguments(text: str, position: int, tool: Tool) -> Read | None:
         repairs.append("positional_arguments")
     if arguments is None:
         return None
-    return Read(arguments, end, repairs, len(positional))
+    return ReadArguments(arguments, end, repairs, len(positional))
 
 
 def _names_parameters(keywords: JsonObject, tool: Tool) -> bool:

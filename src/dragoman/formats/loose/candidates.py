@@ -53,7 +53,7 @@ class Candidate(Struct, gc=False):
     """The call stands in an f-string and takes values from elsewhere: f"name(base={base})"."""
 
 
-class Offered:
+class OfferedNames:
     """Looks up names as they are written in the text; every spelling is worked out once."""
 
     __slots__ = ("_seen", "open", "tools")

@@ -12,7 +12,7 @@ from dragoman.formats.loose.calls import (
     DEFINED_BODY,
     OPENING,
     Callee,
-    Read,
+    ReadArguments,
     Source,
     Unescaped,
     callee_before,
@@ -30,7 +30,7 @@ from dragoman.formats.loose.candidates import (
     Candidate,
     Found,
     Group,
-    Offered,
+    OfferedNames,
     Regions,
     properties_of,
     required_of,
@@ -73,7 +73,7 @@ _KIND_NAMES = {"string": frozenset(("string", "str", "text", "any")), "null": fr
 _PLAIN_REGIONS = frozenset(("message", "list", "quoted"))
 
 
-def judge(groups: list[Group], offered: Offered, defined: dict[str, int]) -> list[Group]:
+def judge(groups: list[Group], offered: OfferedNames, defined: dict[str, int]) -> list[Group]:
     """The groups that are calls, without the restated ones; `defined` says where the text defines a tool itself."""
     kept: list[Group] = []
     said: set[str] = set()
@@ -93,7 +93,7 @@ def _spelled(call: Candidate) -> str:
     return call.tool.name + repr(sorted(call.arguments.items()))
 
 
-def _is_meant(call: Candidate, one: Group, offered: Offered, defined: dict[str, int]) -> bool:
+def _is_meant(call: Candidate, one: Group, offered: OfferedNames, defined: dict[str, int]) -> bool:
     if offered.open and call.shape != "json" and "[" not in one.marks:
         # Any identifier would do for a name: only a list makes a call of what reads like Python.
         return False
@@ -109,7 +109,7 @@ def _is_meant(call: Candidate, one: Group, offered: Offered, defined: dict[str, 
     return "expression_as_text" not in call.repairs or _is_literal(call, one, properties, offered)
 
 
-def _is_literal(call: Candidate, one: Group, properties: dict[str, Any], offered: Offered) -> bool:
+def _is_literal(call: Candidate, one: Group, properties: dict[str, Any], offered: OfferedNames) -> bool:
     """Whether the values that are no literals can be taken as text: words and formulas, but no variables.
 
     In a program or a sentence a bare word is a variable or a parameter. Where the call stands for itself it may be
@@ -151,7 +151,7 @@ def find_calls(text: str, tools: Toolset | None) -> list[Found]:
     """Calls in plain text that no marked format claimed: in prose, fences, lists and quotes, in order."""
     if not _mentions(text, tools):
         return []
-    offered = Offered(tools)
+    offered = OfferedNames(tools)
     scan = _Scan(text, offered)
     regions = Regions(text, scan.wrappers)
     for candidates in scan.matters():
@@ -194,7 +194,7 @@ def _mentions(text: str, tools: Toolset | None) -> bool:
 class _Scan:
     """The state of one walk: what was found, where reading goes on, and how much may still be read in vain."""
 
-    def __init__(self, text: str, offered: Offered) -> None:
+    def __init__(self, text: str, offered: OfferedNames) -> None:
         self.text = text
         self.offered = offered
         self.position = 0
@@ -254,7 +254,7 @@ class _Scan:
         repairs = [*read.repairs, "unescaped_quotes"] if source is self._unescaped else read.repairs
         self.candidates.append(Candidate(callee.start, self.position, callee.tool, read.arguments, "python", repairs))
 
-    def _read_in_quotes(self, source: Source, callee: Callee, position: int) -> Read | None:
+    def _read_in_quotes(self, source: Source, callee: Callee, position: int) -> ReadArguments | None:
         """['f(a='x')']: the strings of a quoted call use the quote around it, so its end must be found first."""
         end = quoted_call_end(source.text, source.inner(callee.start), position)
         if end is None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from dragoman.args.coercion import read_text
 from dragoman.args.tolerant import repair
 from dragoman.events import TextDelta, ThinkingDelta
-from dragoman.formats.cursor import Cursor, Cut, Markers, Quiet, Reader, Spoilt, escape, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Reader, Truncated, escape, write_json
 from dragoman.formats.json_reader import JsonBody, read_object, run_to
 from dragoman.formats.steps import read_or_skip
 from dragoman.jsonscan import JsonScanner
@@ -23,7 +23,7 @@ def run_value(cursor: Cursor, stops: Markers, *, streamed: bool, to_end: bool = 
 
     With `to_end` the end of the text ends the value as well, and no marker is returned; else the call was cut off.
     """
-    quiet = Quiet(stops.wakes, "string" if streamed else "silent")
+    quiet = PassThrough(stops.wakes, "string" if streamed else "silent")
     while True:
         hit = stops.find(cursor.text, cursor.position, final=cursor.final)
         stop = len(cursor.text) if hit is None else hit[0]
@@ -54,7 +54,7 @@ def pass_on(cursor: Cursor, stops: Markers, kind: Literal["text", "thinking"]) -
         if cursor.final or (hit is not None and hit[1] is not None):
             return
         if hit is None:
-            cursor.quiet = Quiet(stops.wakes, kind)
+            cursor.quiet = PassThrough(stops.wakes, kind)
         yield
         cursor.quiet = None
         # Pieces that passed unread are not kept, so the tile must begin anew behind them.
@@ -75,7 +75,7 @@ def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[Non
         if hit is not None and hit[1] is not None:
             return found
         if len(found) + len(window) - length > limit:
-            raise Spoilt("what follows the opener is too long")
+            raise BrokenCall("what follows the opener is too long")
         yield from cursor.need()
 
 
@@ -101,10 +101,10 @@ def _read_json(
         return {}
     character = yield from cursor.peek()
     if not character:
-        raise Cut
+        raise Truncated
     cursor.start_call(name, identity)
     if character not in '{"':
-        raise Spoilt(f"{character!r} where the arguments should begin")
+        raise BrokenCall(f"{character!r} where the arguments should begin")
     return (yield from read_object(cursor, body))
 
 
@@ -117,17 +117,17 @@ def read_json_value(cursor: Cursor, stops: Markers) -> Generator[None, None, Any
         if scanner.done or scanner.failed is not None:
             break
         if scanner.in_string:
-            cursor.quiet = Quiet(scanner.wakes, "silent")
+            cursor.quiet = PassThrough(scanner.wakes, "silent")
         yield from cursor.need()
         cursor.quiet = None
     if scanner.failed is not None:
         cursor.return_to(mark)
         whole = yield from run_to(cursor, stops)
         if not whole:
-            raise Cut
+            raise Truncated
     mended = repair(cursor.since(mark))
     if mended.error is not None:
-        raise Spoilt(mended.error)
+        raise BrokenCall(mended.error)
     for rule in mended.rules:
         cursor.repair(rule)
     return mended.value
@@ -172,7 +172,7 @@ class Arguments:
         """Several arguments as the text of one JSON object."""
         mended = repair(text)
         if not isinstance(mended.value, dict):
-            raise Spoilt(f"the arguments are no JSON object: {mended.error}")
+            raise BrokenCall(f"the arguments are no JSON object: {mended.error}")
         for rule in mended.rules:
             cursor.repair(rule)
         for key, value in mended.value.items():

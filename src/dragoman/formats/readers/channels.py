@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.args.coercion import read_text
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Reader, Spoilt, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.plan import compile_entry
 from dragoman.formats.readers.arguments import (
@@ -126,7 +126,7 @@ def _read_harmony_call(cursor: Cursor, recipient: str, is_json: bool) -> Reader:
     name = recipient.removeprefix("functions.").rstrip(".")
     if not name or name == "functions":
         cursor.commit()
-        raise Spoilt("the recipient names no function")
+        raise BrokenCall("the recipient names no function")
     if recipient == "python" and not is_json:
         yield from _read_code(cursor, name)
     else:
@@ -355,9 +355,9 @@ def _read_json(cursor: Cursor, name: str) -> Reader:
     cursor.start_call(name)
     try:
         arguments = yield from read_object(cursor, _functionary_body)
-    except Cut:
+    except Truncated:
         raise
-    except Spoilt:
+    except BrokenCall:
         yield from skip_broken(cursor, _nothing, _functionary_next)
         raise
     cursor.finish_call(name, arguments)
@@ -450,7 +450,7 @@ class KimiK3(MarkedEntry):
         mark = cursor.begin()
         try:
             name, attributes = yield from _read_tag(cursor, opener)
-        except Cut:
+        except Truncated:
             name = cursor.since(mark)[len(opener) :].strip().partition(" ")[0]
             if not any(element.startswith(name) for element in _ELEMENTS):
                 raise NotACall("no tag of an element") from None
@@ -484,7 +484,7 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
     cursor.commit()
     name = attributes.get("tool")
     if not name:
-        raise Spoilt("the call names no tool")
+        raise BrokenCall("the call names no tool")
     identity = attributes.get("index")
     tool = cursor.start_call(name, identity)
     arguments: JsonObject = {}
@@ -492,7 +492,7 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
         opener, ahead = cursor.look_now(_tags) or (yield from cursor.look(_tags))
         if opener is None:
             cursor.position += ahead
-            raise Spoilt("text between two arguments") if cursor.position < len(cursor.text) else Cut
+            raise BrokenCall("text between two arguments") if cursor.position < len(cursor.text) else Truncated
         cursor.position += ahead
         mark = cursor.begin()
         element, stated = yield from _read_tag(cursor, opener)
@@ -502,7 +502,7 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
             break
         if opener == _CLOSE or element != "argument":
             cursor.return_to(mark)
-            raise Spoilt("the call was not closed before the next one")
+            raise BrokenCall("the call was not closed before the next one")
         yield from _read_argument(cursor, tool, stated, arguments)
     cursor.delta("}" if arguments else "{}")
     cursor.finish_call(name, arguments, identity)
@@ -511,7 +511,7 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
 def _read_argument(cursor: Cursor, tool: Tool | None, stated: dict[str, str], arguments: JsonObject) -> Reader:
     key = stated.get("key")
     if not key:
-        raise Spoilt("an argument without a key")
+        raise BrokenCall("an argument without a key")
     kind = stated.get("type")
     schema = schema_of(tool, key) if kind is None else {"type": kind}
     streamed = is_plain_text(schema)

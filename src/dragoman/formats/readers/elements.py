@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.args.coercion import read_text
 from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Reader, Spoilt, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.readers.arguments import Arguments, is_plain_text, read_slot, run_value, schema_of
 from dragoman.formats.steps import ReadClosers, Scope, read_or_skip, skip_broken
@@ -42,7 +42,7 @@ class Element:
         value: JsonObject = {}
         for child in self.children:
             if child.name in value:
-                raise Spoilt(f"{child.name!r} comes twice in {self.name!r}")
+                raise BrokenCall(f"{child.name!r} comes twice in {self.name!r}")
             inner = properties.get(child.name)
             value[child.name] = child.value(inner if isinstance(inner, dict) else None, root)
         return value
@@ -214,9 +214,9 @@ def _read_body(cursor: Cursor, name: str, tool: Tool | None) -> Generator[None, 
     arguments = Arguments(tool)
     try:
         yield from read_children(cursor, arguments, name, json_body(name))
-    except Cut:
+    except Truncated:
         raise
-    except Spoilt:
+    except BrokenCall:
         yield from skip_broken(cursor, closing_tag(name), json_body(name).stops)
         raise
     return arguments
@@ -227,7 +227,7 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
     character = yield from cursor.peek()
     if character == "{":
         if arguments.read:
-            raise Spoilt("JSON after other arguments")
+            raise BrokenCall("JSON after other arguments")
         arguments.take((yield from read_object(cursor, body)))
     while True:
         found, ahead = yield from cursor.look(closing_tag(name))
@@ -236,13 +236,13 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
             cursor.position += len(found)
             return
         if cursor.position >= len(cursor.text):
-            raise Cut
+            raise Truncated
         if character == "{" or cursor.text[cursor.position] != "<":
-            raise Spoilt("text between the arguments")
+            raise BrokenCall("text between the arguments")
         tag = yield from read_slot(cursor, _tag_end, 200)
         key = _key(tag)
         if key is None:
-            raise Spoilt(f"{tag[:40]!r} is no argument")
+            raise BrokenCall(f"{tag[:40]!r} is no argument")
         cursor.position += 1
         yield from arguments.read_value(cursor, key[2] or key[1], closing_tag(key[1]))
         cursor.position += len(key[1]) + 3
@@ -358,9 +358,9 @@ class TagWithName(MarkedEntry):
         word = _WORDS.get(opener, "invoke")
         try:
             yield from self._read_rest(cursor, arguments, word)
-        except Cut:
+        except Truncated:
             raise
-        except Spoilt:
+        except BrokenCall:
             yield from skip_broken(cursor, _wrapper_ends, _wrapper_ends)
             raise
         arguments.finish(cursor, name)
@@ -369,7 +369,7 @@ class TagWithName(MarkedEntry):
         yield from read_attributes(cursor, arguments)
         end = yield from read_tag_end(cursor)
         if not end:
-            raise Spoilt("the tag does not end") if cursor.position < len(cursor.text) else Cut
+            raise BrokenCall("the tag does not end") if cursor.position < len(cursor.text) else Truncated
         if end == ">":
             yield from read_children(cursor, arguments, word, json_body(word))
 
@@ -515,7 +515,7 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
         marker, ahead = cursor.look_now(_token) or (yield from cursor.look(_token))
         cursor.position += ahead
         if marker is None:
-            raise Spoilt("text between two parameters") if cursor.position < len(cursor.text) else Cut
+            raise BrokenCall("text between two parameters") if cursor.position < len(cursor.text) else Truncated
         mark = cursor.begin()
         cursor.position += len(_TOKEN)
         tag = yield from _read_tag_inside(cursor)
@@ -527,7 +527,7 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
             break
         if not _is_minimax_key(tag[1:]):
             cursor.return_to(mark)
-            raise Spoilt("the call was not closed before the next one")
+            raise BrokenCall("the call was not closed before the next one")
         yield from _read_parameter(cursor, tool, tag[1:], arguments)
     cursor.delta("}" if arguments else "{}")
     cursor.finish_call(name, arguments)
@@ -537,7 +537,7 @@ def _read_tag_inside(cursor: Cursor) -> Generator[None, None, str]:
     try:
         return (yield from _read_tag(cursor))
     except NotACall as failure:
-        raise Spoilt(str(failure)) from None
+        raise BrokenCall(str(failure)) from None
 
 
 def _read_parameter(cursor: Cursor, tool: Tool | None, key: str, arguments: JsonObject) -> Reader:
@@ -553,7 +553,7 @@ def _read_parameter(cursor: Cursor, tool: Tool | None, key: str, arguments: Json
         cursor.position += len(_TOKEN)
         tag = yield from _read_tag_inside(cursor)
         if tag != f"</{key}":
-            raise Spoilt(f"{tag[:40]!r} inside the text of {key!r}")
+            raise BrokenCall(f"{tag[:40]!r} inside the text of {key!r}")
         cursor.delta('"')
     else:
         element = yield from _read_element(cursor, key)
@@ -575,14 +575,14 @@ def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
         tag = yield from _read_tag_inside(cursor)
         here = stack[-1]
         if here.children and text.strip():
-            raise Spoilt(f"text between the elements of {here.name!r}")
+            raise BrokenCall(f"text between the elements of {here.name!r}")
         if tag == f"</{here.name}":
             here.text = "" if here.children else text
             stack.pop()
             if not stack:
                 return here
         elif tag.startswith("</") or not _is_minimax_key(tag[1:]) or text.strip() or len(stack) >= _MAX_DEPTH:
-            raise Spoilt(f"{tag[:40]!r} does not fit into {here.name!r}")
+            raise BrokenCall(f"{tag[:40]!r} does not fit into {here.name!r}")
         else:
             child = Element(tag[1:])
             here.children.append(child)

@@ -10,7 +10,18 @@ from dragoman.args.coercion import read_text
 from dragoman.args.decoder import Undecodable, decode, has_surrogate
 from dragoman.args.tolerant import repair
 from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import Cursor, Cut, Mark, Markers, NotACall, Quiet, Reader, Spoilt, escape, write_json
+from dragoman.formats.cursor import (
+    BrokenCall,
+    Cursor,
+    Mark,
+    Markers,
+    NotACall,
+    PassThrough,
+    Reader,
+    Truncated,
+    escape,
+    write_json,
+)
 from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
 from dragoman.formats.renderer import write_strict_json
 from dragoman.formats.steps import read_or_skip
@@ -79,7 +90,7 @@ class GemmaReader:
             container = self.open[-1]
             closing = "}" if isinstance(container, dict) else "]"
             if not character:
-                raise Cut
+                raise Truncated
             if character == closing:
                 cursor.position += 1
                 self._leave()
@@ -100,7 +111,7 @@ class GemmaReader:
 
     def _enter(self, container: JsonObject | list[Any], bracket: str) -> None:
         if len(self.open) >= MAX_DEPTH:
-            raise Spoilt(f"nested deeper than {MAX_DEPTH}")
+            raise BrokenCall(f"nested deeper than {MAX_DEPTH}")
         self.open.append(container)
         self.cursor.delta(self.prefix + bracket)
         self.prefix = ""
@@ -114,7 +125,7 @@ class GemmaReader:
         if isinstance(container, dict):
             key = yield from self._read_key()
             if key in container:
-                raise Spoilt(f"duplicate key {key!r}")
+                raise BrokenCall(f"duplicate key {key!r}")
             comma += write_json(key) + ": "
         self.prefix = comma
         yield from self._read_value(container, key)
@@ -137,11 +148,11 @@ class GemmaReader:
         elif found == '"':
             key = yield from self._run_quoted()
         elif found is not None:
-            raise Spoilt(f"{found!r} where a key should be")
+            raise BrokenCall(f"{found!r} where a key should be")
         else:
             while (match := _key(cursor.text, cursor.position)) is None:
                 if _growing_key(cursor.text, cursor.position) is None:
-                    raise Spoilt("no key and no value")
+                    raise BrokenCall("no key and no value")
                 yield from cursor.need()
             cursor.position = match.end()
             return match[1]
@@ -154,19 +165,19 @@ class GemmaReader:
         cursor = self.cursor
         mark = cursor.begin()
         if not (yield from run_to(cursor, stops)):
-            raise Cut
+            raise Truncated
         return cursor.since(mark)
 
     def _fail(self, why: str) -> Reader:
         yield from ()
-        raise Cut if self.cursor.final and self.cursor.position >= len(self.cursor.text) else Spoilt(why)
+        raise Truncated if self.cursor.final and self.cursor.position >= len(self.cursor.text) else BrokenCall(why)
 
     # ---- values ------------------------------------------------------------------------------------------------------
 
     def _read_value(self, container: JsonObject | list[Any], key: str | None) -> Reader:
         cursor = self.cursor
         if not (yield from cursor.peek()):
-            raise Cut
+            raise Truncated
         found, _ = yield from cursor.look(self.dialect.values)
         if found == "{" or found == "[":
             inner: JsonObject | list[Any] = {} if found == "{" else []
@@ -181,18 +192,18 @@ class GemmaReader:
             value = yield from self._run_quoted()
             cursor.delta(self.prefix + write_json(value))
         elif found is not None:
-            raise Spoilt(f"{found!r} where a value should be")
+            raise BrokenCall(f"{found!r} where a value should be")
         else:
             value = yield from self._read_bare(key)
             cursor.delta(self.prefix + write_json(value))
         if isinstance(value, str) and has_surrogate(value):
-            raise Spoilt("lone surrogate")
+            raise BrokenCall("lone surrogate")
         self._put(container, key, value)
 
     def _read_string(self) -> Generator[None, None, str]:
         """Text up to the delimiter behind which the call goes on; any other delimiter is part of the text."""
         cursor, dialect = self.cursor, self.dialect
-        quiet = Quiet(dialect.string_stops.wakes, "string")
+        quiet = PassThrough(dialect.string_stops.wakes, "string")
         cursor.delta(self.prefix + '"')
         mark = cursor.begin()
         doubtful = False
@@ -213,7 +224,7 @@ class GemmaReader:
                 cursor.position += len(dialect.quote)
                 break
             if cursor.final and cursor.position + ahead >= len(cursor.text):
-                raise Cut
+                raise Truncated
             closed = self._close_before_pair(mark)
             if closed is not None:
                 value = closed
@@ -240,7 +251,7 @@ class GemmaReader:
         if forgotten is None:
             return None
         if _any_pair(text, 0, forgotten.start()):
-            raise Spoilt(_UNCLEAR)
+            raise BrokenCall(_UNCLEAR)
         self.cursor.return_to(mark)
         self.cursor.position += forgotten.start()
         self.cursor.repair("closed_string")
@@ -252,10 +263,10 @@ class GemmaReader:
         for container in self.open:
             closing = "}" if isinstance(container, dict) else "]"
             if not rest.endswith(closing):
-                raise Spoilt("a string is not closed")
+                raise BrokenCall("a string is not closed")
             rest = rest.removesuffix(closing).rstrip()
         if doubtful or _any_pair(rest):
-            raise Spoilt(_UNCLEAR)
+            raise BrokenCall(_UNCLEAR)
         self.cursor.repair("closed_string")
         self._all_closed = True
         return rest
@@ -267,7 +278,7 @@ class GemmaReader:
         cursor.position += 1
         while True:
             if not (yield from run_to(cursor, _QUOTED)):
-                raise Cut
+                raise Truncated
             if cursor.text[cursor.position] == '"':
                 break
             while cursor.position + 2 > len(cursor.text):
@@ -276,7 +287,7 @@ class GemmaReader:
         cursor.position += 1
         mended = repair(cursor.since(mark))
         if not isinstance(mended.value, str):
-            raise Spoilt(mended.error or "no text between the quotes")
+            raise BrokenCall(mended.error or "no text between the quotes")
         for rule in mended.rules:
             cursor.repair(rule)
         return mended.value
@@ -301,7 +312,7 @@ class GemmaReader:
 
     def _reach(self, stops: Markers) -> Generator[None, None, str]:
         if not (yield from run_to(self.cursor, stops)):
-            raise Cut
+            raise Truncated
         return stops.at(self.cursor.text, self.cursor.position, final=True)[0] or ""
 
     def _pair_follows(self) -> Generator[None, None, bool]:
@@ -383,11 +394,11 @@ class GemmaCalls(MarkedEntry):
             yield from self._read_call(cursor)
 
     def _read_json(self, cursor: Cursor) -> Reader:
-        wish = yield from read_calls(cursor, self._body)
+        call = yield from read_calls(cursor, self._body)
         yield from self._close(cursor)
-        if wish is None:
-            raise Spoilt("no call between the markers")
-        report(cursor, wish)
+        if call is None:
+            raise BrokenCall("no call between the markers")
+        report(cursor, call)
 
     def _read_call(self, cursor: Cursor) -> Reader:
         while (head := _head(cursor.text, cursor.position)) is None:

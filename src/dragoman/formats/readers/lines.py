@@ -7,10 +7,10 @@ from collections.abc import Generator, Sequence
 from typing import Any
 
 from dragoman.args.decoder import Undecodable, raw_decode
-from dragoman.args.tolerant import Tolerant, repair
+from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Reader, Spoilt, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
 from dragoman.formats.envelope import NoCall, read_envelope
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.readers.arguments import Arguments, read_json_value, read_slot, run_value, single_parameter
@@ -97,7 +97,7 @@ class GlmTagged(GlmLine):
         yield from run_value(cursor, _less, streamed=False)
         try:
             _read_pairs(cursor, arguments, cursor.since(mark))
-        except Spoilt:
+        except BrokenCall:
             yield from skip_broken(cursor, _glm_ends, _glm_ends)
             raise
         yield from close_wrapper.run(cursor, Scope())
@@ -124,7 +124,7 @@ def _read_pairs(cursor: Cursor, arguments: Arguments, text: str) -> None:
         return
     single = single_parameter(arguments.tool)
     if single is None or not lines:
-        raise Spoilt("a value without a key, and no single parameter that it could fill")
+        raise BrokenCall("a value without a key, and no single parameter that it could fill")
     arguments.add_text(cursor, single, text)
 
 
@@ -186,9 +186,9 @@ class React(MarkedEntry):
         arguments = Arguments(cursor.start_call(name))
         try:
             yield from _read_input(cursor, arguments, character)
-        except Cut:
+        except Truncated:
             raise
-        except Spoilt:
+        except BrokenCall:
             yield from skip_broken(cursor, _nothing, _stops)
             raise
         found, ahead = yield from cursor.look(_observation)
@@ -212,7 +212,7 @@ def _read_input(cursor: Cursor, arguments: Arguments, character: str) -> Reader:
             return
     key = single_parameter(arguments.tool)
     if key is None:
-        raise Spoilt("plain text as input, and no single parameter that it could fill")
+        raise BrokenCall("plain text as input, and no single parameter that it could fill")
     arguments.add_text(cursor, key, text)
 
 
@@ -266,12 +266,12 @@ class CommandR(MarkedEntry):
         else:
             cursor.position += ahead + len(found)
         try:
-            wishes = read_envelope(value, cursor.tools).wishes
+            calls = read_envelope(value, cursor.tools).calls
         except NoCall as no_call:
-            raise Spoilt(str(no_call)) from None
-        for wish in wishes:
-            if wish.name not in _NO_ACTION:
-                report(cursor, wish)
+            raise BrokenCall(str(no_call)) from None
+        for call in calls:
+            if call.name not in _NO_ACTION:
+                report(cursor, call)
 
 
 def write_command_r(calls: Sequence[ToolCall]) -> str:
@@ -317,10 +317,10 @@ class Perl(MarkedEntry):
 
     def _read_json(self, cursor: Cursor) -> Reader:
         """The same markers around JSON, which is what a model writes that was not told better."""
-        wish = yield from read_calls(cursor, _perl_body)
+        call = yield from read_calls(cursor, _perl_body)
         yield from _close(cursor)
-        if wish is not None:
-            report(cursor, wish)
+        if call is not None:
+            report(cursor, call)
 
     def _read_perl(self, cursor: Cursor) -> Reader:
         name = yield from _read_head(cursor)
@@ -364,11 +364,11 @@ def _read_head(cursor: Cursor) -> Generator[None, None, str]:
 def _read_arguments(cursor: Cursor, text: str) -> JsonObject:
     position = 0
     arguments: JsonObject = {}
-    tolerant = Tolerant(text)
+    tolerant = TolerantReader(text)
     while not _end(text, position):
         key = _key(text, position)
         if key is None:
-            raise Spoilt(f"{text[position : position + 20]!r} is no argument")
+            raise BrokenCall(f"{text[position : position + 20]!r} is no argument")
         value, position = _read_value(cursor, tolerant, text, key.end())
         if key[1] in arguments:
             cursor.repair("repeated_argument")
@@ -378,7 +378,7 @@ def _read_arguments(cursor: Cursor, text: str) -> JsonObject:
     return arguments
 
 
-def _read_value(cursor: Cursor, tolerant: Tolerant, text: str, position: int) -> tuple[Any, int]:
+def _read_value(cursor: Cursor, tolerant: TolerantReader, text: str, position: int) -> tuple[Any, int]:
     if text[position : position + 1] in ('"', "'", "{", "["):
         try:
             return raw_decode(text, position)
@@ -387,7 +387,7 @@ def _read_value(cursor: Cursor, tolerant: Tolerant, text: str, position: int) ->
         try:
             return tolerant.value(position)
         except Unreadable as failure:
-            raise Spoilt(failure.why) from None
+            raise BrokenCall(failure.why) from None
     scalar = _scalar(text, position)
     if scalar is not None:
         return raw_decode(text, position)[0], scalar.end()
@@ -396,7 +396,7 @@ def _read_value(cursor: Cursor, tolerant: Tolerant, text: str, position: int) ->
     end = stop.start() if stop is not None else len(text.rstrip("} \t\r\n"))
     bare = text[position:end].strip()
     if not bare:
-        raise Spoilt("an argument without a value")
+        raise BrokenCall("an argument without a value")
     cursor.repair("unquoted_value")
     return bare, end
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.tolerant import Tolerant
+from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import Cursor, Cut, Markers, NotACall, Quiet, Reader, Spoilt
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader, Truncated
 from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import MarkedEntry, Place
@@ -218,9 +218,9 @@ class PythonReader:
         for _ in range(wrappers):
             if (yield from cursor.peek()) != ")":
                 raise (
-                    Cut
+                    Truncated
                     if cursor.final and cursor.position >= len(cursor.text)
-                    else Spoilt("a parenthesis is not closed")
+                    else BrokenCall("a parenthesis is not closed")
                 )
             cursor.position += 1
         return call
@@ -287,7 +287,7 @@ class PythonReader:
                 cursor.position += len(scanner.at_end)
                 continue
             if cursor.position == len(cursor.text):
-                cursor.quiet = Quiet(scanner.wakes, "silent")
+                cursor.quiet = PassThrough(scanner.wakes, "silent")
             yield from cursor.need()
             cursor.quiet = None
 
@@ -317,25 +317,25 @@ class PythonReader:
         """Take everything up to the closing marker: what is missing can be added, for the call is complete."""
         cursor = self.cursor
         if self.style.ends is None:
-            raise Spoilt(why)
+            raise BrokenCall(why)
         found = yield from run_to(cursor, self.style.ends)
         if not found:
-            raise Cut
+            raise Truncated
         self._attempts -= 2
         if self._attempts < 0:
-            raise Spoilt(why)
+            raise BrokenCall(why)
         text = mark.text()
         if self.in_list:
             text = text.rstrip().removesuffix("]")
         try:
             call, end = self._understand(name, text, closing=True)
         except Unreadable as unreadable:
-            raise Spoilt(unreadable.why) from None
+            raise BrokenCall(unreadable.why) from None
         mark.move_behind(end)
         return call
 
     def _understand(self, name: str, text: str, *, closing: bool = False) -> tuple[PythonCall, int]:
-        reader = Tolerant(text, python=True, closing=closing)
+        reader = TolerantReader(text, python=True, closing=closing)
         positional, keywords, end = reader.arguments(0)
         rules = tuple(reader.rules)
         if "closed_string" in rules:
@@ -353,7 +353,7 @@ class PythonReader:
         names = list(properties) if isinstance(properties, dict) else []
         arguments = dict(zip(names, positional, strict=False))
         if len(positional) > len(names) or not arguments.keys().isdisjoint(keywords):
-            raise Spoilt("positional arguments, and no schema that names them")
+            raise BrokenCall("positional arguments, and no schema that names them")
         return arguments | keywords
 
     # ---- from call to call -------------------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ class PythonReader:
                 call = yield from self.read_call()
             except NotACall as not_a_call:
                 # The calls before it have been reported: too late to say that all of it was text.
-                raise Spoilt(str(not_a_call)) from None
+                raise BrokenCall(str(not_a_call)) from None
 
     def _reach_next(self) -> Generator[None, None, tuple[bool, tuple[str, ...]]]:
         """Move to the next call, or behind the last one; name what had to be repaired for it."""
@@ -404,7 +404,7 @@ class PythonReader:
         if character and _name_start(character) and not style.code and (separated or style.marked):
             return True, () if separated or not self.in_list else ("missing_comma",)
         if self.in_list and character and not style.marked:
-            raise Spoilt(f"{character!r} where the list should go on or end")
+            raise BrokenCall(f"{character!r} where the list should go on or end")
         return False, (*rules, "closed_wrapper") if self.in_list else rules
 
     def _ends_here(self) -> Generator[None, None, bool]:
@@ -573,15 +573,15 @@ class MarkedCalls(MarkedEntry):
         call = yield from PythonReader(cursor, self._style).read_calls()
         closed = yield from self._close(cursor)
         if not closed and call.doubtful:
-            raise Cut
+            raise Truncated
         call.report(cursor)
 
     def _read_json(self, cursor: Cursor, body: JsonBody) -> Reader:
-        wish = yield from read_calls(cursor, body)
+        call = yield from read_calls(cursor, body)
         yield from self._close(cursor)
-        if wish is None:
-            raise Spoilt("no call between the markers")
-        report(cursor, wish)
+        if call is None:
+            raise BrokenCall("no call between the markers")
+        report(cursor, call)
 
     def _close(self, cursor: Cursor) -> Answer:
         found, ahead = yield from cursor.look(self._closers)
@@ -614,7 +614,7 @@ class ListedCalls:
     def read(self, cursor: Cursor) -> Reader:
         call = yield from PythonReader(cursor, self._style).read_calls()
         if call.doubtful and "closed_wrapper" in call.rules:
-            raise Cut
+            raise Truncated
         call.report(cursor)
 
 
@@ -642,7 +642,7 @@ class MessageCalls:
             call = yield from reader.read_call()
             calls.append((call, cursor.base + cursor.position))
         if calls[-1][0].doubtful:
-            raise Cut
+            raise Truncated
         # Nothing but calls: now each gets its own stretch of the text.
         cursor.return_to(mark)
         for call, end in calls:

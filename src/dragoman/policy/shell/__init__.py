@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dragoman.policy.shell.effects import ReadOnly, Visit, read_only, scripts, visits
+from dragoman.policy.shell.effects import ProgramStart, ReadOnly, read_only, scripts, visits
 from dragoman.policy.shell.match import allows, allows_any, mentions, suggest
 from dragoman.policy.shell.parser import CommandLine, Redirection, SimpleCommand, read_command
 
 __all__ = [
     "CommandLine",
+    "ProgramStart",
     "ReadOnly",
     "Redirection",
     "SimpleCommand",
-    "Visit",
     "allows",
     "allows_any",
     "mentions",

@@ -29,7 +29,7 @@ from dragoman.policy.shell.programs import (
 # Where the commands of a line read: which files they name, and whether those lie outside the folder it starts in.
 
 
-class Places:
+class PathTracker:
     """Follows a line from command to command, as far as the spelling of its paths tells."""
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ _MOST_FOLDERS = 64
 _MOST_WORDS = 64
 
 
-class Visit(Struct, frozen=True):
+class ProgramStart(Struct, frozen=True):
     """One program with its arguments, and every folder in which it may be started."""
 
     words: tuple[str, ...]
@@ -99,24 +99,24 @@ class Visit(Struct, frozen=True):
     assignments: tuple[str, ...] = ()
 
 
-def visits(text: str) -> tuple[Visit, ...]:
+def visits(text: str) -> tuple[ProgramStart, ...]:
     """The programs of a line, those behind `env`, `sudo`, `sh -c` and their like included."""
     return tuple(_visit_line(text, ("",), True, 0))
 
 
-def _visit_line(text: str, folders: tuple[str, ...], is_certain: bool, depth: int) -> Iterator[Visit]:
+def _visit_line(text: str, folders: tuple[str, ...], is_certain: bool, depth: int) -> Iterator[ProgramStart]:
     for command in read_command(text).commands:
         if not command.words:
             continue
-        yield from _visit_words(command.words, Visit((), folders, is_certain, command.assignments), depth)
+        yield from _visit_words(command.words, ProgramStart((), folders, is_certain, command.assignments), depth)
         if base_name(command.words[0]) in ("cd", "pushd", "popd"):
             moved = _move(folders, command)
             is_certain = is_certain and moved is not None
             folders = moved or folders
 
 
-def _visit_words(words: tuple[str, ...], start: Visit, depth: int) -> Iterator[Visit]:
-    yield Visit(words, start.folders, start.is_certain, start.assignments)
+def _visit_words(words: tuple[str, ...], start: ProgramStart, depth: int) -> Iterator[ProgramStart]:
+    yield ProgramStart(words, start.folders, start.is_certain, start.assignments)
     name = base_name(words[0])
     if depth >= _DEPTH or name not in WRAPPERS | SHELLS:
         return
@@ -125,7 +125,7 @@ def _visit_words(words: tuple[str, ...], start: Visit, depth: int) -> Iterator[V
         if any(blank in word for blank in " \t\n;&|"):
             yield from _visit_line(word, start.folders, start.is_certain, depth + 1)
         elif word and not word.startswith("-") and name not in SHELLS:
-            yield Visit(words[index:], start.folders, start.is_certain, start.assignments)
+            yield ProgramStart(words[index:], start.folders, start.is_certain, start.assignments)
 
 
 def _move(folders: tuple[str, ...], command: SimpleCommand) -> tuple[str, ...] | None:
@@ -410,7 +410,7 @@ def read_only(text: str) -> ReadOnly:
     why = _find_unbearable(line)
     if why:
         return ReadOnly(False, why)
-    places = Places()
+    places = PathTracker()
     for command in line.commands:
         why = _judge(command, places)
         if why:
@@ -422,7 +422,7 @@ def _find_unbearable(line: CommandLine) -> str:
     return next((FAULTS[fault] for fault in line.faults if fault not in _BEARABLE), "")
 
 
-def _judge(command: SimpleCommand, places: Places) -> str:
+def _judge(command: SimpleCommand, places: PathTracker) -> str:
     """Why a command may do more than read; empty where it does not. Notes in `places` what it reads."""
     if not command.words:
         return "it sets a variable, or writes a file, and runs nothing"
@@ -449,7 +449,7 @@ def _judge(command: SimpleCommand, places: Places) -> str:
     return _judge_reader(command, places)
 
 
-def _judge_redirection(redirection: Redirection, places: Places) -> str:
+def _judge_redirection(redirection: Redirection, places: PathTracker) -> str:
     if redirection.joins or redirection.discards:
         return ""
     if redirection.operator != "<" or redirection.descriptor not in (None, 0):
@@ -460,14 +460,14 @@ def _judge_redirection(redirection: Redirection, places: Places) -> str:
     return ""
 
 
-def _judge_cd(command: SimpleCommand, places: Places) -> str:
+def _judge_cd(command: SimpleCommand, places: PathTracker) -> str:
     operands = [word for word in command.words[1:] if word not in ("-P", "-L", "--")]
     is_certain = len(operands) == 1 and operands[0] not in ("", "-") and not any(command.marks)
     places.move(operands[0] if is_certain else "/")
     return ""
 
 
-def _judge_git(command: SimpleCommand, places: Places) -> str:
+def _judge_git(command: SimpleCommand, places: PathTracker) -> str:
     why, folder, operands = judge_git(command)
     if why or (why := _find_mark(command)):
         return why
@@ -484,7 +484,7 @@ def _find_mark(command: SimpleCommand) -> str:
     return ""
 
 
-def _judge_reader(command: SimpleCommand, places: Places) -> str:
+def _judge_reader(command: SimpleCommand, places: PathTracker) -> str:
     reader = find_reader(command)
     if reader is None:
         return f"`{command.words[0]}` is not known to only read"

@@ -140,7 +140,7 @@ _CLUSTER = re.compile(r"-[A-Za-z]+\Z")
 _NEXT_WORD = re.compile(r"[ \t]+([A-Za-z][A-Za-z0-9_:-]*)(?=[ \t\n;|&)]|\Z)")
 
 
-class Needle:
+class DenyPattern:
     """One command that a rule names, with everything that could be another spelling of it."""
 
     def __init__(self, pattern: CommandPattern) -> None:
@@ -245,17 +245,17 @@ _DYNAMIC = re.compile(r"[$*?\[{]")
 _OPENING = frozenset({"$(", "`", "<(", ">("})
 
 
-def might_mention(needle: Needle, text: str) -> bool:
+def might_mention(pattern: DenyPattern, text: str) -> bool:
     """Whether the text, read as a command line, runs what is looked for, or might."""
-    return might_name(needle, text) or _is_untellable(text)
+    return might_name(pattern, text) or _is_untellable(text)
 
 
-def might_name(needle: Needle, text: str) -> bool:
+def might_name(pattern: DenyPattern, text: str) -> bool:
     """Whether the text holds the name of what is looked for, as a word, however it is quoted."""
     if "$'" in text or ('$"' in text and not _ends_quotes_only(text)):
         return True
     bare = _QUOTES.sub("", text)
-    return needle.occurs_in(text) or needle.occurs_in(bare)
+    return pattern.occurs_in(text) or pattern.occurs_in(bare)
 
 
 def _ends_quotes_only(text: str) -> bool:
@@ -407,16 +407,16 @@ def mentions(pattern: str, text: str) -> bool:
     if not rule.is_understood or not singles:
         singles = (*singles, CommandPattern(tuple(pattern.split()), is_open=True))
     line = read_command(text)
-    return any(_mentions(Needle(single), line) for single in singles)
+    return any(_mentions(DenyPattern(single), line) for single in singles)
 
 
-def _mentions(needle: Needle, line: CommandLine) -> bool:
-    if needle.is_anything:
+def _mentions(pattern: DenyPattern, line: CommandLine) -> bool:
+    if pattern.is_anything:
         return True
     if "command_word" in line.faults or runs_what_it_writes(line):
         return True
     if not _STILL_SPLIT.issuperset(line.faults):
-        return might_mention(needle, line.text)
+        return might_mention(pattern, line.text)
     is_rest_plain = True
     for index in range(len(line.commands) - 1, -1, -1):
         command = line.commands[index]
@@ -426,27 +426,27 @@ def _mentions(needle: Needle, line: CommandLine) -> bool:
         is_rest_plain = is_rest_plain and is_alone_plain
         # What goes through a pipe to a program that may run it is no mere data.
         is_data = is_alone_plain and (is_rest_plain or not is_piped)
-        if runs_its_input(command, is_fed) or _is_mentioned_by(needle, command, is_data):
+        if runs_its_input(command, is_fed) or _is_mentioned_by(pattern, command, is_data):
             return True
     return False
 
 
-def _is_mentioned_by(needle: Needle, command: SimpleCommand, is_data: bool) -> bool:
+def _is_mentioned_by(pattern: DenyPattern, command: SimpleCommand, is_data: bool) -> bool:
     """Whether a command is the forbidden one, or, where its words may be run, holds it."""
-    if any(might_mention(needle, assignment) for assignment in command.assignments):
+    if any(might_mention(pattern, assignment) for assignment in command.assignments):
         return True
-    if needle.matches(command.words, command.marks):
+    if pattern.matches(command.words, command.marks):
         return True
     if is_data or not command.words:
         return False
-    start = 2 if needle.has_fixed_subcommands(base_name(command.words[0])) else 1
-    places = [index for index in range(start, len(command.words)) if needle.names(command.words[index])]
+    start = 2 if pattern.has_fixed_subcommands(base_name(command.words[0])) else 1
+    places = [index for index in range(start, len(command.words)) if pattern.names(command.words[index])]
     if len(places) > _MOST_PLACES:
         return True
-    if any(needle.matches(command.words[index:], command.marks[index:]) for index in places):
+    if any(pattern.matches(command.words[index:], command.marks[index:]) for index in places):
         return True
     looks_like = might_mention if runs_text(command.words) or reaches_further(command) else might_name
-    return any(_is_composite(word) and looks_like(needle, word) for word in command.words[1:])
+    return any(_is_composite(word) and looks_like(pattern, word) for word in command.words[1:])
 
 
 def _is_composite(word: str) -> bool:

@@ -30,7 +30,7 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire.aliases import IdRule, NameRule
-from dragoman.wire.codec import find_unsaid
+from dragoman.wire.codec import unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.quirks import Quirks
@@ -471,7 +471,7 @@ class SettingsWriter:
             self.fields["metadata"] = {"user_id": options["user"]}
         if isinstance(options.get("stream"), bool):
             self.fields["stream"] = options["stream"]
-        self._losses += find_unsaid(options, self._taken, WIRE)
+        self._losses += unsupported_options(options, self._taken, WIRE)
         self.fields = {self._quirks.max_tokens_field or "max_tokens": self.limit, **self.fields}
 
     def _report(self, rule: str, detail: str) -> None:

@@ -49,7 +49,7 @@ from dragoman.wire.anthropic.parts import (
     write_thinking,
     write_usage,
 )
-from dragoman.wire.event_order import InOrder, describe_broken, describe_invalid
+from dragoman.wire.event_order import EventOrder, describe_broken, describe_invalid
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -254,7 +254,7 @@ class EventWriter:
     """A Stage from events to the bytes of a stream: blocks counted from 0, one open at a time, arguments whole."""
 
     def __init__(self, model: str, id: str) -> None:
-        self._order = InOrder()
+        self._order = EventOrder()
         self._identifier = Identifier(RULES.ids)
         self._model = model
         self._id = id

@@ -30,7 +30,7 @@ from dragoman.wire.bedrock.parts import (
     read_usage,
 )
 from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Choice, Offer, Prepared, Reader, find_unsaid, read_choice
+from dragoman.wire.codec import Choice, Offer, Prepared, Reader, read_choice, unsupported_options
 from dragoman.wire.eventstream import Frame
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import History, HistoryRules
@@ -223,7 +223,7 @@ def write_options(
         },
         "requestMetadata": _write_labels(as_dict(options.get("metadata")), losses),
     }
-    losses += find_unsaid(options, taken, WIRE)
+    losses += unsupported_options(options, taken, WIRE)
     for name, value in as_dict(options.get(WIRE)).items():
         if name != "tools":
             # What the caller says in this wire's own words goes beside what we wrote, and before it.

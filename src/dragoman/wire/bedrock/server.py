@@ -55,7 +55,7 @@ from dragoman.wire.bedrock.parts import (
     write_usage,
 )
 from dragoman.wire.codec import keep_unknown
-from dragoman.wire.event_order import InOrder, describe_invalid
+from dragoman.wire.event_order import EventOrder, describe_invalid
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -372,7 +372,7 @@ class FrameWriter:
     """A Stage from events to the frames of a stream: one block at a time, and only calls and images have a start."""
 
     def __init__(self) -> None:
-        self._order = InOrder()
+        self._order = EventOrder()
         self._identifier = Identifier(RULES.ids)
         self._index = 0
         self._open = ""  # the kind of the open block

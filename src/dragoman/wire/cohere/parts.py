@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, Text, Thinking, ToolResult, Usage
-from dragoman.wire.codec import find_unsaid, keep_unknown
+from dragoman.wire.codec import keep_unknown, unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
 from dragoman.wire.quirks import Quirks
@@ -252,7 +252,7 @@ def write_settings(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss
     fields.update(_write_thinking(as_dict(options.get("reasoning")), losses))
     # Said in any case: the path is the same for both.
     fields["stream"] = bool(options.get("stream"))
-    losses += find_unsaid(options, taken, WIRE)
+    losses += unsupported_options(options, taken, WIRE)
     own = as_dict(options.get(WIRE))
     return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
 

@@ -31,7 +31,7 @@ from dragoman.wire.cohere.parts import (
     read_result_content,
     write_usage,
 )
-from dragoman.wire.event_order import InOrder
+from dragoman.wire.event_order import EventOrder
 from dragoman.wire.openai_chat.parts import read_call
 from dragoman.wire.openai_chat.server import renamed
 from dragoman.wire.values import as_dict, as_text, dicts, write
@@ -121,7 +121,7 @@ class FrameWriter:
     """
 
     def __init__(self, ids: IdRule, id: str = "") -> None:
-        self._order = InOrder()
+        self._order = EventOrder()
         self._identifier = Identifier(ids)
         self._id = id or _NO_ID
         self._started = self._closed = False

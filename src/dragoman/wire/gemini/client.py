@@ -22,7 +22,7 @@ from dragoman.types import (
     ToolResult,
 )
 from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, find_unsaid, read_choice
+from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 from dragoman.wire.gemini.parts import (
@@ -274,7 +274,7 @@ def write_config(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonOb
     thinking = _write_thinking(as_dict(options.get("reasoning")), request.model, losses)
     if thinking:
         config["thinkingConfig"] = thinking
-    losses += find_unsaid(options, taken, WIRE)
+    losses += unsupported_options(options, taken, WIRE)
     return {"generationConfig": config} if config else {}
 
 

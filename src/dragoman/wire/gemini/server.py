@@ -37,7 +37,7 @@ from dragoman.types import (
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS, Identifier
 from dragoman.wire.codec import Choice, keep_unknown, write_choice
-from dragoman.wire.event_order import InOrder, describe_invalid
+from dragoman.wire.event_order import EventOrder, describe_invalid
 from dragoman.wire.gemini.client import NAMES
 from dragoman.wire.gemini.parts import (
     FINISHES,
@@ -426,7 +426,7 @@ class ChunkWriter:
 
     def __init__(self, model: str, id: str) -> None:
         self._identifier = Identifier(FREE_IDS)
-        self._order = InOrder()
+        self._order = EventOrder()
         self._model = model
         self._id = id
         self._usage = Usage()

@@ -21,7 +21,7 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Offer, Prepared, Reader, find_unsaid, read_choice
+from dragoman.wire.codec import Offer, Prepared, Reader, read_choice, unsupported_options
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
 from dragoman.wire.quirks import Quirks
@@ -177,7 +177,7 @@ def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonO
     fields.update(_write_format(as_dict(options.get("response_format"))))
     fields.update(_write_thinking(as_dict(options.get("reasoning"))))
     taken = {*OPTIONS, "stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
-    losses += find_unsaid(options, taken, WIRE)
+    losses += unsupported_options(options, taken, WIRE)
     return {**fields, **{name: value for name, value in own.items() if name not in ("tools", "options")}}
 
 

@@ -32,7 +32,7 @@ from dragoman.types import (
 )
 from dragoman.wire import framing
 from dragoman.wire.codec import keep_unknown
-from dragoman.wire.event_order import InOrder, describe_invalid
+from dragoman.wire.event_order import EventOrder, describe_invalid
 from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
@@ -187,7 +187,7 @@ class LineWriter:
     """A Stage from events to the lines of a streamed reply."""
 
     def __init__(self, model: str, created: int) -> None:
-        self._order = InOrder()
+        self._order = EventOrder()
         self._head: JsonObject = {"model": model, "created_at": write_time(created)}
         self._usage = Usage()
         self._calls = 0

@@ -9,7 +9,7 @@ from msgspec import Struct
 from dragoman.events import Event
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
 from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, find_unsaid, read_choice
+from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseBroken
 from dragoman.wire.openai_chat.parts import (
@@ -217,7 +217,7 @@ def write_options(
         fields["stream"] = True
         if quirks.stream_usage and dialect.stream_options:
             fields["stream_options"] = {"include_usage": True}
-    losses += find_unsaid(options, taken, dialect.wire)
+    losses += unsupported_options(options, taken, dialect.wire)
     if request.tools and quirks.effort_with_tools:
         fields["reasoning_effort"] = _settle_effort(fields.get("reasoning_effort"), quirks.effort_with_tools, losses)
     own = as_dict(options.get(dialect.wire))

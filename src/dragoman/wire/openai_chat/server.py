@@ -36,7 +36,7 @@ from dragoman.types import (
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
 from dragoman.wire.codec import Choice, keep_unknown, write_choice
-from dragoman.wire.event_order import InOrder, describe_invalid
+from dragoman.wire.event_order import EventOrder, describe_invalid
 from dragoman.wire.openai_chat.parts import (
     FINISHES,
     find_reasoning,
@@ -299,7 +299,7 @@ class ChunkWriter:
     def __init__(self, wire: str, ids: IdRule, model: str, id: str, created: int, *, include_usage: bool) -> None:
         self._wire = wire
         self._identifier = Identifier(ids)
-        self._order = InOrder()
+        self._order = EventOrder()
         self._head: JsonObject = {"id": id or "chatcmpl-0", "object": "chat.completion.chunk", "created": created}
         self._model = model
         self._include_usage = include_usage

@@ -14,7 +14,7 @@ from dragoman.stage import Stage
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import Aliases
-from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, find_unsaid, offer, read_choice
+from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder
 from dragoman.wire.history import HistoryRules, arrange
@@ -74,7 +74,7 @@ class OpenAIResponses(Codec):
         body["input"] = items
         tools, taken = self._write_tools(request, offered, items, losses)
         fields, said = write_settings(request.options, self.quirks, losses)
-        losses += find_unsaid(request.options, taken | said, WIRE)
+        losses += unsupported_options(request.options, taken | said, WIRE)
         body = merge_own({**body, **tools, **fields, **({} if stored else _DEFAULTS)}, own)
         aliases = Aliases(offered.namer.back, history.identifier.back, offered.undo)
         known = [*request.tools, *custom_tools(as_list(own.get("tools")))]

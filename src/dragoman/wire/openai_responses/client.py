@@ -468,7 +468,7 @@ class ResponsesReader(Reader):
             if item.kind == FUNCTION and item.pieces:
                 self._builder.call_delta(item.key, arguments="".join(item.pieces))
 
-    def _argue(self, frame: JsonObject, kind: str) -> None:
+    def _append_arguments(self, frame: JsonObject, kind: str) -> None:
         item = self._items.find(frame, kind)
         delta = frame.get("delta")
         if item.opened and kind == FUNCTION:
@@ -602,9 +602,9 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, JsonObject], None]] = {
     "response.reasoning_summary_part.done": ResponsesReader._end_summary,
     "response.reasoning_text.delta": lambda self, frame: self._hear(frame, "reasoning", "content"),
     "response.reasoning_text.done": lambda self, frame: self._hear(frame, "reasoning", "content", "text"),
-    "response.function_call_arguments.delta": lambda self, frame: self._argue(frame, FUNCTION),
+    "response.function_call_arguments.delta": lambda self, frame: self._append_arguments(frame, FUNCTION),
     "response.function_call_arguments.done": ResponsesReader._end_arguments,
-    "response.custom_tool_call_input.delta": lambda self, frame: self._argue(frame, CUSTOM),
+    "response.custom_tool_call_input.delta": lambda self, frame: self._append_arguments(frame, CUSTOM),
     "response.custom_tool_call_input.done": ResponsesReader._end_input,
     "response.completed": lambda self, frame: self._end_response(frame, "completed"),
     "response.done": lambda self, frame: self._end_response(frame, "completed"),

@@ -24,7 +24,7 @@ from dragoman.stage import collect
 from dragoman.types import Failure, Image, JsonObject, Message, Part, Reply, Role, Text, Thinking, Tool, ToolCall
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, shorten
-from dragoman.wire.event_order import InOrder, describe_broken
+from dragoman.wire.event_order import EventOrder, describe_broken
 from dragoman.wire.openai_responses.parts import (
     CUSTOM,
     IDS,
@@ -224,7 +224,7 @@ class ResponseWriter:
         self._created = created
         self._whole = whole
         self._namespaces = {tool.name: tool.metadata["namespace"] for tool in tools if "namespace" in tool.metadata}
-        self._ordering = InOrder()
+        self._ordering = EventOrder()
         self._identifier = Identifier(IDS)
         self._frames: list[bytes] = []
         self._number = 0

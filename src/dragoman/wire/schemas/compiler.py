@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError, nearest
 from dragoman.types import JsonObject, Tool
 from dragoman.wire.failures import Loss
-from dragoman.wire.schemas.references import CHILDREN, LISTS, MAPS, TYPES, WELL_FORMED, Entangled, leads_somewhere
+from dragoman.wire.schemas.references import CHILDREN, LISTS, MAPS, TYPES, WELL_FORMED, ReferenceLimit, leads_somewhere
 from dragoman.wire.schemas.shapes import Shaper
 from dragoman.wire.schemas.targets import ROOT_ONLY_OBJECT, ROWS, TARGETS, Target, exceeded
 from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
@@ -24,7 +24,7 @@ from dragoman.wire.schemas.walk import Inexpressible, Losses, Place, TooLarge
 _MOST_LEVELS = 60
 
 
-class Look(Struct, frozen=True, gc=False):
+class FastPath(Struct, frozen=True, gc=False):
     """What the quick look has to know of one target."""
 
     fine: frozenset[str]
@@ -38,7 +38,7 @@ class Look(Struct, frozen=True, gc=False):
     known_required: bool
 
 
-def _look_of(row: Target) -> Look | None:
+def _look_of(row: Target) -> FastPath | None:
     if row.upper or row.closed:
         return None
     special = MAPS | CHILDREN | LISTS | {"type", "required", "enum", "$ref"}
@@ -48,7 +48,7 @@ def _look_of(row: Target) -> Look | None:
         refused.add("$ref")
     if row.split_unions:
         refused.add("anyOf")
-    return Look(
+    return FastPath(
         fine=frozenset((row.kept if row.kept is not None else known) - special),
         refused=frozenset(refused),
         open=row.kept is None,
@@ -90,7 +90,7 @@ def is_plain(schema: JsonObject, row: Target, *, inline: bool = False) -> bool:
     return False
 
 
-def _is_plain_node(node: JsonObject, look: Look, root: JsonObject, below: list[Any]) -> bool:
+def _is_plain_node(node: JsonObject, look: FastPath, root: JsonObject, below: list[Any]) -> bool:
     fine = look.fine
     for key, value in node.items():
         if key == "type":
@@ -110,13 +110,15 @@ def _is_plain_node(node: JsonObject, look: Look, root: JsonObject, below: list[A
     return True
 
 
-def _is_plain_type_list(value: Any, node: JsonObject, look: Look) -> bool:
+def _is_plain_type_list(value: Any, node: JsonObject, look: FastPath) -> bool:
     if type(value) is not list or not value or not all(type(kind) is str and kind in TYPES for kind in value):
         return False
     return not ("array" in value and look.items_needed and "items" not in node) and len(set(value)) == len(value)
 
 
-def _is_plain_keyword(key: str, value: Any, node: JsonObject, look: Look, root: JsonObject, below: list[Any]) -> bool:
+def _is_plain_keyword(
+    key: str, value: Any, node: JsonObject, look: FastPath, root: JsonObject, below: list[Any]
+) -> bool:
     if key in MAPS:
         return _is_plain_map(key, value, look, below)
     if key in CHILDREN:
@@ -137,7 +139,7 @@ def _is_plain_keyword(key: str, value: Any, node: JsonObject, look: Look, root: 
     return look.open
 
 
-def _is_plain_map(key: str, value: JsonObject, look: Look, below: list[Any]) -> bool:
+def _is_plain_map(key: str, value: JsonObject, look: FastPath, below: list[Any]) -> bool:
     if key == "properties" and look.name_pattern is not None:
         matches = look.name_pattern.fullmatch
         if not all(matches(name) for name in value):
@@ -220,7 +222,7 @@ def _compile(parameters: Any, name: str, row: Target, inline: bool) -> Compiled 
                 continue
         except Inexpressible as problem:
             why = str(problem)
-        except Entangled:
+        except ReferenceLimit:
             why = "its references are too entangled"
         except RecursionError:
             why = "its schema is nested too deeply"

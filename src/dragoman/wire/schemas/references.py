@@ -185,7 +185,7 @@ _MISSING: Any = object()
 _MOST_STEPS = 200_000
 
 
-class Entangled(Exception):
+class ReferenceLimit(Exception):
     """The references of a schema take more steps to follow than any real schema needs."""
 
 
@@ -256,7 +256,7 @@ class References:
             seen.add(id(node))
             self._steps += 1
             if self._steps > _MOST_STEPS:
-                raise Entangled
+                raise ReferenceLimit
             if isinstance(node, dict):
                 yield node
                 waiting.extend(node.values())

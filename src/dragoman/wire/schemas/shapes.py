@@ -27,7 +27,7 @@ from dragoman.wire.schemas.undo import Branch, Undo
 from dragoman.wire.schemas.walk import (
     NOTHING,
     SCALARS,
-    Made,
+    CompiledNode,
     Place,
     Walk,
     allow_null,
@@ -50,12 +50,12 @@ def need_text(node: JsonObject, row: Target) -> bool:
     return row.text_enums == "compound" and any(isinstance(value, dict | list) for value in node["enum"])
 
 
-def shape_as_text(shaper: Shaper, node: JsonObject, place: Place) -> Made:
+def shape_as_text(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNode:
     """An enum of strings. Null is no choice but a type; what is no string is written as JSON."""
     texts, meant = _write(shaper, node["enum"], place)
     null = any(value is None for value in node["enum"])
     if not texts:
-        return Made({"type": shaper.case("null")}) if null else Made({"type": shaper.case("string")})
+        return CompiledNode({"type": shaper.case("null")}) if null else CompiledNode({"type": shaper.case("string")})
     rest = {key: value for key, value in node.items() if key not in ("type", "enum") and key not in KIND_OF_KEYWORD}
     for key in node:
         if key in KIND_OF_KEYWORD:
@@ -74,7 +74,7 @@ def shape_as_text(shaper: Shaper, node: JsonObject, place: Place) -> Made:
         schema["description"] = " ".join(filter(None, [out.get("description", ""), f"({'; '.join(notes)})"]))
     if nullable and not shaper.row.nullable:
         schema = {"anyOf": [schema, {"type": "null"}]}
-    return Made(schema, Undo(values=meant))
+    return CompiledNode(schema, Undo(values=meant))
 
 
 def _write(shaper: Shaper, values: list[Any], place: Place) -> tuple[list[str], dict[str, Any]]:
@@ -153,7 +153,7 @@ _PAIRED = frozenset({"type", "properties", "required", "additionalProperties", "
 _LONGEST_NAME = 64
 
 
-class Members(Struct, frozen=True):
+class ObjectKeywords(Struct, frozen=True):
     """The compiled keywords of an object, and what has to be undone in it."""
 
     parts: JsonObject
@@ -173,7 +173,7 @@ def is_emptied(node: JsonObject, parts: JsonObject, row: Target) -> bool:
     return row.pairs and not row.closed and bool(node.get("properties")) and not parts.get("properties")
 
 
-def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> Made:
+def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNode:
     """An object with free keys, written as a list of keys and values."""
     additional = node.get("additionalProperties", True)
     patterns = node.get("patternProperties")
@@ -181,7 +181,7 @@ def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> Made:
         additional = next(iter(patterns.values()))
     value = shaper.visit(True if additional is False else additional, place.below("additionalProperties"))
     if value.schema is None:
-        value = Made({"type": shaper.case("string")})
+        value = CompiledNode({"type": shaper.case("string")})
     shaper.losses.add("pairs", f"wrote the object at {place.path} as a list of keys and values")
     shaper.undone = True
     pair: JsonObject = {
@@ -199,10 +199,12 @@ def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> Made:
     schema = {**shaper.type_words(kinds, False), **out, "items": pair}
     schema["description"] = extend(out.get("description"), notes)
     items = Undo(members={"value": value.undo}) if value.undo else None
-    return Made(schema, Undo(pairs=True, items=items))
+    return CompiledNode(schema, Undo(pairs=True, items=items))
 
 
-def shape_members(shaper: Shaper, node: JsonObject, place: Place, notes: list[str], *, root: bool) -> Members | None:
+def shape_members(
+    shaper: Shaper, node: JsonObject, place: Place, notes: list[str], *, root: bool
+) -> ObjectKeywords | None:
     """The properties of an object and all that speaks of them; None when one that is required can have no value."""
     row = shaper.row
     required = node.get("required", [])
@@ -240,7 +242,7 @@ def shape_members(shaper: Shaper, node: JsonObject, place: Place, notes: list[st
     _order(shaper, node, renamed, properties, parts, place)
     if members:
         undo["members"] = members
-    return Members(parts, undo)
+    return ObjectKeywords(parts, undo)
 
 
 def _require(
@@ -349,14 +351,14 @@ class Shaper(Walk):
 
     __slots__ = ()
 
-    def visit(self, schema: Any, place: Place) -> Made:
+    def visit(self, schema: Any, place: Place) -> CompiledNode:
         """The compiled form of a schema anywhere below the root."""
         if isinstance(schema, bool) and self.row.kept is None:
-            return Made(schema)
+            return CompiledNode(schema)
         node, place = self.flatten(schema, place)
         return NOTHING if node is None else self.shape(node, place)
 
-    def shape(self, node: JsonObject, place: Place, *, root: bool = False) -> Made:
+    def shape(self, node: JsonObject, place: Place, *, root: bool = False) -> CompiledNode:
         if self.row.kept is not None:
             node = spell_out_nullable(node)
         if "$ref" in node:
@@ -450,7 +452,7 @@ class Shaper(Walk):
 
     # ---- unions --------------------------------------------------------------------------------------------------
 
-    def shape_union(self, node: JsonObject, place: Place) -> Made:
+    def shape_union(self, node: JsonObject, place: Place) -> CompiledNode:
         """`anyOf` with nothing but annotations beside it."""
         made = [self.visit(each, place.below("anyOf", n)) for n, each in enumerate(node["anyOf"])]
         made = [each for each in made if each.schema is not None]
@@ -460,36 +462,36 @@ class Shaper(Walk):
         if self.row.nullable:
             made, null = _without_null(made)
             if not made:
-                return Made({"type": self.case("null"), **_described(out, notes)})
-            made = [Made(_nullable(each.schema), each.undo) for each in made] if null else made
+                return CompiledNode({"type": self.case("null"), **_described(out, notes)})
+            made = [CompiledNode(_nullable(each.schema), each.undo) for each in made] if null else made
         if self.row.lone_unions:
             return self._lone_union(made, out, notes)
         beside = _described(out, notes)
         if len(made) == 1 and len(node["anyOf"]) > 1 and "$ref" not in made[0].schema:
-            return Made({**made[0].schema, **beside}, made[0].undo)
-        return Made({"anyOf": [each.schema for each in made], **beside}, self.undo_branches(made))
+            return CompiledNode({**made[0].schema, **beside}, made[0].undo)
+        return CompiledNode({"anyOf": [each.schema for each in made], **beside}, self.undo_branches(made))
 
-    def _lone_union(self, made: list[Made], out: JsonObject, notes: list[str]) -> Made:
+    def _lone_union(self, made: list[CompiledNode], out: JsonObject, notes: list[str]) -> CompiledNode:
         """Whatever stood beside the union goes into its first branch; one branch alone needs no union."""
         beside = _described(out, notes)
         first = made[0]
         if len(made) == 1 and "anyOf" not in first.schema:
-            return Made({**first.schema, **beside}, first.undo)
+            return CompiledNode({**first.schema, **beside}, first.undo)
         if beside.get("description"):
-            first = Made(_describe_first(first.schema, beside["description"]), first.undo)
+            first = CompiledNode(_describe_first(first.schema, beside["description"]), first.undo)
         if len(made) == 1:
             return first
         made = [first, *made[1:]]
-        return Made({"anyOf": [each.schema for each in made]}, self.undo_branches(made))
+        return CompiledNode({"anyOf": [each.schema for each in made]}, self.undo_branches(made))
 
-    def undo_branches(self, made: list[Made]) -> Undo:
+    def undo_branches(self, made: list[CompiledNode]) -> Undo:
         if not any(each.undo for each in made):
             return Undo()
         return Undo(branches=tuple(Branch(each.schema, each.undo) for each in made))
 
     # ---- references that stay ------------------------------------------------------------------------------------
 
-    def _shape_reference(self, node: JsonObject, place: Place) -> Made:
+    def _shape_reference(self, node: JsonObject, place: Place) -> CompiledNode:
         reference = node.pop("$ref")
         beside = {key: value for key, value in node.items() if key in CONSTRAINTS or key in _UNIONS}
         if beside and self.row.references == "bare":
@@ -503,19 +505,21 @@ class Shaper(Walk):
         pointer = {"$ref": name if name == "#" else f"#/$defs/{name}"}
         undo = Undo(reference=name)
         if not node:
-            return Made(pointer, undo)
+            return CompiledNode(pointer, undo)
         if self.row.references == "bare":
             out, notes = self.finish(node, place)
             described = _described(out, notes)
-            return Made({"anyOf": [pointer], **described} if described else pointer, undo)
+            return CompiledNode({"anyOf": [pointer], **described} if described else pointer, undo)
         siblings = self.build(node, place)
         if siblings.schema is None:
             return NOTHING
-        return Made({**pointer, **siblings.schema}, Undo(every=(siblings.undo, undo)) if siblings.undo else undo)
+        return CompiledNode(
+            {**pointer, **siblings.schema}, Undo(every=(siblings.undo, undo)) if siblings.undo else undo
+        )
 
     # ---- putting a node together ---------------------------------------------------------------------------------
 
-    def build(self, node: JsonObject, place: Place, *, root: bool = False) -> Made:
+    def build(self, node: JsonObject, place: Place, *, root: bool = False) -> CompiledNode:
         """Every keyword of a node, compiled: members, items, branches where they may stand beside others, the rest."""
         kinds = kinds_in(node)
         parts: JsonObject = {}
@@ -539,7 +543,7 @@ class Shaper(Walk):
         out, more = self.finish(node, place, root=root)
         order = dict.fromkeys([*(key for key in node if key in parts or key in out), *parts, *out])
         schema = {key: parts[key] if key in parts else out[key] for key in order}
-        return Made(_described(schema, notes + more, room=not root or self._has_room_at_root()), Undo(**undo))
+        return CompiledNode(_described(schema, notes + more, room=not root or self._has_room_at_root()), Undo(**undo))
 
     def _has_room_at_root(self) -> bool:
         return self.row.root_kept is None or "description" in self.row.root_kept
@@ -652,7 +656,7 @@ def _nullable(schema: JsonObject) -> JsonObject:
     return {**schema, "nullable": True}
 
 
-def _without_null(made: list[Made]) -> tuple[list[Made], bool]:
+def _without_null(made: list[CompiledNode]) -> tuple[list[CompiledNode], bool]:
     """The branches other than null, and whether null was among them."""
     rest = [each for each in made if each.schema.get("type") not in ("NULL", "null")]
     return rest, len(rest) < len(made)

@@ -334,14 +334,14 @@ class Place(NamedTuple):
         return Place(child_place(self.path, *steps), self.depth + 1, self.levels)
 
 
-class Made(NamedTuple):
+class CompiledNode(NamedTuple):
     """A compiled schema (None: nothing fits it) with what has to be undone."""
 
     schema: Any
     undo: Undo = NOTHING_TO_UNDO
 
 
-NOTHING = Made(None)
+NOTHING = CompiledNode(None)
 
 
 class Walk:
@@ -373,7 +373,7 @@ class Walk:
         self.names: dict[str, str] = {}
         """References that stay, with the names of their definitions."""
         self.waiting: list[str] = []
-        self.definitions: dict[str, Made] = {}
+        self.definitions: dict[str, CompiledNode] = {}
         self._nodes = 0
         self._taken: dict[str, int] = {}
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.desks import Launcher
+from tests.agent.brokers import Launcher
 from tests.agent.playbook import check_conversation
 from tests.agent.runs import wait
 from tests.wire.rules import WIRES, violations
 
 import dragoman
 from dragoman.agent import LATER, Agent, Approval
-from dragoman.agent.broker import ApprovalRefused, Parked, answer_request, find_request, list_requests
+from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, find_request, list_requests
 from dragoman.agent.events import RunEvent
 from dragoman.agent.records import Started, decode
 from dragoman.errors import DragomanError
@@ -63,22 +63,22 @@ class Office:
             return self._first if not any(message.role == "tool" for message in request.messages) else "Done."
 
         model = ScriptedModel(say, loop=True)
-        given = {"park": True, "approval_seconds": 600.0, **self._settings, **settings}
+        given = {"defer_approvals": True, "approval_seconds": 600.0, **self._settings, **settings}
         made = Agent(model.endpoint(), self.tools, transport=model, journal=self.journal, **given)
         made._safety.wall = lambda: self.now
         return made
 
-    async def park(self, **settings: Any) -> tuple[Any, Parked]:
+    async def park(self, **settings: Any) -> tuple[Any, PendingApproval]:
         result = await self.agent(**settings).arun("Tidy up.", run_id="run_1", session="desk")
         assert result.outcome.kind == "awaiting_approval"
-        (parked,) = await list_requests(self.journal)
-        return result, parked
+        (pending,) = await list_requests(self.journal)
+        return result, pending
 
     async def resume(self, **settings: Any) -> Any:
         return await self.agent(**settings).aresume("run_1")
 
-    async def answer(self, parked: Parked, approval: Approval = YES) -> Parked:
-        return await answer_request(self.journal, parked.id, approval, now=self.now, by="ada")
+    async def answer(self, pending: PendingApproval, approval: Approval = YES) -> PendingApproval:
+        return await answer_request(self.journal, pending.id, approval, now=self.now, by="ada")
 
 
 def tools_of(office: Office) -> list[Tool]:
@@ -89,14 +89,14 @@ def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, 
     office = Office(launcher, journal)
 
     async def scenario() -> None:
-        result, parked = await office.park()
+        result, pending = await office.park()
         assert (result.outcome.category, launcher.ran) == ("waiting", [])
         check_conversation(result.messages)
         assert "waits for approval" in str(result.messages[-1].parts[0].content)
-        assert (parked.tool, parked.task, parked.session) == ("launch", "Tidy up.", "desk")
-        assert parked.operands[0].real == str(launcher.folder / "job.sh")
-        assert (parked.asked, parked.expires) == (1000.0, 1600.0)
-        answered = await office.answer(parked)
+        assert (pending.tool, pending.task, pending.session) == ("launch", "Tidy up.", "desk")
+        assert pending.operands[0].real == str(launcher.folder / "job.sh")
+        assert (pending.asked, pending.expires) == (1000.0, 1600.0)
+        answered = await office.answer(pending)
         assert answered.answered is not None and answered.answered.by == "ada"
         done = await office.resume()
         assert (done.outcome.kind, done.text) == ("answered", "Done.")
@@ -105,7 +105,7 @@ def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, 
         records = await journal.read("run_1")
         assert order_faults(records) == []
         (started,) = [decode(record.body, Started) for record in records if record.kind == "started"]
-        assert started.request == parked.id, "the approval is used up by the record of the start"
+        assert started.request == pending.id, "the approval is used up by the record of the start"
         for wire in WIRES:
             body = dragoman.wire.get(wire).encode_request(Request("some-model", done.messages, tools_of(office)))
             assert violations(wire, body) == []
@@ -117,8 +117,8 @@ def test_a_denial_and_an_answer_are_told_to_the_model(launcher: Launcher, journa
     office = Office(launcher, journal)
 
     async def scenario() -> str:
-        _, parked = await office.park()
-        await office.answer(parked, Approval(False, "not on a Sunday"))
+        _, pending = await office.park()
+        await office.answer(pending, Approval(False, "not on a Sunday"))
         return str((await office.resume()).results[0].content)
 
     assert wait(scenario()) == "Denied by ada: not on a Sunday"
@@ -129,10 +129,10 @@ def test_without_an_answer_it_waits_again_with_the_same_question(launcher: Launc
     office = Office(launcher, journal)
 
     async def scenario() -> None:
-        _, parked = await office.park()
+        _, pending = await office.park()
         for _ in range(3):
             assert (await office.resume()).outcome.kind == "awaiting_approval"
-        assert [each.id for each in await list_requests(journal)] == [parked.id]
+        assert [each.id for each in await list_requests(journal)] == [pending.id]
         assert len(office.requests) == 1, "nothing is asked of the model meanwhile"
 
     wait(scenario())
@@ -142,10 +142,10 @@ def test_what_was_allowed_beside_it_does_not_wait(launcher: Launcher, journal: J
     office = Office(launcher, journal, calls(LAUNCH, call("look")))
 
     async def scenario() -> None:
-        result, parked = await office.park()
+        result, pending = await office.park()
         shown = [str(part.content) for part in result.messages[-1].parts]
         assert shown == ["Not run yet: this call waits for approval.", "a desk"]
-        await office.answer(parked)
+        await office.answer(pending)
         done = await office.resume()
         assert [str(each.content) for each in done.results] == ["ran job.sh", "a desk"]
 
@@ -156,8 +156,8 @@ def test_an_approver_may_pass_the_question_on(launcher: Launcher, journal: Journ
     office = Office(launcher, journal)
 
     async def scenario() -> None:
-        _, parked = await office.park(approve=lambda request: LATER)
-        await office.answer(parked)
+        _, pending = await office.park(approve=lambda request: LATER)
+        await office.answer(pending)
         assert (await office.resume()).outcome.kind == "answered"
 
     wait(scenario())
@@ -178,10 +178,10 @@ def test_somebody_who_is_there_when_it_goes_on_is_asked_himself(launcher: Launch
 def test_without_a_journal_nobody_can_answer_later(launcher: Launcher) -> None:
     model = ScriptedModel([LAUNCH, "Done."])
     tools = [launcher.tool()]
-    alone = Agent(model.endpoint(), tools, transport=model, park=True)
+    alone = Agent(model.endpoint(), tools, transport=model, defer_approvals=True)
     assert "nobody is there" in str(wait(alone.arun("hi")).results[0].content)
     model = ScriptedModel([LAUNCH, "Done."])
-    passing = Agent(model.endpoint(), tools, transport=model, park=True, approve=lambda request: LATER)
+    passing = Agent(model.endpoint(), tools, transport=model, defer_approvals=True, approve=lambda request: LATER)
     assert "this run cannot wait" in str(wait(passing.arun("hi")).results[0].content)
 
 
@@ -208,14 +208,14 @@ def test_49_an_approval_that_is_no_longer_true_is_ignored_and_asked_for_again(
     events: list[RunEvent] = []
 
     async def scenario() -> None:
-        _, parked = await office.park()
-        await office.answer(parked)
+        _, pending = await office.park()
+        await office.answer(pending)
         meanwhile(office)
         again = await office.agent().restart("run_1", on_event=events.append).result()
         assert again.outcome.kind == "awaiting_approval"
         assert [problem.kind for problem in again.problems] in (["approval_ignored"], ["approval_stale"])
         (second,) = await list_requests(journal)
-        assert second.id != parked.id and second.digest != parked.digest and second.answered is None
+        assert second.id != pending.id and second.digest != pending.digest and second.answered is None
         await office.answer(second)
         assert (await office.resume()).outcome.kind == "answered"
 
@@ -230,8 +230,8 @@ def test_49_a_denial_holds_whatever_has_changed_since(
     office = Office(launcher, journal)
 
     async def scenario() -> str:
-        _, parked = await office.park()
-        await office.answer(parked, Approval(False, "never"))
+        _, pending = await office.park()
+        await office.answer(pending, Approval(False, "never"))
         meanwhile(office)
         return str((await office.resume()).results[0].content)
 
@@ -242,19 +242,19 @@ def test_49_a_denial_holds_whatever_has_changed_since(
 def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
     office = Office(launcher, journal)
 
-    async def refused(parked: Parked, words: str) -> None:
+    async def refused(pending: PendingApproval, words: str) -> None:
         with pytest.raises(ApprovalRefused, match=words):
-            await office.answer(parked)
+            await office.answer(pending)
 
     async def scenario() -> None:
-        _, parked = await office.park()
+        _, pending = await office.park()
         office.now = 1601.0
-        await refused(parked, "has expired")
+        await refused(pending, "has expired")
         office.now = 1500.0
-        await office.answer(parked)
-        await refused(parked, "was approved already by ada")
+        await office.answer(pending)
+        await refused(pending, "was approved already by ada")
         assert (await office.resume()).outcome.kind == "answered"
-        await refused(parked, "no open request")
+        await refused(pending, "no open request")
 
     wait(scenario())
     assert len(launcher.ran) == 1
@@ -262,18 +262,18 @@ def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launch
 
 def test_49_an_answer_to_another_question_says_nothing_about_this_one(launcher: Launcher, journal: Journal) -> None:
     """Somebody writes the records by hand: the digest does not fit, so it is no answer."""
-    from dragoman.agent.approvals import Answer
+    from dragoman.agent.approvals import StoredAnswer
     from dragoman.agent.records import encode
     from dragoman.journal import Entry
 
     office = Office(launcher, journal)
 
     async def scenario() -> None:
-        _, parked = await office.park()
+        _, pending = await office.park()
         token = await journal.claim("run_1")
-        for request, digest in ((parked.id, "0" * 64), ("apr_other", parked.digest)):
-            forged = Answer(request, digest, Approval(True), 1000.0)
-            await journal.append("run_1", [Entry("answered", encode(forged), parked.call.id)], token=token)
+        for request, digest in ((pending.id, "0" * 64), ("apr_other", pending.digest)):
+            forged = StoredAnswer(request, digest, Approval(True), 1000.0)
+            await journal.append("run_1", [Entry("answered", encode(forged), pending.call.id)], token=token)
         await journal.release("run_1", token=token)
         assert (await office.resume()).outcome.kind == "awaiting_approval"
 
@@ -285,12 +285,12 @@ def test_49_an_answer_for_a_run_that_was_cancelled_is_refused(launcher: Launcher
     office = Office(launcher, journal)
 
     async def scenario() -> None:
-        _, parked = await office.park()
+        _, pending = await office.park()
         run = office.agent().restart("run_1")
         run.cancel("enough")
         assert (await run.result()).outcome.kind == "cancelled"
         with pytest.raises(ApprovalRefused, match="no open request"):
-            await office.answer(parked)
+            await office.answer(pending)
 
     wait(scenario())
     assert launcher.ran == []
@@ -300,8 +300,8 @@ def test_requests_are_found_by_the_beginning_of_their_id(launcher: Launcher, jou
     office = Office(launcher, journal)
 
     async def scenario() -> None:
-        _, parked = await office.park()
-        assert (await find_request(journal, parked.id[:10])).id == parked.id
+        _, pending = await office.park()
+        assert (await find_request(journal, pending.id[:10])).id == pending.id
         with pytest.raises(ApprovalRefused, match="no open request 'apr_zzz'"):
             await find_request(journal, "apr_zzz")
 
@@ -315,8 +315,8 @@ def test_two_workers_cannot_both_use_an_approval(launcher: Launcher, tmp_path: P
     async def scenario() -> list[str]:
         with SqliteJournal(tmp_path / "journal.db") as one, SqliteJournal(tmp_path / "journal.db") as other:
             first, second = Office(launcher, one), Office(launcher, other)
-            _, parked = await first.park()
-            await first.answer(parked)
+            _, pending = await first.park()
+            await first.answer(pending)
             ended = await asyncio.gather(first.resume(), second.resume(), return_exceptions=True)
             return [each.outcome.kind if not isinstance(each, DragomanError) else type(each).__name__ for each in ended]
 
@@ -330,10 +330,10 @@ def test_nobody_can_answer_while_the_run_is_going_on(launcher: Launcher, journal
     office = Office(launcher, journal)
 
     async def scenario() -> None:
-        _, parked = await office.park()
+        _, pending = await office.park()
         token = await journal.claim("run_1")
         with pytest.raises(RunBusy):
-            await office.answer(parked)
+            await office.answer(pending)
         await journal.release("run_1", token=token)
 
     wait(scenario())
@@ -375,8 +375,8 @@ def test_a_process_that_is_killed_between_approval_and_start_does_it_once_or_say
     office = Office(launcher, store)
 
     async def scenario() -> Any:
-        _, parked = await office.park()
-        await office.answer(parked)
+        _, pending = await office.park()
+        await office.answer(pending)
         office.journal = DyingJournal(store, kind, after)  # type: ignore[assignment]
         with pytest.raises(Killed):
             await office.resume()
@@ -395,8 +395,8 @@ def test_a_file_that_is_rewritten_while_the_process_is_dead_is_asked_about_again
     office = Office(launcher, store)
 
     async def scenario() -> Any:
-        _, parked = await office.park()
-        await office.answer(parked)
+        _, pending = await office.park()
+        await office.answer(pending)
         office.journal = DyingJournal(store, "started", after=False)  # type: ignore[assignment]
         with pytest.raises(Killed):
             await office.resume()
