@@ -101,3 +101,11 @@ def test_names_are_recognised(span: str, found: list[str]) -> None:
 def test_a_name_resolves_if_it_leads_somewhere() -> None:
     assert resolves("dragoman.wire.framing.SseDecoder") and resolves("dragoman.client.http.parser")
     assert not resolves("dragoman.textmode") and not resolves("dragoman.wire.get.gone")
+
+
+def test_the_changelog_leads_to_modules_that_exist() -> None:
+    """A released section is history; the next one tells users where a module is now."""
+    section = CHANGELOG.read_text(encoding="utf-8").partition("\n## Unreleased\n")[2].partition("\n## ")[0]
+    cells = [line.split("|")[-2] for line in section.splitlines() if line.startswith("| `")]
+    names = [name for cell in cells for span in spans_of(cell) for name in names_in(span)]
+    assert [name for name in names if not resolves(name)] == []
