@@ -26,12 +26,12 @@ test-full: $(STAMP) ## run every test, the long ones with the embedded model too
 	@scripts/system-parts
 	@$(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" $(ARGS)
 
-check: $(STAMP) ## formatting, lint, types, import layers, sizes
+check: $(STAMP) ## formatting, lint, types, import layers, structure
 	@$(BIN)/ruff format --check
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo 
-	@$(BIN)/python scripts/check-size
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python scripts/check-structure
 
 bench: $(STAMP) ## run every benchmark and print its table
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done

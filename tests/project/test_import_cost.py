@@ -34,7 +34,7 @@ def test_no_heavy_module_is_loaded(statement: str) -> None:
     assert "http.client" not in loaded
 
 
-def test_the_bare_import_loads_no_third_party_module_and_no_room() -> None:
+def test_the_bare_import_loads_no_third_party_module_and_no_other_module_of_the_package() -> None:
     loaded = modules_after("import dragoman")
     assert "msgspec" not in loaded
     assert {name for name in loaded if name.startswith("dragoman.")} == set()

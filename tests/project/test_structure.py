@@ -26,8 +26,8 @@ FORBIDDEN = {
 
 def own_files() -> Iterator[Path]:
     yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")
-    for room in OURS:
-        yield from (path for path in (ROOT / room).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    for folder in OURS:
+        yield from (path for path in (ROOT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
 def text_of(path: Path) -> str:
@@ -71,7 +71,7 @@ def test_the_changelog_has_a_place_for_the_next_change() -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [".ci/run", "scripts/system-parts", "scripts/check-size", "scripts/make-docs", "scripts/walk"]
+    "script", [".ci/run", "scripts/system-parts", "scripts/check-structure", "scripts/make-docs", "scripts/walk"]
 )
 def test_scripts_can_be_run(script: str) -> None:
     path = ROOT / script
