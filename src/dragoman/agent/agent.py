@@ -108,18 +108,9 @@ class Agent:
         self.rules = gather_rules(mode, rules, allow=allow, ask=ask, deny=deny)
         self.limits = limits or Limits()
         self.approve = approve
-        if sandbox is None and self.rules.mode == "sandboxed":
-            sandbox = "auto"
+        box = "auto" if sandbox is None and self.rules.mode == "sandboxed" else sandbox
         self._safety = Safety(
-            defer_approvals,
-            approval_seconds,
-            scrub,
-            secrets,
-            audit,
-            sandbox,
-            ask_user,
-            key=key,
-            environment=environment,
+            defer_approvals, approval_seconds, scrub, secrets, audit, box, ask_user, key=key, environment=environment
         )
         self._given_journal = journal
         self._journal: Journal | None = None

@@ -97,7 +97,7 @@ class RunStats:
 #
 #     start -> Ask -> Replied -> (Review, AskApproval, RunTools -> ...)* -> Ask -> ... -> Finish
 #
-# It waits for nothing, reads no clock and draws no lots. Whatever drives it (async code, a test, a durable engine)
+# It waits for nothing, reads no clock and uses no randomness. Whatever drives it (async code, a test, a durable engine)
 # does what the commands say, and tells it how that went; the same inputs always give the same commands.
 
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."

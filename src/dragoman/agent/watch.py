@@ -445,7 +445,7 @@ class SameResultDetector:
 #
 # Calls are compared by name, arguments *and* result, never by the name alone: the same tool with other arguments, or
 # with another answer, is work and not a loop. What happens several times within one turn counts once, because the
-# model had no chance to learn in between. Nothing here reads a clock or draws lots: replaying the same calls gives
+# model had no chance to learn in between. Nothing here reads a clock or uses randomness: replaying the same calls gives
 # the same verdicts.
 
 __all__ = ["Thresholds", "Verdict", "Watch", "WatchSettings", "duplicates", "is_blank", "is_starved"]

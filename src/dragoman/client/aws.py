@@ -18,8 +18,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from msgspec import Struct
 
-from dragoman.client.client import variables_of
-from dragoman.client.keys import missing_key
+from dragoman.client.keys import missing_key, url_variables
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
@@ -148,7 +147,7 @@ class AwsAuth:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._headers = endpoint.headers_for(None)
-        self._region = variables_of(endpoint, environment).get("region", "")
+        self._region = url_variables(endpoint, environment).get("region", "")
         self._service = service
         self._now, self._clock = now, clock
         self._credentials = find_credentials(environment)

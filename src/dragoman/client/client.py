@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random as lots
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import cache
@@ -19,7 +19,7 @@ from msgspec import structs
 from dragoman import __version__, providers
 from dragoman.client.auth import Auth, choose_auth
 from dragoman.client.exchange import Attempt, Debugger, Exchange, Plan, Writer, choose_writer
-from dragoman.client.keys import Secret, find_key
+from dragoman.client.keys import Secret, find_key, url_variables
 from dragoman.client.retry import (
     NOTICES,
     Breakers,
@@ -47,19 +47,9 @@ from dragoman.wire.values import write
 # The address of a request: the endpoint's, with its holes filled and the path of the wire appended.
 
 
-def variables_of(endpoint: Endpoint, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment says about the holes of an address."""
-    found = {}
-    for hole, names in endpoint.provider.variables.items():
-        value = next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
-        if value:
-            found[hole] = value
-    return found
-
-
 def base_of(endpoint: Endpoint, environment: Mapping[str, str]) -> str:
     """The base URL, complete. Raises a ConfigError that names what is missing, and where it may be said."""
-    base = fill_holes(endpoint.base_url, variables_of(endpoint, environment))
+    base = fill_holes(endpoint.base_url, url_variables(endpoint, environment))
     if endpoint.wire in ("openai_chat", "openai_responses"):
         # An Azure deployment is the model.
         base = fill_holes(base, {"deployment": endpoint.model})
@@ -177,7 +167,7 @@ class Client:
         clock: Callable[[], float] = time.monotonic,
         calendar: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        random: Callable[[], float] = lots.random,
+        random: Callable[[], float] = random.random,
     ) -> None:
         """`key` wins over `keys` (by variable name, from a configuration), which win over the environment."""
         self._environment = os.environ if environment is None else environment

@@ -71,3 +71,13 @@ def missing_key(endpoint: Endpoint, also: str = "") -> MissingKey:
         hint = f"{hint}; {also}"
     where = f": {names} is not set" if names else ""
     return MissingKey(f"there is no key for {name}{where}", hint=hint)
+
+
+def url_variables(endpoint: Endpoint, environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says about the holes of an address."""
+    found = {}
+    for hole, names in endpoint.provider.variables.items():
+        value = next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")
+        if value:
+            found[hole] = value
+    return found

@@ -73,7 +73,7 @@ def _read_duration(text: str) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whether a failed request is sent again, and when. A decision, and nothing else: time and lots are passed in.
+# Whether a failed request is sent again, and when. Pure: the clock and the random draw are arguments.
 
 _STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _KINDS = frozenset({"rate_limited", "overloaded", "server_error", "unreachable", "stream_cut", "timed_out"})

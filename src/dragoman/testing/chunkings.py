@@ -40,7 +40,7 @@ def cut_at(data: Data, places: Sequence[int]) -> list[Data]:
     return [data[start:end] for start, end in pairwise(edges) if start < end]
 
 
-def _choose(length: int, lots: random.Random, most: int) -> Iterator[tuple[int, ...]]:
+def _choose(length: int, generator: random.Random, most: int) -> Iterator[tuple[int, ...]]:
     yield ()
     if length < 2:
         return
@@ -50,10 +50,10 @@ def _choose(length: int, lots: random.Random, most: int) -> Iterator[tuple[int, 
             yield tuple(range(size, length, size))
     inner = range(1, length)
     # A third is left to the random ones where not every cut into two fits.
-    room = max(most - len(SIZES) - 2, 0)
-    halves = inner if len(inner) <= room else sorted(lots.sample(inner, room * 2 // 3))
+    space = max(most - len(SIZES) - 2, 0)
+    halves = inner if len(inner) <= space else sorted(generator.sample(inner, space * 2 // 3))
     for place in halves:
         yield (place,)
     for _ in range(most):
-        count = lots.randint(1, min(length - 1, 64))
-        yield tuple(sorted(lots.sample(inner, count)))
+        count = generator.randint(1, min(length - 1, 64))
+        yield tuple(sorted(generator.sample(inner, count)))
