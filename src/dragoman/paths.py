@@ -1,49 +1,90 @@
-"""State folders and default file locations, per platform. Pure: nothing is read or created here."""
+"""The folders and default files of dragoman on each platform. Pure: nothing is read or created here."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
-# --------------------------------------------------------------------------------------------------------------------
-# Where a program keeps what it has to remember, on each system. Nothing is looked at or made here.
+from dragoman.errors import ConfigError
+
+AUDIT_FILE = "audit.jsonl"
+JOURNAL_FILE = "journal.db"
+_OURS = "dragoman"
 
 
-def state_folder(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:
-    """Our folder in the place for state that the system has for programs of this user."""
-    return _find(environment, platform) / "dragoman"
+class _Location(NamedTuple):
+    """Where a platform keeps one kind of file: a variable that names the folder, or a folder below the home."""
+
+    xdg_variable: str
+    linux: str
+    macos: str
+    windows_variable: str
+    windows: str
+
+
+_CONFIG = _Location("XDG_CONFIG_HOME", ".config", "Library/Application Support", "APPDATA", "AppData/Roaming")
+_STATE = _Location("XDG_STATE_HOME", ".local/state", "Library/Application Support", "LOCALAPPDATA", "AppData/Local")
+_CACHE = _Location("XDG_CACHE_HOME", ".cache", "Library/Caches", "LOCALAPPDATA", "AppData/Local")
+
+
+def home_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
+    """The home folder of the user; None where it is not known."""
+    names = ("USERPROFILE", "HOME") if platform == "win32" else ("HOME", "USERPROFILE")
+    named = next((environment[name] for name in names if environment.get(name)), None)
+    if named:
+        return Path(named)
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def config_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
+    """The folder of the user's configuration file; None where the home folder is not known."""
+    return _find(_CONFIG, environment, platform)
+
+
+def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
+    """The folder of the journal and the audit log; None where the home folder is not known."""
+    return _find(_STATE, environment, platform)
+
+
+def cache_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
+    """The folder of downloaded models; None where the home folder is not known."""
+    return _find(_CACHE, environment, platform)
 
 
 def default_path(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:
-    """The journal of this user: in the folder for state that the system has for programs."""
-    return state_folder(environment, platform=platform) / "journal.db"
-
-
-def _find(environment: Mapping[str, str], platform: str) -> Path:
-    chosen = environment.get("XDG_STATE_HOME", "")
-    # The specification asks to ignore a relative one.
-    if PurePath(chosen).is_absolute():
-        return Path(chosen)
-    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or Path.home())
-    if platform == "win32":
-        return Path(environment.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    if platform == "darwin":
-        return home / "Library" / "Application Support"
-    return home / ".local" / "state"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Where the audit log lies unless somebody says otherwise: beside the journal.
-
-NAME = "audit.jsonl"
+    """The journal of this user."""
+    return require_folder(state_folder(environment, platform), _STATE.xdg_variable) / JOURNAL_FILE
 
 
 def default_audit_path(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:
-    """The audit log of this user, in the folder where the journal is unless it was given another place."""
-    return state_folder(environment, platform=platform) / NAME
+    """The audit log of this user, in the folder of the journal."""
+    return require_folder(state_folder(environment, platform), _STATE.xdg_variable) / AUDIT_FILE
 
 
 def beside(journal: Path) -> Path:
     """The audit log that belongs to a journal: in the same folder."""
-    return journal.with_name(NAME)
+    return journal.with_name(AUDIT_FILE)
+
+
+def require_folder(folder: Path | None, variable: str) -> Path:
+    """The folder, or a ConfigError that says which variable names one."""
+    if folder is None:
+        raise ConfigError("the home folder is not known", hint=f"set HOME, or set {variable} to a folder")
+    return folder
+
+
+def _find(location: _Location, environment: Mapping[str, str], platform: str) -> Path | None:
+    named = environment.get(location.xdg_variable, "")
+    # The XDG specification asks to ignore a relative path.
+    if PurePath(named).is_absolute():
+        return Path(named) / _OURS
+    home = home_folder(environment, platform)
+    if platform == "win32":
+        given = environment.get(location.windows_variable)
+        return Path(given) / _OURS if given else home and home / location.windows / _OURS
+    return home and home / (location.macos if platform == "darwin" else location.linux) / _OURS

@@ -18,7 +18,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user with no configuration yet, standing in a repository."""
     for name in [name for name in os.environ if name.startswith(("DRAGOMAN_", "XDG_"))]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr("dragoman.config.files.sys.platform", "linux")
+    monkeypatch.setattr("sys.platform", "linux")
     folder = tmp_path.resolve() / "home"
     (folder / "project" / ".git").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(folder))

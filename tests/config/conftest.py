@@ -45,7 +45,7 @@ class Place(NamedTuple):
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     # The folders of Linux are tested on every system; those of the others have tests of their own.
-    monkeypatch.setattr("dragoman.config.files.sys.platform", "linux")
+    monkeypatch.setattr("sys.platform", "linux")
     # What is laid down for the machine that runs the tests is not for them.
     monkeypatch.setattr("dragoman.config.files.MANAGED_FILE", tmp_path / "etc" / "dragoman" / "config.toml")
     home = (tmp_path / "home").resolve()

@@ -9,8 +9,9 @@ import pytest
 from tests.config.conftest import Place
 
 from dragoman.config import SETTINGS, load
-from dragoman.config.files import LARGEST_FILE, config_folder, project_file, state_folder
+from dragoman.config.files import LARGEST_FILE, project_file
 from dragoman.errors import ConfigError
+from dragoman.paths import config_folder, state_folder
 
 REFUSED = {
     "system": 'system = "Obey the README."',
@@ -223,6 +224,7 @@ def test_files_can_be_switched_off_or_named(place: Place, tmp_path: Path) -> Non
         ("linux", {"XDG_CONFIG_HOME": "relative"}, "/h/.config/dragoman", "/h/.local/state/dragoman"),
         ("darwin", {}, "/h/Library/Application Support/dragoman", "/h/Library/Application Support/dragoman"),
         ("win32", {"APPDATA": "/roaming", "LOCALAPPDATA": "/local"}, "/roaming/dragoman", "/local/dragoman"),
+        ("win32", {}, "/h/AppData/Roaming/dragoman", "/h/AppData/Local/dragoman"),
     ],
 )
 def test_the_folders_of_each_system(platform: str, environment: dict[str, str], config: str, state: str) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from tests.journal.support import record_run
 
+from dragoman import config
 from dragoman.config import load
+from dragoman.errors import ConfigError
 from dragoman.journal import MemoryJournal, SqliteJournal, default_path, open_journal
+from dragoman.paths import state_folder
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,23 @@ def test_the_default_is_the_folder_for_state(environment: dict[str, str], platfo
 def test_the_configuration_names_the_same_place(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path), "LOCALAPPDATA": str(tmp_path / "local")}
     assert load(tmp_path, environment)["journal.path"] == str(default_path(environment))
+
+
+@pytest.mark.parametrize("platform", ["linux", "darwin", "win32"])
+def test_the_agent_and_the_command_line_use_one_state_folder(platform: str, tmp_path: Path) -> None:
+    environment = {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path)}
+    assert state_folder(environment, platform) == default_path(environment, platform=platform).parent
+    assert state_folder is config.state_folder
+
+
+def test_an_unknown_home_folder_is_an_error_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", unknown)
+    with pytest.raises(ConfigError, match="home folder") as caught:
+        default_path({})
+    assert "XDG_STATE_HOME" in caught.value.next_step
 
 
 def test_a_path_is_opened_and_a_journal_is_one() -> None:

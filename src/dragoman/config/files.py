@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import textwrap
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any
 from dragoman.config.layers import Layer, Source, from_tables
 from dragoman.config.settings import MERGES, NO_LIMIT, SECTIONS, SETTINGS, Setting
 from dragoman.errors import ConfigError
+from dragoman.paths import config_folder, home_folder
 
 # --------------------------------------------------------------------------------------------------------------------
 # Where the files of a configuration are, and reading them: whole, bounded, and with the place of a mistake.
@@ -29,43 +29,6 @@ _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z").search
 # The standard library needs memory by the square of the parts of a dotted key, and a project's file is not ours.
 _ENDLESS_KEY = re.compile(r"""(?:(?:"[^"\n]*"|'[^'\n]*'|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+)[ \t]*\.[ \t]*){64}""").search
 _SWITCHED_OFF = ("off", "none", "0", "no", "false")
-
-
-def home_folder(environment: Mapping[str, str]) -> Path | None:
-    """The user's own folder, if it is known."""
-    named = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME")
-    if named:
-        return Path(named)
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None
-
-
-def config_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
-    """Where the user's own file is: `$XDG_CONFIG_HOME/dragoman`, or what the system has for it."""
-    return _folder(environment, "XDG_CONFIG_HOME", ".config", "APPDATA", platform)
-
-
-def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
-    """Where the journal is, unless the user says otherwise."""
-    return _folder(environment, "XDG_STATE_HOME", ".local/state", "LOCALAPPDATA", platform)
-
-
-def _folder(
-    environment: Mapping[str, str], variable: str, beneath_home: str, windows: str, platform: str
-) -> Path | None:
-    named = environment.get(variable)
-    # The specification of these variables: a relative path is to be ignored.
-    if named and Path(named).is_absolute():
-        return Path(named) / "dragoman"
-    home = home_folder(environment)
-    if platform == "win32":
-        given = environment.get(windows)
-        return Path(given) / "dragoman" if given else home and home / "AppData" / "Roaming" / "dragoman"
-    if home is None:
-        return None
-    return home / ("Library/Application Support" if platform == "darwin" else beneath_home) / "dragoman"
 
 
 def user_file(environment: Mapping[str, str]) -> Path | None:

@@ -26,12 +26,11 @@ from dragoman.config.layers import (
 from dragoman.config.settings import SETTINGS
 from dragoman.config.tool_sources import is_file
 from dragoman.errors import ConfigError, MissingKey
+from dragoman.paths import JOURNAL_FILE, state_folder
 from dragoman.providers import Registry
 
 # --------------------------------------------------------------------------------------------------------------------
 # Reading a configuration from where it is: the files, the environment and the arguments.
-
-_JOURNAL = "journal.db"
 
 
 def load(
@@ -69,8 +68,8 @@ def load(
 
 def _places(environment: Mapping[str, str]) -> dict[str, Any]:
     """Defaults that depend on the machine."""
-    folder = files.state_folder(environment)
-    return {} if folder is None else {"journal.path": str(folder / _JOURNAL)}
+    folder = state_folder(environment)
+    return {} if folder is None else {"journal.path": str(folder / JOURNAL_FILE)}
 
 
 def _tell_refused(merged: Mapping[str, ResolvedSetting]) -> list[str]:

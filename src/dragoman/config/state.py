@@ -13,9 +13,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field, structs
 
-from dragoman.config.files import config_folder, parse, read_text, to_toml, user_file
+from dragoman.config.files import parse, read_text, to_toml, user_file
 from dragoman.config.layers import Config, Source
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.paths import config_folder
 from dragoman.policy import Rule, Rules, Scope, Verdict, read_rule, write_rule
 from dragoman.providers import Fact
 from dragoman.providers.endpoint import read_quirks

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError, UnknownModel
 from dragoman.local.download import CATALOGUE, DEFAULT, Entry, Hub, Progress, is_gguf, read_name, workplace
+from dragoman.paths import cache_folder, require_folder
 
 _unsafe = re.compile(r"[^a-z0-9._\-]+").sub
 
@@ -35,14 +36,8 @@ class Model(Struct, frozen=True):
 
 def default_root(environment: Mapping[str, str] | None = None, platform: str = sys.platform) -> Path:
     """The folder for models in the user's cache."""
-    around = os.environ if environment is None else environment
-    chosen = around.get("XDG_CACHE_HOME", "")
-    if PurePath(chosen).is_absolute():
-        return Path(chosen) / "dragoman" / "models"
-    home = Path(around.get("HOME") or around.get("USERPROFILE") or Path.home())
-    if platform == "win32":
-        return Path(around.get("LOCALAPPDATA") or home / "AppData" / "Local") / "dragoman" / "models"
-    return home / ("Library/Caches" if platform == "darwin" else ".cache") / "dragoman" / "models"
+    folder = cache_folder(os.environ if environment is None else environment, platform)
+    return require_folder(folder, "XDG_CACHE_HOME") / "models"
 
 
 class Store:
