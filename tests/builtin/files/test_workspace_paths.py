@@ -118,7 +118,7 @@ def test_what_leads_out_is_refused(workspace: Workspace, folder: Path, path: str
         content(workspace, path)
     with pytest.raises(OutsideError):
         workspace.find(path)
-    with pytest.raises(OutsideError), workspace.spot(path):
+    with pytest.raises(OutsideError), workspace.entry(path):
         pass
 
 
