@@ -18,13 +18,16 @@ help: ## show this list
 demo: $(DEMO_STAMP) ## set up what is needed and answer a few questions with a real model and real tools
 	@$(BIN)/dragoman demo
 
-test: $(STAMP) ## run every test (ARGS= is given to pytest)
+test: $(STAMP) ## run every test, the same in every run (ARGS= is given to pytest)
 	@scripts/system-parts
-	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
-test-full: $(STAMP) ## run every test, the long ones with the embedded model too
+# One seed for the examples and for the order of sets, so that it repeats the whole run.
+test-full: $(STAMP) ## run every test, the long ones too, with random examples (SEED= repeats a run)
 	@scripts/system-parts
-	@$(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" $(ARGS)
+	@seed=$(or $(SEED),$$($(BIN)/python -c 'import random; print(random.getrandbits(32))')); \
+	PYTHONHASHSEED=$$seed $(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" \
+		--hypothesis-profile=random --hypothesis-seed=$$seed $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import layers, structure
 	@$(BIN)/ruff format --check

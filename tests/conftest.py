@@ -1,22 +1,38 @@
-"""What every test shares: the settings of hypothesis, and the rule that CI accepts no silent skip."""
+"""What every test shares: the examples of hypothesis, and the rule that CI accepts no silent skip."""
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 IN_CI = os.environ.get("CI", "").lower() in {"1", "true", "yes"}
 
-# A deadline per example measures the machine and not the code, so there is none. In CI the examples are always the
-# same ones: a change fails for what it changed; the search for new examples happens on the developers' machines.
-settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if IN_CI else "local")
+# By default the examples are the same ones in every run: a change fails for what it changed. `make test-full` searches
+# for new ones with the profile `random`. A deadline per example measures the machine and not the code, so there is
+# none. No profile keeps examples: a failure of one run would change the next.
+settings.register_profile(
+    "fixed",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("random", settings.get_profile("fixed"), derandomize=False)
+settings.load_profile("fixed")
+
+# Hypothesis also uses the constants of all modules that are loaded. Which ones are loaded depends on the tests that
+# ran before in the same process, so the examples would depend on how the tests are spread over the workers. There is
+# no setting for it; tests/project/test_same_examples.py notices when this name changes.
+providers._get_local_constants = Constants
 
 # The reference data lies beside the checkout and is not part of the project: the one thing that may be absent in CI.
 _MAY_BE_ABSENT = "../shared"
@@ -43,7 +59,18 @@ def shared_data(root: Path) -> Callable[[str], Path]:
     return find
 
 
+def pytest_report_header(config: pytest.Config) -> str:
+    if settings.get_current_profile_name() == "fixed":
+        return "examples: the same in every run"
+    seed = config.getoption("--hypothesis-seed")
+    if seed is None:
+        return "examples: random; give --hypothesis-seed to be able to repeat them"
+    return f"examples: random, from the seed {seed}; `make test-full SEED={seed}` repeats them"
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    # The library takes the jitter of its retries from this generator.
+    random.seed(item.config.getoption("--hypothesis-seed") or 0)
     for mark in item.iter_markers("needs"):
         command: str = mark.args[0]
         if shutil.which(command) is None:

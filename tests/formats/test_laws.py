@@ -41,9 +41,6 @@ every_format = pytest.mark.parametrize("name", NAMES)
 every_way = pytest.mark.parametrize("way", WAYS)
 
 _BASE = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 SOME = settings(_BASE, max_examples=20)

@@ -32,9 +32,6 @@ from dragoman.types import JsonObject
 
 every_format = pytest.mark.parametrize("name", NAMES)
 _BASE = settings(
-    deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 FEW = settings(_BASE, max_examples=4)
@@ -84,9 +81,14 @@ def rendering(name: str) -> Law:
                 continue
             # A value between tags that holds one of them is left out by the grammar, though it may be readable.
             held = any(marker in str(value) for _, given in calls for value in given.values() for marker in markers)
-            assert held or judge.accepts(text), text
+            assert held or judge.accepts(text) or _is_read_otherwise(text, name, calls, offered), text
 
     return law
+
+
+def _is_read_otherwise(text: str, name: str, calls: list[tuple[str, JsonObject]], offered: list[JsonObject]) -> bool:
+    """Whether a value comes back as another: of `["null", null]` both are read as text. Grammars leave it out."""
+    return [call.arguments for call in formats.parse(text, name, offered).calls] != [given for _, given in calls]
 
 
 @every_format
