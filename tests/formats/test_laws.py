@@ -45,6 +45,8 @@ _BASE = settings(
 )
 SOME = settings(_BASE, max_examples=20)
 MANY = settings(_BASE, max_examples=1_000)
+# One of many examples that fails is made smaller for up to five minutes.
+SEARCH_LIMIT = 600
 
 Law = Callable[[st.DataObject], None]
 
@@ -192,6 +194,7 @@ def test_what_is_rendered_is_read_back_by_its_name_and_by_auto(name: str) -> Non
 
 
 @pytest.mark.full
+@pytest.mark.timeout(SEARCH_LIMIT)
 @every_format
 def test_what_is_rendered_is_read_back_however_odd(name: str) -> None:
     hold(round_trip(name), MANY)
@@ -297,6 +300,7 @@ def test_pieces_do_not_matter_and_nothing_is_lost(way: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(SEARCH_LIMIT)
 @every_way
 def test_pieces_do_not_matter_however_odd_the_text(way: str) -> None:
     hold(chunking(way), MANY)
@@ -358,6 +362,7 @@ def test_no_text_raises(way: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(SEARCH_LIMIT)
 @every_way
 def test_no_text_raises_however_odd(way: str) -> None:
     hold(totality(way), MANY)

@@ -36,6 +36,8 @@ _BASE = settings(
 )
 FEW = settings(_BASE, max_examples=4)
 MANY = settings(_BASE, max_examples=150)
+# One of many examples that fails is made smaller for up to five minutes.
+SEARCH_LIMIT = 600
 BARE_WORDS = ("gemma4", "functiongemma")
 """Formats that mark texts by their delimiters alone: a bare number that may be text is read as such, and reported."""
 Law = Callable[[st.DataObject], None]
@@ -97,6 +99,7 @@ def test_what_is_rendered_is_accepted(name: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(SEARCH_LIMIT)
 @every_format
 def test_what_is_rendered_is_accepted_however_odd(name: str) -> None:
     hold(rendering(name), MANY)
@@ -143,6 +146,7 @@ def test_what_is_accepted_is_a_call_in_every_syntax(name: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(SEARCH_LIMIT)
 @every_format
 def test_what_is_accepted_is_a_call_in_every_syntax_however_odd(name: str) -> None:
     hold(accepting(name), MANY)
