@@ -1,12 +1,14 @@
-"""What every test shares: the examples of hypothesis, and the rule that CI accepts no silent skip."""
+"""What every test shares: the examples of hypothesis, default signals, and the rule that CI accepts no silent skip."""
 
 from __future__ import annotations
 
 import os
 import random
 import shutil
+import signal
 from collections.abc import Callable, Generator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -66,6 +68,31 @@ def pytest_report_header(config: pytest.Config) -> str:
     if seed is None:
         return "examples: random; give --hypothesis-seed to be able to repeat them"
     return f"examples: random, from the seed {seed}; `make test-full SEED={seed}` repeats them"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # The process that only hands out tests to workers keeps its signals, so that they inherit what `nohup` asked for.
+    if session.config.getoption("dist", "no") == "no":
+        _restore_signals()
+
+
+def _restore_signals() -> None:
+    """Give this process, and every program that a test starts, the signals that a program has in a terminal.
+
+    `nohup`, `trap '' INT` and `&` in a script start programs with signals ignored, others with signals blocked, and
+    children inherit both. Python itself ignores SIGPIPE and SIGXFSZ; it gives children the defaults of these two.
+    """
+    handlers = {"SIGINT": signal.default_int_handler, "SIGHUP": _stay_alive}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGCHLD", "SIGUSR1", "SIGUSR2"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handlers.get(name, signal.SIG_DFL))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _stay_alive(number: int, frame: FrameType | None) -> None:
+    """A run under `nohup` outlives its terminal. A handler, unlike an ignored signal, is not inherited by programs."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
