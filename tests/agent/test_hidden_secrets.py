@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +16,8 @@ from tests.agent.runs import agent, wait
 
 import dragoman
 from dragoman.agent import Agent
-from dragoman.agent.events import RunEnded, RunEvent, ToolEnded, ToolStarted, TurnEnded
-from dragoman.agent.redaction import EventRedactor
+from dragoman.agent.events import Noticed, RunEnded, RunEvent, ToolEnded, ToolStarted, TurnEnded
+from dragoman.agent.redaction import REDACTIONS, UNCHANGED, EventRedactor
 from dragoman.events import ArgumentsDelta, TextDelta, ThinkingDelta
 from dragoman.journal import MemoryJournal
 from dragoman.secrets import HumanSink
@@ -289,3 +290,28 @@ def test_results_of_several_parts_are_scrubbed_part_by_part() -> None:
     assert hidden.content[1] is image and hidden.data == {"raw": TOKEN}
     assert hide_secrets(replace(result, content="plain"), ModelSink()).content == "plain"
     assert Message("tool", [hidden]).parts[0] is hidden
+
+
+# ---- every type of event -------------------------------------------------------------------------------------------
+
+
+def test_every_event_type_has_a_redaction_or_is_listed_as_unchanged() -> None:
+    deltas = {TextDelta, ThinkingDelta, ArgumentsDelta}
+    assert set(get_args(RunEvent)) == set(REDACTIONS) | set(UNCHANGED) | deltas
+
+
+class Unlisted(msgspec.Struct, frozen=True):
+    """An event type that somebody adds and forgets to enter in the table."""
+
+    words: str
+    notes: list[Noticed]
+    pairs: dict[str, str]
+    count: int = 3
+
+
+def test_an_event_type_that_is_in_no_table_is_redacted() -> None:
+    redactor = EventRedactor(HumanSink([REGISTERED]))
+    event = Unlisted(f"key {REGISTERED}", [Noticed("watch", f"it said {TOKEN}")], {"note": REGISTERED})
+    (shown,) = redactor.show(event)  # type: ignore[arg-type]
+    assert type(shown) is Unlisted and shown.count == 3
+    assert not any(secret in repr(shown) for secret in KNOWN)

@@ -6,15 +6,18 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.events import (
     ApprovalGiven,
     ApprovalNeeded,
+    Asked,
     CallDecided,
     Noticed,
     RunEnded,
     RunEvent,
+    RunStarted,
     ToolEnded,
     ToolProgressed,
     ToolStarted,
@@ -27,10 +30,16 @@ from dragoman.events import (
     CallBroken,
     CallEnded,
     CallRefused,
+    CallStarted,
     MarkerDropped,
+    PartEnded,
+    PartReceived,
+    ReplyEnded,
     ReplyFailed,
+    ReplyStarted,
     TextDelta,
     ThinkingDelta,
+    UsageReported,
 )
 from dragoman.secrets import HumanSink, ModelSink
 from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Message, Text, Thinking, ToolCall, ToolResult
@@ -141,8 +150,11 @@ class EventRedactor:
         if isinstance(event, TextDelta | ThinkingDelta | ArgumentsDelta):
             return self._take(event)
         held = self._flush()
-        shown = _SHOWN.get(type(event))
-        return [*held, event if shown is None else shown(self._sink, event)]
+        if isinstance(event, UNCHANGED):
+            return [*held, event]
+        # An event type that nobody entered in the table is redacted field by field: a leak needs more than an omission.
+        shown = REDACTIONS.get(type(event), redact_fields)
+        return [*held, shown(self._sink, event)]
 
     def _take(self, event: TextDelta | ThinkingDelta | ArgumentsDelta) -> list[RunEvent]:
         kind = (type(event), event.index if isinstance(event, ArgumentsDelta) else 0)
@@ -224,6 +236,19 @@ def _show_failure(sink: HumanSink, failure: Failure) -> Failure:
     return replace(failure, message=sink.text(failure.message), body=sink.value(failure.body))
 
 
+def redact_fields(sink: HumanSink, value: Any) -> Any:
+    """A value with every text in it redacted, whatever its type. It serves event types that have no own rule."""
+    if isinstance(value, str):
+        return sink.text(value)
+    if isinstance(value, Struct):
+        fields = {name: redact_fields(sink, getattr(value, name)) for name in value.__struct_fields__}
+        return replace(value, **fields)
+    if isinstance(value, list | tuple):
+        inner = [redact_fields(sink, each) for each in value]
+        return inner if isinstance(value, list) else tuple(inner)
+    return sink.value(value) if isinstance(value, dict) else value
+
+
 def _with_call(sink: HumanSink, event: Any) -> Any:
     return replace(event, call=show_call(sink, event.call))
 
@@ -232,10 +257,10 @@ def _with_call_and_reason(sink: HumanSink, event: Any) -> Any:
     return replace(event, call=show_call(sink, event.call), reason=sink.text(event.reason))
 
 
-_SHOWN: dict[type, Callable[[HumanSink, Any], Any]] = {
+REDACTIONS: dict[type, Callable[[HumanSink, Any], Any]] = {
     MarkerDropped: lambda sink, event: MarkerDropped(sink.text(event.raw)),
     CallEnded: _with_call,
-    CallRefused: _with_call,
+    CallRefused: lambda sink, event: replace(event, call=show_call(sink, event.call), why=sink.text(event.why)),
     CallBroken: lambda sink, event: replace(event, raw=sink.text(event.raw), why=sink.text(event.why)),
     ReplyFailed: lambda sink, event: replace(event, failure=_show_failure(sink, event.failure)),
     RequestRetried: lambda sink, event: replace(event, failure=_show_failure(sink, event.failure)),
@@ -250,4 +275,11 @@ _SHOWN: dict[type, Callable[[HumanSink, Any], Any]] = {
     Noticed: lambda sink, event: replace(event, message=sink.text(event.message)),
     TurnEnded: lambda sink, event: replace(event, results=[show_result(sink, each) for each in event.results]),
     RunEnded: lambda sink, event: RunEnded(show_run(sink, event.result)),
+    RunStarted: redact_fields,
+    ReplyStarted: redact_fields,
+    CallStarted: redact_fields,
+    Asked: redact_fields,
 }
+"""How each event type is redacted, beside the deltas, which the redactor holds back until a word is complete."""
+UNCHANGED = (PartEnded, PartReceived, UsageReported, ReplyEnded)
+"""Event types that pass as they are: they carry numbers, media, and data that only the codec of a wire reads."""
