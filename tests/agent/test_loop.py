@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.agent.playbook import Playbook, words_of
-from tests.agent.toolbox import delete, look, read, roll, send, weather, write
+from tests.agent.toolbox import decides, delete, look, read, roll, send, weather, write
 
 from dragoman.agent.events import Asked, CallDecided, ToolEnded, TurnEnded
 from dragoman.agent.result import Limits
-from dragoman.policy import Decision, ask_for, default_policy, deny, strictest
+from dragoman.policy import Decision, as_policy
 from dragoman.testing import call
 from dragoman.types import InvalidCall, Message, Text, Tool, ToolCall, ToolResult
 
@@ -157,12 +157,12 @@ def test_a_call_read_from_text_in_a_doubtful_way_is_asked_about() -> None:
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (deny(["wea*"]), "Denied by policy: weather is denied by the settings of this run"),
-        (strictest(default_policy, deny(["weather"])), "Denied by policy"),
+        (decides("deny", "wea*"), "Denied by policy: weather is decided by the developer"),
+        (as_policy([decides("ask", "*"), decides("deny", "weather")]), "Denied by policy"),
         (lambda call, tool: 1 / 0, "Denied by policy: the policy failed: ZeroDivisionError"),
         (lambda call, tool: True, "Denied by policy: the policy gave True instead of a decision"),
         (lambda call, tool: Decision("deny", call.arguments["city"]), "Denied by policy: Paris"),
-        (ask_for(["*"]), "nobody is there to give it"),
+        (decides("ask", "*"), "nobody is there to give it"),
     ],
     ids=["denied by name", "the stricter wins", "failing", "nonsense", "by arguments", "asked for"],
 )
@@ -172,7 +172,7 @@ def test_what_a_policy_denies_does_not_run(policy: object, words: str) -> None:
 
 
 def test_no_policy_loosens_another() -> None:
-    loose = strictest(ask_for(["weather"]), default_policy, lambda call, tool: Decision("allow"))
+    loose = as_policy([decides("ask", "weather"), lambda call, tool: Decision("allow")])
     play = Playbook(weather, policy=loose, has_approver=True).starts("hi").asks()
     play.replies(call("weather", city="Paris")).seeks_approval("weather")
 
@@ -273,7 +273,7 @@ def test_a_tool_that_allows_it_runs_twice() -> None:
 
 
 def test_a_shared_result_is_shared_whatever_it_is() -> None:
-    play = Playbook(read, policy=deny(["read"])).starts("hi").asks()
+    play = Playbook(read, policy=decides("deny", "read")).starts("hi").asks()
     play.replies(call("read", path="a"), call("read", path="a"))
     play.told("call_1", "Denied by policy").told("call_2", "Denied by policy", ran=False).asks()
 

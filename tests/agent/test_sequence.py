@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tests.agent.playbook import Playbook
-from tests.agent.toolbox import read, weather
+from tests.agent.toolbox import decides, read, weather
 
 from dragoman.agent.events import ToolEnded
-from dragoman.policy import ask_for
 from dragoman.testing import call
 from dragoman.types import Message, Text, ToolCall, ToolResult
 
@@ -14,7 +13,7 @@ QUESTION = "What is in notes.txt, and is it warm in Paris?"
 
 
 def test_native() -> None:
-    play = Playbook(read, weather, native=True, has_approver=True, policy=ask_for(["weather"]))
+    play = Playbook(read, weather, native=True, has_approver=True, policy=decides("ask", "weather"))
 
     # The provider is asked what it can do, and the tools are sent in the request.
     assert play.config.endpoint.capabilities.native_tool_calls
@@ -32,12 +31,12 @@ def test_native() -> None:
     play.answers("buy milk")
 
     # The second is asked about, approved, found and run.
-    play.seeks_approval("weather", "needs approval").approves().runs("weather").answers("20 degrees")
+    play.seeks_approval("weather", "decided by the developer").approves().runs("weather").answers("20 degrees")
     _finish(play)
 
 
 def test_prompt_guided() -> None:
-    play = Playbook(read, weather, native=False, has_approver=True, policy=ask_for(["weather"]))
+    play = Playbook(read, weather, native=False, has_approver=True, policy=decides("ask", "weather"))
 
     # The provider has no native calls: the tools are put into the system prompt, and none into the request.
     assert not play.config.endpoint.capabilities.native_tool_calls
@@ -58,7 +57,7 @@ def test_prompt_guided() -> None:
     play.answers("buy milk")
 
     # The second is asked about, approved, found and run.
-    play.seeks_approval("weather", "needs approval").approves().runs("weather").answers("20 degrees")
+    play.seeks_approval("weather", "decided by the developer").approves().runs("weather").answers("20 degrees")
     _finish(play)
 
 

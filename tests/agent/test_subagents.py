@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from tests.agent.playbook import check_conversation
 from tests.agent.runs import agent, wait
+from tests.agent.toolbox import decides
 
 import dragoman
-from dragoman.agent import Agent, Deny, Limits, deny
+from dragoman.agent import Agent, Deny, Limits
 from dragoman.extraction.trust import PROFILES, stricter
 from dragoman.testing import ScriptedModel, call
 from dragoman.tools import ToolContext
@@ -41,7 +42,7 @@ def test_what_the_parent_may_not_the_child_may_not_either() -> None:
         ran.append(path)
         return "wrote"
 
-    below = pair([call("write", path="a"), "I did it."], write, above={"policy": deny(["write"])})
+    below = pair([call("write", path="a"), "I did it."], write, above={"policy": decides("deny", "write")})
     result = wait(below.arun("hi"))
     assert ran == []
     inner = result.results[0].data
@@ -211,7 +212,7 @@ def test_rights_are_handed_down_through_every_generation() -> None:
 
     inner = agent([call("write", path="a"), "I did it."], write)
     middle = agent([TASK, "done"], inner.as_tool("helper", ""))
-    outer = agent([TASK, "done"], middle.as_tool("helper", ""), policy=deny(["write"]))
+    outer = agent([TASK, "done"], middle.as_tool("helper", ""), policy=decides("deny", "write"))
     assert wait(outer.arun("hi")).outcome.kind == "answered"
     assert ran == []
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dragoman
+from dragoman.policy import Decision, Policy, Verdict
+from dragoman.policy.patterns import matches_name
+from dragoman.types import Tool, ToolCall
 
 
 @dragoman.tool
@@ -51,3 +54,17 @@ def poll(job: int) -> str:
 def roll(sides: int = 6) -> int:
     """Roll a die; two rolls are two rolls."""
     return sides
+
+
+# ---- policies --------------------------------------------------------------------------------------------------------
+
+
+def decides(verdict: Verdict, pattern: str) -> Policy:
+    """A policy of a developer that gives one verdict on the tools of a name, and allows the others."""
+
+    def policy(call: ToolCall, tool: Tool) -> Decision:
+        if not matches_name(pattern, tool.name):
+            return Decision("allow")
+        return Decision(verdict, f"{tool.name} is decided by the developer", pattern, "policy")
+
+    return policy

@@ -34,7 +34,6 @@ from dragoman.policy import (
     Rules,
     Scope,
     decide,
-    default_policy,
     ignored,
     suggest_rule,
 )
@@ -236,15 +235,6 @@ def test_no_rule_that_allows_lifts_what_is_asked_about_in_every_mode(case: Case)
             case.rules, rules=(Rule("allow", "*"), Rule("allow", "*", "*"), Rule("allow", "*", "**"))
         )
         assert case.decide(allowed) == bare
-
-
-@given(cases())
-def test_the_policy_of_functions_does_not_contradict_the_rules(case: Case) -> None:
-    voice = default_policy(call_of(case.tool, case.provenance), case.tool)
-    decision = case.decide(Rules("default"))
-    assert STRICTNESS[voice.verdict] <= STRICTNESS[decision.verdict]
-    if voice.verdict == "ask" and decision.code in ("trust", "marked"):
-        assert voice == decision
 
 
 TWISTS = [

@@ -25,9 +25,10 @@ from tests.policy.cases import (
     url,
 )
 
+from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
-from dragoman.policy import Rule, Rules, ignored, read_rule, write_rule
-from dragoman.types import Operand, Tool
+from dragoman.policy import DecisionContext, Rule, Rules, decide, gather_rules, ignored, read_rule, write_rule
+from dragoman.types import Operand, Tool, ToolCall
 
 WRITTEN = [
     ("bash(git status*)", "bash", "git status*"),
@@ -351,3 +352,26 @@ def test_an_allow_rule_lifts_a_mark_and_a_question_of_the_mode() -> None:
 def test_no_allow_rule_lifts_protection() -> None:
     operand = file(".envrc", protected=True)
     assert judge(WRITE, operand, rules=rules_of(mode="edits", allow=("*", "write(.envrc)"))).code == "protected"
+
+
+# ---- names of tools --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "expected"),
+    [
+        ("delete_*", "delete_file", True),
+        ("Delete_*", "delete_file", True),
+        ("delete_file", "Delete_File", True),
+        ("d?lete_file", "delete_file", True),
+        ("*", "anything", True),
+        ("delete", "delete_file", False),
+        ("file_*", "delete_file", False),
+    ],
+)
+def test_rules_and_options_read_the_name_of_a_tool_alike(pattern: str, name: str, expected: bool) -> None:
+    tool = Tool(name, "Change something.", {"type": "object"}, run=print)
+    rules = gather_rules("default", None, deny=[pattern])
+    decision = decide(ToolCall("call_1", name, {}), DecisionContext(tool), rules)
+    assert (decision.verdict == "deny") is expected
+    assert matches(name, [pattern]) is expected, "`--approve` and the tools of a configuration"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dragoman.agent.machine import Machine
     from dragoman.agent.result import Limits, Outcome, Problem, RunResult
     from dragoman.agent.watch import WatchSettings
-    from dragoman.policy import Decision, Policy, Rule, Rules, ask_for, default_policy, deny, read_rule, strictest
+    from dragoman.policy import Decision, Policy, Rule, Rules, read_rule
 
 # The settings need the limits and the modes alone; the rest is loaded when it is first used.
 _HOMES = {
@@ -74,11 +74,7 @@ _HOMES = {
     "TrimOldResults": "dragoman.agent.context",
     "TurnEnded": "dragoman.agent.events",
     "WatchSettings": "dragoman.agent.watch",
-    "ask_for": "dragoman.policy",
-    "default_policy": "dragoman.policy",
-    "deny": "dragoman.policy",
     "read_rule": "dragoman.policy",
-    "strictest": "dragoman.policy",
 }
 
 __all__ = [
@@ -119,11 +115,7 @@ __all__ = [
     "TrimOldResults",
     "TurnEnded",
     "WatchSettings",
-    "ask_for",
-    "default_policy",
-    "deny",
     "read_rule",
-    "strictest",
 ]
 
 

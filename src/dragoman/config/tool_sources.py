@@ -21,6 +21,7 @@ from msgspec import Struct, structs
 
 from dragoman.errors import ConfigError, DragomanError, InvalidTool, nearest
 from dragoman.policy import covers, read_rule
+from dragoman.policy.patterns import matches_name
 from dragoman.tools import tool_from, tools_in
 from dragoman.types import Tool
 
@@ -117,7 +118,7 @@ def restrict(tools: Iterable[Tool], *, deny: Sequence[str] = (), approvals: Sequ
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
     """Whether a tool's name is meant by one of the patterns; capitals make no difference."""
-    return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for pattern in patterns)
+    return any(matches_name(pattern, name) for pattern in patterns)
 
 
 # ---- the places ----------------------------------------------------------------------------------------------------
