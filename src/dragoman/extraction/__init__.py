@@ -43,15 +43,28 @@ def extract(
     format: str = "auto",
     include_user: bool = False,
     starts_in_thinking: bool = False,
+    opens_thinking: bool = False,
 ) -> Extraction:
     """The calls in a response: a body of any wire, a Reply, a mapping of `text` and `tool_calls`, or text.
 
     `capabilities` (a mapping, or the Capabilities of a provider) says whether the endpoint has native calls.
     `conversation` is what came before: a call that is copied from a result in it is refused. `family` names the formats
     that the model writes, `nonce` the word of this turn's wrapper, `aliases` other names for the tools.
+    `starts_in_thinking` says that the text begins inside the reasoning. `opens_thinking` says that the prompt template
+    of the model opens it: calls before the closing tag are drafts, and a reply without that tag has no reasoning.
     """
     settings = _settle(
-        capabilities, tools, trust, conversation, nonce, family, aliases, format, include_user, starts_in_thinking
+        capabilities,
+        tools,
+        trust,
+        conversation,
+        nonce,
+        family,
+        aliases,
+        format,
+        include_user,
+        starts_in_thinking,
+        opens_thinking,
     )
     received = receive(response, settings.book.tools, settings.background.ids)
     return settle(received, None, settings)
@@ -69,11 +82,22 @@ def extractor(
     format: str = "auto",
     include_user: bool = False,
     starts_in_thinking: bool = False,
+    opens_thinking: bool = False,
 ) -> Extractor:
     """The same for a streamed reply: a Stage that takes text or the events of a wire, with `.extraction` at the end."""
     return Extractor(
         _settle(
-            capabilities, tools, trust, conversation, nonce, family, aliases, format, include_user, starts_in_thinking
+            capabilities,
+            tools,
+            trust,
+            conversation,
+            nonce,
+            family,
+            aliases,
+            format,
+            include_user,
+            starts_in_thinking,
+            opens_thinking,
         )
     )
 
@@ -89,6 +113,7 @@ def _settle(
     format: str,
     include_user: bool,
     starts_in_thinking: bool,
+    opens_thinking: bool,
 ) -> Settings:
     book = ToolNames(tools, aliases)
     return Settings(
@@ -103,6 +128,7 @@ def _settle(
         None if family is None else tuple(family),
         format,
         starts_in_thinking,
+        opens_thinking,
     )
 
 

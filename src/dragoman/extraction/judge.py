@@ -20,6 +20,7 @@ from dragoman.events import (
     CallEnded,
     CallRefused,
     Event,
+    MarkerDropped,
     ReplyEnded,
     ReplyFailed,
     TextDelta,
@@ -308,6 +309,9 @@ class Settings(msgspec.Struct, frozen=True):
     family: tuple[str, ...] | None = None
     format: str = "auto"
     starts_in_thinking: bool = False
+    opens_thinking: bool = False
+    """The prompt template of the model opens the reasoning, so a reply begins inside it unless the server says
+    otherwise: it gives reasoning in a field, or hides it, and then no closing tag comes."""
 
 
 class Judge:
@@ -447,9 +451,25 @@ def settle(received: ParsedResponse, events: Iterable[Event] | None, settings: S
         return Extraction(received.text, received.thinking)
     if (received.calls or received.invalid) and settings.native:
         return Judge(settings).judge(received, [])
+    if settings.opens_thinking and not settings.starts_in_thinking:
+        return _settle_opened(received, events, settings)
     if events is None:
         events = open_parser(settings).close(received.text)
     return Judge(settings).judge(received, list(events))
+
+
+def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, settings: Settings) -> Extraction:
+    """The extraction where the prompt opened the reasoning: calls before its closing tag are drafts.
+
+    A reply that ends normally without a closing tag has no reasoning in its text: the server took it out, or the
+    model was told not to think.
+    """
+    if not received.thinking:
+        inside = replace(settings, starts_in_thinking=True)
+        read = list(open_parser(inside).close(received.text) if events is None else events)
+        if received.is_cut or any(isinstance(event, TextDelta | MarkerDropped | CallEnded) for event in read):
+            return Judge(inside).judge(received, read)
+    return settle(received, None, replace(settings, opens_thinking=False))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -480,7 +500,7 @@ class Extractor:
         if isinstance(piece, str):
             self._texts.append(piece)
             if self._parser is None:
-                self._parser = open_parser(self._settings)
+                self._parser = self._open_parser()
             events = self._parser.feed(piece)
             self._events += events
             return events
@@ -492,6 +512,14 @@ class Extractor:
             self._held.append(piece)
             return []
         return [piece]
+
+    def _open_parser(self) -> formats.Parser | LooseParser:
+        settings = self._settings
+        if settings.opens_thinking and any(isinstance(event, ThinkingDelta) for event in self._wire):
+            # The server gives the reasoning in a field of its own, so the text holds none.
+            settings = self._settings = replace(settings, opens_thinking=False)
+        inside = settings.opens_thinking or settings.starts_in_thinking
+        return open_parser(replace(settings, starts_in_thinking=inside))
 
     @property
     def reply(self) -> Reply:

@@ -335,6 +335,7 @@ def open_reader(
         nonce=composed.nonce,
         family=chosen_mode.family,
         aliases=chosen_mode.aliases,
+        opens_thinking=chosen_mode.endpoint.profile.opens_thinking,
     )
 
 
