@@ -188,28 +188,6 @@ class ModelMistake(DragomanError):
         return str(self)
 
 
-class MalformedCall(ModelMistake):
-    hint = "write the call again, complete and in the format that was asked for"
-
-    def to_model(self) -> str:
-        return f"Your tool call could not be read: {self}. Nothing was run. Please {self.next_step}."
-
-
-class UnknownTool(ModelMistake):
-    hint = "use one of the tools that were offered"
-
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        self.name = name
-        self.known = tuple(known)
-        self.nearest = nearest(name, known)
-        super().__init__(f"there is no tool named {name!r}")
-
-    def to_model(self) -> str:
-        guess = f" Did you mean {self.nearest!r}?" if self.nearest else ""
-        names = ", ".join(self.known) or "none"
-        return f"There is no tool named {self.name!r}.{guess} The tools are: {names}. Nothing was run."
-
-
 class InvalidArguments(ModelMistake):
     """Carries every fault at once, so that one answer is enough to mend them all."""
 
@@ -239,40 +217,3 @@ class ToolError(DragomanError):
 
 class ToolFailed(ToolError):
     hint = "look at the tool's own error"
-
-
-class ToolDenied(ToolError):
-    hint = "allow the tool in the policy, or give an approver"
-
-
-class ToolTimedOut(ToolError):
-    hint = "allow the tool more time, or give it less to do"
-
-
-# ---- the run's -----------------------------------------------------------------------------------------------------
-
-
-class LimitReached(DragomanError):
-    """A limit that the caller set; `run` holds everything up to here."""
-
-    hint = "raise the limit, or continue from the run so far"
-
-    def __init__(self, message: str, *, run: Any = None, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.run = run
-
-
-class TurnLimit(LimitReached):
-    hint = "raise limits.turns, or continue from the run so far"
-
-
-class TokenLimit(LimitReached):
-    hint = "raise limits.tokens, or shorten the conversation"
-
-
-class CostLimit(LimitReached):
-    hint = "raise limits.cost, or choose a cheaper model"
-
-
-class TimeLimit(LimitReached):
-    hint = "raise limits.seconds, or give the run less to do"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman import Tool, Toolset
 from dragoman.events import CallRefused
-from dragoman.extraction import RepairBudget, as_result, explain_invalid
+from dragoman.extraction import as_result, explain_invalid
 from dragoman.extraction.mistakes import write_notice
 from dragoman.types import Fault, InvalidCall, ToolCall
 
@@ -36,14 +36,6 @@ def test_a_call_that_was_cut_off_is_asked_for_in_smaller_pieces() -> None:
 def test_the_words_are_the_result_of_the_call() -> None:
     result = as_result(InvalidCall("i", "search", "", (Fault("$", "bad"),)), TOOLS)
     assert (result.call_id, result.name, result.is_error) == ("i", "search", True)
-
-
-def test_a_budget_ends_after_so_many_mistakes_in_a_row() -> None:
-    budget = RepairBudget(2)
-    wrong = [InvalidCall("i", "search", "", ())]
-    assert [budget.spend(wrong), budget.spend(wrong), budget.spend(wrong)] == [True, True, False]
-    assert budget.spend([]) is True
-    assert budget.spend(wrong) is True
 
 
 def test_a_notice_names_each_refused_call_once() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dragoman.extraction.echo import EchoIndex
 from dragoman.extraction.judge import Extraction, Extractor, Settings, ToolNames, settle
-from dragoman.extraction.mistakes import RepairBudget, as_result, explain_invalid
+from dragoman.extraction.mistakes import as_result, explain_invalid
 from dragoman.extraction.responses import ConversationContext, receive
 from dragoman.extraction.trust import Profile, get_profile
 from dragoman.types import Message
@@ -20,7 +20,6 @@ __all__ = [
     "ConversationContext",
     "Extraction",
     "Extractor",
-    "RepairBudget",
     "as_result",
     "explain_invalid",
     "extract",

@@ -81,19 +81,3 @@ def identify(entry: CallRefused) -> str:
     """A short mark by which a refused call is known again."""
     text = f"{entry.name}\0{json.dumps(entry.arguments, sort_keys=True, ensure_ascii=True, default=str)}"
     return "refused " + hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-class RepairBudget:
-    """How often a model may be asked to mend its calls before the run gives up: once per mistake, so many in a row."""
-
-    def __init__(self, attempts: int = 2) -> None:
-        self.attempts = attempts
-        self.spent = 0
-
-    def spend(self, invalid: Iterable[InvalidCall]) -> bool:
-        """Whether one more answer may be sent for these mistakes; a reply without mistakes gives the budget back."""
-        if not list(invalid):
-            self.spent = 0
-            return True
-        self.spent += 1
-        return self.spent <= self.attempts
