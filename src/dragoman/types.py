@@ -16,6 +16,11 @@ from msgspec.structs import force_setattr
 JsonObject = dict[str, Any]
 """A decoded JSON object. `Any` is honest here: what stands in it is the model's choice."""
 
+# Names that the library, the settings and the command line share.
+ToolModeName = Literal["auto", "native", "text"]
+TrustName = Literal["strict", "default", "compat"]
+SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
+
 Role = Literal["system", "user", "assistant", "tool"]
 InvalidKind = Literal["malformed", "truncated", "unknown_tool", "bad_arguments"]
 StopReason = Literal["end", "tool_calls", "length", "stop_sequence", "refusal", "pause", "error", "unknown"]
@@ -166,6 +171,12 @@ FailureKind = Literal[
     "broken_protocol",
     "too_large",
 ]
+
+
+TRANSIENT_FAILURES: frozenset[FailureKind] = frozenset(
+    {"rate_limited", "overloaded", "timed_out", "stream_cut", "server_error", "unreachable"}
+)
+"""Kinds that another attempt may overcome: the client retries them, and a run that ends with one can be resumed."""
 
 
 class Failure(Struct, frozen=True):

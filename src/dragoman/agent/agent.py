@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -30,7 +30,7 @@ from dragoman.client import portal
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, InvalidTool
-from dragoman.extraction.tool_mode import ToolMode, ToolModeName, choose_tool_mode
+from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
 from dragoman.extraction.trust import Profile, get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy
 from dragoman.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
@@ -38,7 +38,7 @@ from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts, Registry
 from dragoman.providers.prices import Prices
 from dragoman.tools import gather
 from dragoman.toolset import Toolset
-from dragoman.types import Message, Tool, Usage
+from dragoman.types import Message, Tool, ToolModeName, Usage
 
 Model = str | Endpoint
 
@@ -117,7 +117,7 @@ class Agent:
         self.hooks = Hooks(hooks)
         self.listeners = tuple(listeners)
         self._settings: dict[str, Any] = {
-            "tool_mode": _choose(tool_mode, ("auto", "native", "text"), "tool_mode"),
+            "tool_mode": _choose(tool_mode, get_args(ToolModeName), "tool_mode"),
             "trust": trust,
             "options": dict(options or {}),
             "aliases": dict(aliases or {}),

@@ -12,12 +12,12 @@ from msgspec import Struct, field
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.result import Limits
 from dragoman.agent.watch import WatchSettings
-from dragoman.extraction.tool_mode import ToolMode, ToolModeName
+from dragoman.extraction.tool_mode import ToolMode
 from dragoman.extraction.trust import Profile
 from dragoman.policy import Policy, Rules
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
-from dragoman.types import Tool, Usage
+from dragoman.types import Tool, ToolModeName, Usage
 
 
 def _no_price(usage: Usage, endpoint: Endpoint, model: str) -> float | None:

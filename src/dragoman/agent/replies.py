@@ -14,14 +14,11 @@ from dragoman.extraction import Extraction
 from dragoman.providers import Fact, learn_from_error
 from dragoman.tools import bind, tool_from_function, tool_from_schema
 from dragoman.toolset import Toolset
-from dragoman.types import Failure, FailureKind, File, Image, Reply, Tool, ToolCall
+from dragoman.types import TRANSIENT_FAILURES, Failure, File, Image, Reply, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a reply means for the run: an answer, calls, nothing, or a failure. Pure questions, asked by the machine.
 
-_RETRYABLE: frozenset[FailureKind] = frozenset(
-    {"rate_limited", "overloaded", "timed_out", "stream_cut", "server_error", "unreachable"}
-)
 _REJECTIONS = frozenset({400, 404, 405, 415, 422, 501})
 _about_tools = re.compile(r"\btools?\b|\btool_(?:choice|calls?)\b|\bfunctions?\b|function.?call", re.IGNORECASE).search
 _about_something_else = re.compile(r"tool_call_id|tool_use_id|tool messages?|tool_result", re.IGNORECASE).search
@@ -37,7 +34,7 @@ def judge_failure(failure: Failure) -> Outcome:
         return end("refused", reason)
     if failure.kind == "context_too_long":
         return end("context_full", reason)
-    category: Category = "retryable" if failure.kind in _RETRYABLE else "fatal"
+    category: Category = "retryable" if failure.kind in TRANSIENT_FAILURES else "fatal"
     return end("provider_failed", reason, category=category)
 
 

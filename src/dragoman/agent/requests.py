@@ -13,14 +13,13 @@ from dragoman.extraction.tool_mode import (
     ComposedRequest,
     Mode,
     ToolMode,
-    ToolModeName,
     choose_tool_mode,
     compose,
     is_written_as_text,
 )
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
-from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolResult
+from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolModeName, ToolResult
 from dragoman.wire.codec import read_choice
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,6 @@ from dragoman.extraction import Extractor
 from dragoman.extraction.responses import read_messages
 from dragoman.extraction.tool_mode import (
     ComposedRequest,
-    ToolModeName,
     answer_parts,
     choose_tool_mode,
     compose,
@@ -34,7 +33,7 @@ from dragoman.extraction.tool_mode import (
 from dragoman.providers import Endpoint
 from dragoman.replies import ReplyFolder
 from dragoman.toolset import Toolset
-from dragoman.types import InvalidCall, Message, Reply, Text, ToolCall
+from dragoman.types import InvalidCall, Message, Reply, Text, ToolCall, ToolModeName
 from dragoman.wire.failures import as_error
 
 Prompt = str | Message | Iterable[Message | Mapping[str, Any]]

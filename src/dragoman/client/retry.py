@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.events import Event
-from dragoman.types import Failure
+from dragoman.types import TRANSIENT_FAILURES, Failure
 from dragoman.wire.failures import Loss
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -76,7 +76,6 @@ def _read_duration(text: str) -> float | None:
 # Whether a failed request is sent again, and when. Pure: the clock and the random draw are arguments.
 
 _STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-_KINDS = frozenset({"rate_limited", "overloaded", "server_error", "unreachable", "stream_cut", "timed_out"})
 # A request that was sent and waited for may still be running: another one would be paid for as well.
 _FINAL_CODES = frozenset(
     {
@@ -117,7 +116,7 @@ def is_passing(failure: Failure) -> bool:
         return False
     if failure.status is not None and failure.status >= 300:
         return failure.status in _STATUSES
-    return failure.kind in _KINDS
+    return failure.kind in TRANSIENT_FAILURES
 
 
 def decide(

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from dragoman.agent.result import Limits
+from dragoman.builtin import NAMES
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
 from dragoman.errors import ConfigError, nearest
 from dragoman.policy import read_rule
-from dragoman.policy.decision import MODES
+from dragoman.policy.decision import MODE_RANKS, MODES
 from dragoman.providers import WIRES
 from dragoman.providers.prices import Prices
 from dragoman.providers.provider import plain_name
-from dragoman.types import Usage
+from dragoman.types import SandboxName, ToolModeName, TrustName, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
 # The prices of a user's file: rows like those that ship, or in short `[prices."provider:model"]`.
@@ -63,10 +64,7 @@ def price_by(
 
 NO_LIMIT = "none"
 EVERY_TOOL = "ask"
-BUILTIN_TOOLS = (
-    *("read", "glob", "grep", "web_fetch", "write", "edit", "apply_patch", "bash"),
-    *("todo_write", "ask_user", "finish", "remember", "recall"),
-)
+BUILTIN_TOOLS = tuple(NAMES)
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
 _variable_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]*").fullmatch
@@ -267,7 +265,7 @@ def _prices(value: Any) -> dict[str, Any]:
     return table
 
 
-SANDBOXES = ("bubblewrap", "landlock", "auto", "none")
+SANDBOXES: tuple[SandboxName, ...] = get_args(SandboxName)
 _KEY_FIELDS = ("env", "file")
 
 
@@ -389,9 +387,7 @@ class Setting(Struct, frozen=True):
         return len(self.strictness)
 
 
-_TRUST = ("strict", "default", "compat")
-# Neither of the first two allows all that the other does: in one nothing is changed, in the other nobody is asked.
-_MODES = (("plan", "locked"), "default", "edits", "sandboxed", "bypass")
+_TRUST: tuple[TrustName, ...] = get_args(TrustName)
 # Landlock confines less than bubblewrap does, and `auto` takes the better of both, or none: so they are of a rank.
 _SANDBOXES = ("bubblewrap", ("auto", "landlock"), "none")
 _INSTALLED = ("off", "ask", "allow")
@@ -411,7 +407,7 @@ _MODELS = (
     Setting("system", TEXT, None, "the system prompt", "user_only", '"Answer in one sentence."'),
     Setting(
         "tool_mode",
-        one_of("auto", "native", "text"),
+        one_of(*get_args(ToolModeName)),
         "auto",
         "how tools are offered: as the endpoint can, by its own definitions, or in the prompt",
         "suggest",
@@ -433,7 +429,7 @@ _SAFETY = (
         "default",
         "what runs without a question",
         "stricter",
-        strictness=_MODES,
+        strictness=MODE_RANKS,
         deliberate=("bypass",),
     ),
     Setting("allow", RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),

@@ -19,7 +19,7 @@ from dragoman.formats import Format
 from dragoman.providers import Endpoint, PromptGuided
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
-from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolResult
+from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolModeName, ToolResult
 from dragoman.wire.codec import Choice, read_choice
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import Quirks
@@ -87,7 +87,6 @@ def _write(choice: Choice) -> str | dict[str, Any]:
 # never both. `settle_manner` decides which, `compose` writes the request, `open_reader` reads the reply to it.
 
 Mode = Literal["", "native", "text"]
-ToolModeName = Literal["auto", "native", "text"]
 _PLAIN = "json_message"
 _MOST_STOPS = 4
 """Some servers take no more stop texts than this."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import get_args
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -55,8 +56,10 @@ from dragoman.types import Operand, Tool, ToolCall
 #
 # `locked` is `default` without anybody to ask: whatever would be asked about is denied.
 
-MODES: tuple[Mode, ...] = ("plan", "locked", "default", "edits", "sandboxed", "bypass")
-"""From the strictest to the loosest. `plan` and `locked` are of a rank: neither allows all that the other does."""
+MODES: tuple[Mode, ...] = get_args(Mode)
+"""From the strictest to the loosest."""
+MODE_RANKS: tuple[tuple[Mode, ...], ...] = (MODES[:2], *((mode,) for mode in MODES[2:]))
+"""The same by rank. `plan` and `locked` are not ordered: each forbids something that the other allows."""
 
 
 def known_mode(mode: str) -> Mode:

@@ -29,7 +29,7 @@ from dragoman.types import Operand, OperandKind, Tool, ToolCall
 # What is decided about a call, and everything that a decision is made from.
 
 Verdict = Literal["allow", "ask", "deny"]
-Mode = Literal["plan", "default", "edits", "sandboxed", "locked", "bypass"]
+Mode = Literal["plan", "locked", "default", "edits", "sandboxed", "bypass"]
 Scope = Literal["managed", "user", "project", "session"]
 STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 

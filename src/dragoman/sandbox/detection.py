@@ -13,13 +13,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import get_args
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.sandbox.boxes import Box, BoxLimits, NoSandbox, Sandbox, Tier
+from dragoman.types import SandboxName
 
 # --------------------------------------------------------------------------------------------------------------------
 # A probe that really tries to break out of a sandbox, and says what was stopped and what was not.
@@ -297,8 +298,6 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
 # --------------------------------------------------------------------------------------------------------------------
 # Which sandbox works on this machine, found out by running something in it.
 
-Wanted = Literal["auto", "bubblewrap", "landlock", "none"]
-
 
 class SandboxMissing(DragomanError):
     """No sandbox of the kind that was asked for works here."""
@@ -306,15 +305,15 @@ class SandboxMissing(DragomanError):
     hint = "on Debian or Ubuntu: apt-get install bubblewrap"
 
 
-def find_sandbox(wanted: Wanted = "auto") -> Sandbox:
+def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
     """The best sandbox that works here, or the one that is asked for; what was found is kept for this process.
 
     "auto" falls back to none at all, so look at `sandbox.confines`. A kind that is named and does not work raises
     SandboxMissing.
     """
-    if wanted not in ("auto", "bubblewrap", "landlock", "none"):
+    if wanted not in get_args(SandboxName):
         raise SandboxMissing(
-            f"there is no sandbox called {wanted!r}", hint='choose "auto", "bubblewrap", "landlock" or "none"'
+            f"there is no sandbox called {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}"
         )
     if wanted == "none":
         return NoSandbox()
@@ -326,7 +325,7 @@ def find_sandbox(wanted: Wanted = "auto") -> Sandbox:
     raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
 
 
-def why_not(wanted: Wanted) -> tuple[str, ...]:
+def why_not(wanted: SandboxName) -> tuple[str, ...]:
     """What is in the way of each kind of sandbox that was tried and did not work."""
     return () if wanted == "none" else _look(wanted)[1]
 
