@@ -1,0 +1,1 @@
+"""What `scripts/make-test-data` writes into `tests/data/`: one module for each kind of rows."""
