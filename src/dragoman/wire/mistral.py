@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from dragoman.events import Event, PartEnded
 from dragoman.stage import Stage
-from dragoman.types import Failure, InvalidCall, JsonObject, Reply, Request, Text, Thinking, Tool, ToolCall
+from dragoman.types import Failure, InvalidCall, JsonObject, Reply, Text, Thinking, ToolCall
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
-from dragoman.wire.codec import Offer, Prepared, offer
+from dragoman.wire.codec import Draft
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.failures import fail, status_of
 from dragoman.wire.history import HistoryRules
@@ -127,21 +127,20 @@ class Mistral(OpenAIChat):
         thinking_blocks=True,
     )
 
-    def _rules(self) -> HistoryRules:
+    def _history_rules(self) -> HistoryRules:
         # Models without reasoning refuse it in the history, so it goes back only where a profile says so.
         return self.rules if self.quirks.replay_reasoning != "never" else replace(self.rules, thinking=False)
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        target = "openai_strict" if self.quirks.strict_tools else "mistral"
-        return offer(tools, self.rules.names, target, self.quirks)
+    def _schema_target(self) -> str:
+        return "openai_strict" if self.quirks.strict_tools else "mistral"
 
-    def prepare(self, request: Request) -> Prepared:
-        prepared = super().prepare(request)
-        messages = prepared.body["messages"]
+    def _write_body(self, draft: Draft) -> JsonObject:
+        body = super()._write_body(draft)
+        messages = body["messages"]
         if messages and messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
             # The last word may be the assistant's only as the beginning of the reply.
             messages[-1]["prefix"] = True
-        return prepared
+        return body
 
     def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
         return read_failure(status, body, headers)
@@ -149,9 +148,7 @@ class Mistral(OpenAIChat):
     def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
         return write_failure(failure)
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        if reply.failure is not None:
-            return write_failure(reply.failure)[1]
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return write_completion(reply, self.rules.ids, created)
 
     def event_stream(
