@@ -7,10 +7,9 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from dragoman.events import Event, PartEnded
+from dragoman.events import Event, PartEnded, ReplyEnded
 from dragoman.stage import Stage
 from dragoman.types import Failure, InvalidCall, JsonObject, Reply, Text, Thinking, ToolCall
-from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
 from dragoman.wire.codec import Draft
 from dragoman.wire.event_order import describe_invalid
@@ -21,7 +20,7 @@ from dragoman.wire.openai_chat import parts as chat
 from dragoman.wire.openai_chat.client import Dialect
 from dragoman.wire.openai_chat.parts import thinking_block, write_call, write_usage
 from dragoman.wire.openai_chat.server import ChunkWriter, finish_of, renamed
-from dragoman.wire.values import as_dict, as_text, dicts, write
+from dragoman.wire.values import as_dict, as_text, dicts
 
 # --------------------------------------------------------------------------------------------------------------------
 # Mistral's errors: flat objects, and lists of details for fields that it does not know.
@@ -83,24 +82,24 @@ class MistralWriter(ChunkWriter):
     def _write_thinking(self, text: str) -> JsonObject:
         return {"content": [thinking_block(text, {})]}
 
-    def _end_part(self, event: PartEnded) -> list[bytes]:
+    def _end_part(self, event: PartEnded) -> list[JsonObject | str]:
         own = as_dict(event.extra.get(_WIRE))
         if event.kind == "thinking" and "signature" in own:
             return [self._chunk({"content": [thinking_block("", own)]})]
         return []
 
-    def _chunk(self, delta: JsonObject, finish: str | None = None) -> bytes:
+    def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         counts = {"usage": write_usage(self._usage)} if finish and self._include_usage else {}
-        return framing.encode_sse(None, write({**self._head, "choices": [choice], **counts}))
+        return {**self._head, "choices": [choice], **counts}
 
-    def _finish(self, reason: str) -> list[bytes]:
+    def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        return [self._chunk({}, reason), framing.encode_sse(None, "[DONE]")]
+        return [self._chunk({}, finish_of(event.stop, event.extra, _WIRE)), "[DONE]"]
 
-    def _fail(self, failure: Failure) -> list[bytes]:
+    def _fail(self, failure: Failure) -> list[JsonObject | str]:
         self._closed = True
-        return [framing.encode_sse(None, write(write_failure(failure)[1]))]
+        return [write_failure(failure)[1]]
 
 
 class Mistral(OpenAIChat):

@@ -15,7 +15,7 @@ from dragoman.wire.aliases import Aliases as Aliases
 from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object
 from dragoman.wire.cohere.client import CohereReader, write_messages, write_result, write_tools
 from dragoman.wire.cohere.parts import WIRE, read_settings, write_failure, write_settings
-from dragoman.wire.cohere.server import MessageReader, StreamWriter, write_reply
+from dragoman.wire.cohere.server import FrameWriter, MessageReader, write_reply
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder as SseDecoder
 from dragoman.wire.history import HistoryRules
@@ -65,7 +65,7 @@ class Cohere(Codec):
         return write_reply(reply, RULES.ids)
 
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
-        return StreamWriter(RULES.ids, id)
+        return FrameWriter(RULES.ids, id)
 
     def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
         return write_failure(failure)
