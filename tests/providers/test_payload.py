@@ -9,8 +9,7 @@ import pytest
 
 from dragoman import formats, providers
 from dragoman.errors import ConfigError
-from dragoman.providers import PromptGuided, ToolsPayload
-from dragoman.providers.endpoint import BY_WIRE
+from dragoman.providers import WIRES, PromptGuided, ToolsPayload
 from dragoman.toolset import Toolset
 from dragoman.wire.quirks import Quirks
 
@@ -42,30 +41,31 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "model", "kind"),
+    ("provider", "model", "wire"),
     [
-        ("openai", "gpt-5.6", "Responses"),
-        ("openai_chat", "gpt-4o", "OpenAI"),
-        ("openrouter", "openai/gpt-4o", "OpenAI"),
-        ("anthropic", "claude-opus-4-8", "Anthropic"),
-        ("gemini", "gemini-3-pro", "Gemini"),
-        ("ollama", "qwen3", "Ollama"),
-        ("bedrock", "amazon.nova-pro-v1:0", "Bedrock"),
-        ("mistral", "mistral-large-latest", "Mistral"),
-        ("cohere", "command-a-03-2025", "Cohere"),
-        ("ollama", "gemma3:4b", "PromptGuided"),
-        ("perplexity", "sonar-pro", "PromptGuided"),
-        ("custom", "gpt-4o", "PromptGuided"),
+        ("openai", "gpt-5.6", "openai_responses"),
+        ("openai_chat", "gpt-4o", "openai_chat"),
+        ("openrouter", "openai/gpt-4o", "openai_chat"),
+        ("anthropic", "claude-opus-4-8", "anthropic"),
+        ("gemini", "gemini-3-pro", "gemini"),
+        ("ollama", "qwen3", "ollama"),
+        ("bedrock", "amazon.nova-pro-v1:0", "bedrock"),
+        ("mistral", "mistral-large-latest", "mistral"),
+        ("cohere", "command-a-03-2025", "cohere"),
+        ("ollama", "gemma3:4b", ""),
+        ("perplexity", "sonar-pro", ""),
+        ("custom", "gpt-4o", ""),
     ],
 )
 @pytest.mark.usefixtures("stand_ins")
-def test_the_payload_has_the_shape_of_the_wire(provider: str, model: str, kind: str) -> None:
+def test_the_payload_has_the_shape_of_the_wire(provider: str, model: str, wire: str) -> None:
     row = providers.get(provider)
     payload = row.convert_tools([SHELL], model)
-    assert type(payload).__name__ == kind
-    if not isinstance(payload, PromptGuided):
-        wire = providers.resolve(provider, model).wire
-        assert payload.tools == [{"wire": wire, "names": ["shell"], "strict": False}]
+    if wire:
+        assert providers.resolve(provider, model).wire == wire
+        assert payload == ToolsPayload(wire, [{"wire": wire, "names": ["shell"], "strict": False}])
+    else:
+        assert isinstance(payload, PromptGuided)
     assert isinstance(payload, PromptGuided) is not row.supports_native_tools(model)
 
 
@@ -105,9 +105,10 @@ def test_the_quirks_of_the_endpoint_reach_the_codec() -> None:
 def test_the_caller_may_ask_for_the_other_way_or_the_other_wire() -> None:
     row = providers.get("openai")
     assert isinstance(row.convert_tools([SHELL], "gpt-4o", {"native_tool_calls": False}), PromptGuided)
-    assert isinstance(row.convert_tools([SHELL], "gpt-4o", wire="openai_chat"), providers.endpoint.OpenAI)
+    chosen = row.convert_tools([SHELL], "gpt-4o", wire="openai_chat")
+    assert isinstance(chosen, ToolsPayload) and chosen.wire == "openai_chat"
     custom = providers.get("custom").convert_tools([SHELL], "m", {"native_tool_calls": True})
-    assert isinstance(custom, providers.endpoint.OpenAI)
+    assert isinstance(custom, ToolsPayload) and custom.wire == "openai_chat"
 
 
 def test_instructions_are_those_of_the_rows_format() -> None:
@@ -136,9 +137,11 @@ def test_an_endpoint_of_its_own_kind_is_told_when_native_calls_are_forced() -> N
 
 
 def test_a_payload_is_a_tagged_value() -> None:
-    for name, kind in BY_WIRE.items():
-        written = msgspec.json.encode(kind([SHELL]))
-        assert msgspec.json.decode(written)["type"] == name
-        assert msgspec.json.decode(written, type=ToolsPayload) == kind([SHELL])
+    either = ToolsPayload | PromptGuided
+    for name in WIRES:
+        written = msgspec.json.encode(ToolsPayload(name, [SHELL]))
+        assert msgspec.json.decode(written)["type"] == "tools"
+        assert msgspec.json.decode(written)["wire"] == name
+        assert msgspec.json.decode(written, type=either) == ToolsPayload(name, [SHELL])
     guided = PromptGuided("Use tools.", "hermes")
-    assert msgspec.json.decode(msgspec.json.encode(guided), type=ToolsPayload) == guided
+    assert msgspec.json.decode(msgspec.json.encode(guided), type=either) == guided

@@ -17,7 +17,10 @@ from dragoman.providers.registry import shipped
 
 ROWS = list(shipped())
 BY_TITLE = {row.title: row for row in ROWS}
-LETTERS = dict(zip(WIRES, "CRAGOBCX", strict=True)) | {"own": "X"}
+# The reference has no letter for other wires.
+LETTERS = dict.fromkeys([*WIRES, "own"], "X") | dict(
+    openai_chat="C", openai_responses="R", anthropic="A", gemini="G", ollama="O", bedrock="B", mistral="C"
+)
 NEARLY_ALL = 0.8
 
 

@@ -10,14 +10,15 @@ import typer
 
 from dragoman.cli.screen import Screen, read_json, write_json
 from dragoman.providers.definitions import codec_for
+from dragoman.wire import names
 from dragoman.wire.conversion import convert as convert_body
 
-HELP = """Turn a request, or a conversation, of one provider into what another one takes.
+HELP = f"""Turn a request, or a conversation, of one provider into what another one takes.
 
 FILE is the JSON body of a request, or the list of its messages; without one, or as -, it is read from standard input.
 The new body goes to standard output, the report of what was changed, moved or left out to standard error.
 
-WIRE is openai_chat, openai_responses, anthropic, gemini, ollama, bedrock, mistral or cohere, or a provider such as
+WIRE is {", ".join(names()[:-1])} or {names()[-1]}, or a provider such as
 deepseek or groq:llama-3.3-70b, which also brings the quirks of that endpoint.
 
 \b

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from dragoman.cli.screen import Screen, read_text, write_json
 from dragoman.errors import ConfigError, UnknownProvider
-from dragoman.providers import Endpoint, Provider, Registry
+from dragoman.providers import WIRES, Endpoint, Provider, Registry
+from dragoman.providers.provider import OWN
 from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings
 
 HELP = """List the endpoints that are known by name, or explain one of them.
@@ -30,9 +31,11 @@ Examples:
 """
 
 Native = Literal["yes", "no", "per_model", "learned"]
-Wire = Literal[
-    "openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "bedrock", "mistral", "cohere", "own"
-]
+if TYPE_CHECKING:
+    Wire = str
+else:
+    # Typer shows the members as the choices of the option.
+    Wire = Literal[(*WIRES, OWN)]
 GROUPS = {
     "first_party": "Vendors of models",
     "host": "Hosts",

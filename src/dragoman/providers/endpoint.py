@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -24,57 +24,17 @@ from dragoman.providers.provider import (
 )
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject
+from dragoman.wire import registry as wires
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a provider wants to be given for a list of tools: definitions in its wire's shape, or a text for the prompt.
 
 
-class OpenAI(Struct, frozen=True, tag="openai_chat"):
-    """The `tools` of a chat completion."""
+class ToolsPayload(Struct, frozen=True, tag="tools"):
+    """Definitions of tools in the shape of one wire."""
 
-    tools: list[JsonObject]
-
-
-class Responses(Struct, frozen=True, tag="openai_responses"):
-    """The `tools` of a response."""
-
-    tools: list[JsonObject]
-
-
-class Anthropic(Struct, frozen=True, tag="anthropic"):
-    """The `tools` of a message, each with an `input_schema`."""
-
-    tools: list[JsonObject]
-
-
-class Gemini(Struct, frozen=True, tag="gemini"):
-    """The `tools` of generateContent: one object with `functionDeclarations`."""
-
-    tools: list[JsonObject]
-
-
-class Ollama(Struct, frozen=True, tag="ollama"):
-    """The `tools` of /api/chat."""
-
-    tools: list[JsonObject]
-
-
-class Bedrock(Struct, frozen=True, tag="bedrock"):
-    """The `toolConfig.tools` of Converse, each a `toolSpec`."""
-
-    tools: list[JsonObject]
-
-
-class Mistral(Struct, frozen=True, tag="mistral"):
-    """The `tools` of a Mistral chat."""
-
-    tools: list[JsonObject]
-
-
-class Cohere(Struct, frozen=True, tag="cohere"):
-    """The `tools` of a Cohere chat."""
-
+    wire: str
     tools: list[JsonObject]
 
 
@@ -83,20 +43,6 @@ class PromptGuided(Struct, frozen=True, tag="prompt_guided"):
 
     instructions: str
     format: str = ""
-
-
-ToolsPayload = OpenAI | Responses | Anthropic | Gemini | Ollama | Bedrock | Mistral | Cohere | PromptGuided
-
-BY_WIRE: dict[str, Callable[[list[JsonObject]], ToolsPayload]] = {
-    "openai_chat": OpenAI,
-    "openai_responses": Responses,
-    "anthropic": Anthropic,
-    "gemini": Gemini,
-    "ollama": Ollama,
-    "bedrock": Bedrock,
-    "mistral": Mistral,
-    "cohere": Cohere,
-}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -151,7 +97,7 @@ class Endpoint(Struct, frozen=True):
         """The headers of a request, the key among them. `key_name` is the variable that held the key."""
         return self.provider.headers_for(key, self.wire, key_name=key_name)
 
-    def convert_tools(self, tools: Toolset | Iterable[object] | None) -> ToolsPayload:
+    def convert_tools(self, tools: Toolset | Iterable[object] | None) -> ToolsPayload | PromptGuided:
         """The tools as this endpoint wants them: definitions of its wire, or instructions for the prompt."""
         offered = Toolset.of(tools) or Toolset(())
         if not self.capabilities.native_tool_calls:
@@ -160,11 +106,9 @@ class Endpoint(Struct, frozen=True):
             # Instructions for no tools would teach the model to call what is not there.
             taught = formats.instructions(offered, self.prompt_format, layout="list") if len(offered) else ""
             return PromptGuided(taught, self.prompt_format)
-        if self.wire not in BY_WIRE:
+        if self.wire not in wires.ROWS:
             raise ConfigError(f"{self.provider.name} cannot be spoken to", hint=self.provider.notes)
-        from dragoman.wire import registry
-
-        return BY_WIRE[self.wire](registry.get(self.wire, self.quirks).encode_definitions(offered))
+        return ToolsPayload(self.wire, wires.get(self.wire, self.quirks).encode_definitions(offered))
 
 
 def settle(

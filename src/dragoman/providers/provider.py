@@ -13,19 +13,17 @@ from msgspec import Struct, field
 
 from dragoman.errors import ConfigError, nearest
 from dragoman.toolset import Toolset
+from dragoman.wire import registry as wires
 
 if TYPE_CHECKING:
-    from dragoman.providers.endpoint import ToolsPayload
+    from dragoman.providers.endpoint import PromptGuided, ToolsPayload
     from dragoman.providers.facts import Facts
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # What an endpoint can do with a model, as far as a caller has to know.
 
-_IMAGE_WIRES = frozenset({"openai_responses", "anthropic", "bedrock", "ollama"})
-_WIRES_WITHOUT_SWITCH = frozenset({"gemini", "ollama", "bedrock", "cohere"})
-# Whole calls arrive in one piece on these wires.
-_WIRES_WITH_WHOLE_CALLS = frozenset({"gemini", "ollama"})
+_OWN_ROW = wires.WireRow("", "")
 
 
 class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,10 +53,11 @@ class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
 
 def of_wire(wire: str) -> dict[str, Any]:
     """What follows from the protocol alone."""
+    row = wires.ROWS.get(wire, _OWN_ROW)
     return {
-        "parallel_switch": wire not in _WIRES_WITHOUT_SWITCH,
-        "streams_arguments": wire not in _WIRES_WITH_WHOLE_CALLS,
-        "images_in_results": wire in _IMAGE_WIRES,
+        "parallel_switch": row.parallel_switch,
+        "streams_arguments": row.streams_arguments,
+        "images_in_results": row.images_in_results,
     }
 
 
@@ -257,7 +256,7 @@ def find(profiles: Iterable[Profile], model: str | None) -> Profile:
 Group = Literal["first_party", "host", "router", "local", "custom"]
 Native = Literal["yes", "no", "per_model", "learned"]
 
-WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "bedrock", "mistral", "cohere")
+WIRES = tuple(wires.ROWS)
 OWN = "own"
 """The wire of endpoints that speak none of ours: they are listed, and say why they cannot be used."""
 
@@ -389,7 +388,7 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
         *,
         facts: Facts | None = None,
         wire: str = "",
-    ) -> ToolsPayload:
+    ) -> ToolsPayload | PromptGuided:
         """The tools as this endpoint wants them: definitions of its wire, or instructions for the prompt."""
         from dragoman.providers.endpoint import settle
 

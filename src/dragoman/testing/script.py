@@ -35,38 +35,27 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire.codec import as_object
+from dragoman.wire.registry import ROWS
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which wire a request is written in, which model it names, and whether it asks for a stream.
-
-# The ends of paths, the longer ones first; two wires share the first, and the script says which of them it speaks.
-_PATHS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    (r"/chat/completions$", ("openai_chat", "mistral")),
-    (r"/responses$", ("openai_responses",)),
-    (r"/messages$", ("anthropic",)),
-    (r":(stream)?[gG]enerateContent$", ("gemini",)),
-    (r"/converse(-stream)?$", ("bedrock",)),
-    (r"/api/chat$", ("ollama",)),
-    (r"/chat$", ("cohere",)),
-)
-_MODEL = re.compile(r"/(?:models?)/(?P<model>.+?)(?::(?:streamG|g)enerateContent|/converse(?:-stream)?)$")
 
 
 def find_wire(url: str, preferred: str) -> str:
     """The wire that the path of a request belongs to: the preferred one unless the path says otherwise."""
     path = urlsplit(url).path
-    for pattern, wires in _PATHS:
-        if re.search(pattern, path):
-            return preferred if preferred in wires else wires[0]
-    return preferred
+    found = {name: match.end() - match.start() for name, row in ROWS.items() if (match := re.search(row.path, path))}
+    # The path of one wire may end as that of another one does; two wires have the same.
+    fitting = [name for name, length in found.items() if length == max(found.values())]
+    return preferred if preferred in fitting or not fitting else fitting[0]
 
 
 def read_request(url: str, body: bytes, spoken: str) -> tuple[Request, JsonObject]:
     """The request in neutral form, and its body as JSON."""
-    path = urlsplit(url).path
-    found = _MODEL.search(path)
-    model = unquote(found["model"]) if found else ""
-    streams = path.endswith((":streamGenerateContent", "/converse-stream"))
+    found = re.search(ROWS[spoken].path, urlsplit(url).path) if spoken in ROWS else None
+    said = found.groupdict() if found else {}
+    model = unquote(said.get("model") or "")
+    streams = bool(said.get("stream"))
     fields = as_object(body)
     return wire.get(spoken).decode_request(fields, model=model, stream=streams or None), fields
 
@@ -197,8 +186,6 @@ def write_as_text(reply: Reply, format: str) -> Reply:
 
 Pieces = int | Literal["frames", "whole"] | Callable[[bytes], Iterable[bytes]]
 """How the bytes of a stream are cut: into n bytes each, one frame each, not at all, or by a function."""
-
-_STREAM_TYPES = {"ollama": "application/x-ndjson", "bedrock": "application/vnd.amazon.eventstream"}
 
 
 DEFAULT_TIMEOUTS = Timeouts()
@@ -357,7 +344,7 @@ class ScriptedModel:
             body = wire.get(spoken).encode_reply(reply)
             return Answer(200, {"content-type": "application/json"}, body)
         frames = write_stream(reply, spoken, deltas=self._deltas)
-        headers = {"content-type": _STREAM_TYPES.get(spoken, "text/event-stream")}
+        headers = {"content-type": ROWS[spoken].stream_type}
         return Answer(200, headers, pieces=cut(frames, self._pieces))
 
     def _number(self) -> str:

@@ -15,9 +15,11 @@ from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
 from dragoman.toolset import Toolset, as_tool
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolCall, ToolResult
+from dragoman.types import Failure, JsonObject, Message, Reply, Request, Tool, ToolCall, ToolResult
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
+from dragoman.wire.framing import SseDecoder
+from dragoman.wire.history import History, HistoryRules, arrange
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
 
@@ -262,6 +264,17 @@ class Prepared(Struct, frozen=True):
     """The most tokens that were asked for."""
 
 
+class Draft(Struct):
+    """What a wire writes the body of a request from. It adds to `losses` what it cannot write."""
+
+    request: Request
+    offered: Offer
+    history: History
+    losses: list[Loss]
+    limit: int | None
+    """The most tokens that are asked for; a wire that always names a limit sets it."""
+
+
 class Reader(ABC):
     """Turns the frames of one reply into events. `read` takes what the framing gave; nothing it holds raises."""
 
@@ -302,9 +315,14 @@ class ReplyStream:
 
 
 class Codec(ABC):
-    """One wire. `codec.name` is the name under which opaque data rides in `part.extra`."""
+    """One wire. `codec.name` is the name under which opaque data rides in `part.extra`.
+
+    `prepare`, `define` and `encode_reply` are template methods: they do what all wires do the same way, and call the
+    methods with an underscore for what a wire does differently.
+    """
 
     name: ClassVar[str]
+    rules: ClassVar[HistoryRules]
 
     def __init__(self, quirks: Quirks = DEFAULTS) -> None:
         self.quirks = quirks
@@ -314,9 +332,49 @@ class Codec(ABC):
 
     # ---- a client uses these ------------------------------------------------------------------------------------
 
-    @abstractmethod
     def prepare(self, request: Request) -> Prepared:
         """The body to send, with the report of what was changed, and with what is needed to read the reply."""
+        offered = self._offer(request.tools)
+        losses = list(offered.losses)
+        messages = self._select_messages(request, losses)
+        history = arrange(messages, self._history_rules(), offered.namer, self._history_quirks())
+        losses += history.losses
+        limit = request.options.get("max_tokens")
+        draft = Draft(request, offered, history, losses, limit if isinstance(limit, int) else None)
+        body = self._write_body(draft)
+        known = self._known_tools(request)
+        return Prepared(
+            body,
+            tuple(losses),
+            Aliases(offered.namer.back, history.identifier.back, offered.undo),
+            Toolset(known) if known else None,
+            draft.limit,
+        )
+
+    @abstractmethod
+    def _write_body(self, draft: Draft) -> JsonObject:
+        """The body of a request whose tools and history are prepared for this wire."""
+
+    def _offer(self, tools: Iterable[Tool]) -> Offer:
+        return offer(tools, self.rules.names, self._schema_target(), self.quirks)
+
+    def _schema_target(self) -> str:
+        """The row of `schemas.targets` by which parameters are compiled."""
+        return self.name
+
+    def _history_rules(self) -> HistoryRules:
+        return self.rules
+
+    def _history_quirks(self) -> Quirks:
+        return self.quirks
+
+    def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
+        """The messages to send, before they are arranged."""
+        return request.messages
+
+    def _known_tools(self, request: Request) -> list[Tool]:
+        """The tools whose calls the reply may hold."""
+        return request.tools
 
     def encode_request(self, request: Request) -> JsonObject:
         """The body to send."""
@@ -329,8 +387,8 @@ class Codec(ABC):
     @abstractmethod
     def open_reader(self, sent: Prepared | None) -> Reader: ...
 
-    @abstractmethod
-    def open_framing(self) -> Stage[bytes, Any]: ...
+    def open_framing(self) -> Stage[bytes, Any]:
+        return SseDecoder()
 
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
         """The reply in a whole body. An error body gives a reply whose `failure` is set."""
@@ -350,9 +408,15 @@ class Codec(ABC):
     def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
         """The request in a body. `model` and `stream` are for wires that say them in the path."""
 
-    @abstractmethod
     def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
         """The whole body of a reply. `created` is the time in seconds, for wires that tell it."""
+        if reply.failure is not None:
+            return self.encode_failure(reply.failure)[1]
+        return self._write_reply(reply, created)
+
+    @abstractmethod
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
+        """The body of a reply that did not fail."""
 
     @abstractmethod
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
@@ -364,9 +428,15 @@ class Codec(ABC):
 
     # ---- the verbs ----------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
         """The definitions of tools as the wire wants them, with the report and the way back."""
+        offered = self._offer(tools)
+        losses = list(offered.losses)
+        definitions = self._write_definitions(offered, losses)
+        return definitions, losses, Aliases(offered.namer.back, {}, offered.undo)
+
+    @abstractmethod
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]: ...
 
     def encode_definitions(self, tools: Iterable[object]) -> list[JsonObject]:
         """The definitions of tools as the wire wants them."""

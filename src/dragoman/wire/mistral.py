@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from dragoman.events import Event, PartEnded
+from dragoman.events import Event, PartEnded, ReplyEnded
 from dragoman.stage import Stage
-from dragoman.types import Failure, InvalidCall, JsonObject, Reply, Request, Text, Thinking, Tool, ToolCall
-from dragoman.wire import framing
+from dragoman.types import Failure, InvalidCall, JsonObject, Reply, Text, Thinking, ToolCall
 from dragoman.wire.aliases import Identifier, IdRule
-from dragoman.wire.codec import Offer, Prepared, offer
+from dragoman.wire.codec import Draft
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.failures import fail, status_of
 from dragoman.wire.history import HistoryRules
@@ -21,7 +20,7 @@ from dragoman.wire.openai_chat import parts as chat
 from dragoman.wire.openai_chat.client import Dialect
 from dragoman.wire.openai_chat.parts import thinking_block, write_call, write_usage
 from dragoman.wire.openai_chat.server import ChunkWriter, finish_of, renamed
-from dragoman.wire.values import as_dict, as_text, dicts, write
+from dragoman.wire.values import as_dict, as_text, dicts
 
 # --------------------------------------------------------------------------------------------------------------------
 # Mistral's errors: flat objects, and lists of details for fields that it does not know.
@@ -83,24 +82,24 @@ class MistralWriter(ChunkWriter):
     def _write_thinking(self, text: str) -> JsonObject:
         return {"content": [thinking_block(text, {})]}
 
-    def _end_part(self, event: PartEnded) -> list[bytes]:
+    def _end_part(self, event: PartEnded) -> list[JsonObject | str]:
         own = as_dict(event.extra.get(_WIRE))
         if event.kind == "thinking" and "signature" in own:
             return [self._chunk({"content": [thinking_block("", own)]})]
         return []
 
-    def _chunk(self, delta: JsonObject, finish: str | None = None) -> bytes:
+    def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         counts = {"usage": write_usage(self._usage)} if finish and self._include_usage else {}
-        return framing.encode_sse(None, write({**self._head, "choices": [choice], **counts}))
+        return {**self._head, "choices": [choice], **counts}
 
-    def _finish(self, reason: str) -> list[bytes]:
+    def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        return [self._chunk({}, reason), framing.encode_sse(None, "[DONE]")]
+        return [self._chunk({}, finish_of(event.stop, event.extra, _WIRE)), "[DONE]"]
 
-    def _fail(self, failure: Failure) -> list[bytes]:
+    def _fail(self, failure: Failure) -> list[JsonObject | str]:
         self._closed = True
-        return [framing.encode_sse(None, write(write_failure(failure)[1]))]
+        return [write_failure(failure)[1]]
 
 
 class Mistral(OpenAIChat):
@@ -127,21 +126,20 @@ class Mistral(OpenAIChat):
         thinking_blocks=True,
     )
 
-    def _rules(self) -> HistoryRules:
+    def _history_rules(self) -> HistoryRules:
         # Models without reasoning refuse it in the history, so it goes back only where a profile says so.
         return self.rules if self.quirks.replay_reasoning != "never" else replace(self.rules, thinking=False)
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        target = "openai_strict" if self.quirks.strict_tools else "mistral"
-        return offer(tools, self.rules.names, target, self.quirks)
+    def _schema_target(self) -> str:
+        return "openai_strict" if self.quirks.strict_tools else "mistral"
 
-    def prepare(self, request: Request) -> Prepared:
-        prepared = super().prepare(request)
-        messages = prepared.body["messages"]
+    def _write_body(self, draft: Draft) -> JsonObject:
+        body = super()._write_body(draft)
+        messages = body["messages"]
         if messages and messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls"):
             # The last word may be the assistant's only as the beginning of the reply.
             messages[-1]["prefix"] = True
-        return prepared
+        return body
 
     def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
         return read_failure(status, body, headers)
@@ -149,9 +147,7 @@ class Mistral(OpenAIChat):
     def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
         return write_failure(failure)
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        if reply.failure is not None:
-            return write_failure(reply.failure)[1]
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return write_completion(reply, self.rules.ids, created)
 
     def event_stream(

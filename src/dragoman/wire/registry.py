@@ -1,40 +1,84 @@
-"""The wires by name. A codec is loaded when it is first asked for."""
+"""The wires by name, and what is known of a wire without loading its codec.
+
+This is the only list of the wires. A codec is loaded when it is first asked for.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 
+from msgspec import Struct
+
 from dragoman.errors import UnknownProvider
 from dragoman.wire.codec import Codec
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
-_HOMES = {
-    "openai_chat": "OpenAIChat",
-    "openai_responses": "OpenAIResponses",
-    "anthropic": "Anthropic",
-    "gemini": "Gemini",
-    "ollama": "Ollama",
-    "bedrock": "Bedrock",
-    "mistral": "Mistral",
-    "cohere": "Cohere",
+
+class WireRow(Struct, frozen=True):
+    """One wire. `codec` is the name of a class in the package `dragoman.wire.NAME`."""
+
+    codec: str
+    path: str
+    """The end of the path of a request, as a regular expression. The groups `model` and `stream` are for wires that
+    say these in the path."""
+    stream_type: str = "text/event-stream"
+    """The content type of a streamed reply."""
+    call_reasons: tuple[str, ...] = ()
+    """The words for "the model stopped to call a tool"; empty where the wire has none."""
+    parallel_switch: bool = True
+    """A request can forbid parallel calls."""
+    streams_arguments: bool = True
+    """The arguments of a call arrive in pieces; otherwise each call arrives whole."""
+    images_in_results: bool = False
+    """The result of a tool may hold images."""
+
+
+ROWS: dict[str, WireRow] = {
+    "openai_chat": WireRow("OpenAIChat", r"/chat/completions$", call_reasons=("tool_calls", "function_call")),
+    "openai_responses": WireRow("OpenAIResponses", r"/responses$", images_in_results=True),
+    "anthropic": WireRow("Anthropic", r"/messages$", call_reasons=("tool_use",), images_in_results=True),
+    "gemini": WireRow(
+        "Gemini",
+        r"(?:/models?/(?P<model>.+?))?:(?P<stream>stream)?[gG]enerateContent$",
+        parallel_switch=False,
+        streams_arguments=False,
+    ),
+    "ollama": WireRow(
+        "Ollama",
+        r"/api/chat$",
+        "application/x-ndjson",
+        parallel_switch=False,
+        streams_arguments=False,
+        images_in_results=True,
+    ),
+    "bedrock": WireRow(
+        "Bedrock",
+        r"(?:/models?/(?P<model>.+?))?/converse(?P<stream>-stream)?$",
+        "application/vnd.amazon.eventstream",
+        call_reasons=("tool_use",),
+        parallel_switch=False,
+        images_in_results=True,
+    ),
+    "mistral": WireRow("Mistral", r"/chat/completions$", call_reasons=("tool_calls",)),
+    "cohere": WireRow("Cohere", r"/chat$", call_reasons=("TOOL_CALL",), parallel_switch=False),
 }
 _ALIASES = {"openai": "openai_chat", "responses": "openai_responses"}
 
 
 def names() -> list[str]:
     """The names of all wires."""
-    return list(_HOMES)
+    return list(ROWS)
 
 
 def knows(name: str) -> bool:
     """Whether a wire goes by that name."""
-    return name in _HOMES or name in _ALIASES
+    return name in ROWS or name in _ALIASES
 
 
 def get(name: str, quirks: Quirks = DEFAULTS) -> Codec:
     """The codec of a wire, for an endpoint with these quirks."""
     key = _ALIASES.get(name, name)
-    if key not in _HOMES:
+    if key not in ROWS:
         raise UnknownProvider(name, names(), hint=f"the wires are {', '.join(names())}")
-    codec: type[Codec] = getattr(import_module(f"dragoman.wire.{key}"), _HOMES[key])
+    codec: type[Codec] = getattr(import_module(f"dragoman.wire.{key}"), ROWS[key].codec)
     return codec(quirks)

@@ -15,17 +15,10 @@ from dragoman.doctor.probe import (
 )
 from dragoman.providers import Fact
 from dragoman.types import Failure
+from dragoman.wire.registry import ROWS
 
 _SHORT = 16
 _LAST = "60"
-# The words for "I stopped to call a tool"; the wires that are not here have none.
-_CALL_REASONS = {
-    "openai_chat": ("tool_calls", "function_call"),
-    "mistral": ("tool_calls",),
-    "anthropic": ("tool_use",),
-    "bedrock": ("tool_use",),
-    "cohere": ("TOOL_CALL",),
-}
 
 
 def greeting() -> Question:
@@ -85,7 +78,7 @@ def _judge_finish(subject: Subject, observations: Observations) -> Finding:
         words = f"an answer ended with {said!r}" if said else "an answer ended without a finish reason"
         return Finding(name, "broken", words, f"finish reason {said!r}", _COPES)
     called = observations[1] if len(observations) > 1 and observations[1].reply.calls else None
-    expected = _CALL_REASONS.get(wire)
+    expected = ROWS[wire].call_reasons if wire in ROWS else ()
     if called is not None and expected and called.reason(wire) not in expected:
         said = called.reason(wire)
         words = f"a reply with a call ended with {said!r}, not {expected[0]!r}"

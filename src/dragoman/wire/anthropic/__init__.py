@@ -14,9 +14,10 @@ from msgspec.structs import replace
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
-from dragoman.wire.aliases import Aliases
+from dragoman.toolset import Toolset as Toolset
+from dragoman.types import Failure, JsonObject, Message, Reply, Request, ToolResult
+from dragoman.types import Tool as Tool
+from dragoman.wire.aliases import Aliases as Aliases
 from dragoman.wire.anthropic.client import (
     MOST,
     MessageReader,
@@ -40,41 +41,44 @@ from dragoman.wire.anthropic.parts import (
     write_result,
 )
 from dragoman.wire.anthropic.server import ConversationReader, EventWriter, read_system, read_tools, write_message
-from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseDecoder
-from dragoman.wire.history import arrange
+from dragoman.wire.framing import SseDecoder as SseDecoder
+from dragoman.wire.history import HistoryRules
+from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_text, dicts, parse
 
 
 class Anthropic(Codec):
     name: ClassVar[str] = WIRE
+    rules: ClassVar[HistoryRules] = RULES
 
     # ---- client -------------------------------------------------------------------------------------------------
 
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         return "/messages"
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        target = "anthropic_strict" if self.quirks.strict_tools else "anthropic"
-        return offer(tools, RULES.names, target, self.quirks)
+    def _schema_target(self) -> str:
+        return "anthropic_strict" if self.quirks.strict_tools else "anthropic"
 
-    def prepare(self, request: Request) -> Prepared:
-        options = request.options
-        offered = self._offer(request.tools)
-        losses = list(offered.losses)
+    def _history_quirks(self) -> Quirks:
         # A request without any message is refused.
-        quirks = replace(self.quirks, needs_user=True)
-        history = arrange(clean(request.messages, quirks, losses), RULES, offered.namer, quirks)
-        losses += history.losses
-        system, messages = write_system(history.system), write_messages(history.messages, losses)
-        tooling = ToolWriter(request, offered, quirks, losses)
+        return replace(self.quirks, needs_user=True)
+
+    def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
+        return clean(request.messages, self.quirks, losses)
+
+    def _write_body(self, draft: Draft) -> JsonObject:
+        options, losses = draft.request.options, draft.losses
+        system, messages = write_system(draft.history.system), write_messages(draft.history.messages, losses)
+        tooling = ToolWriter(draft.request, draft.offered, self.quirks, losses)
         tooling.write(messages)
-        settings = SettingsWriter(options, quirks, losses, is_forced=tooling.is_forced)
+        settings = SettingsWriter(options, self.quirks, losses, is_forced=tooling.is_forced)
         settings.write()
+        draft.limit = settings.limit
         room = MOST - ("cache_control" in own(options))
         losses += mark(tooling.tools, system, messages, options.get("cache"), room)
-        body: JsonObject = {"model": request.model, **settings.fields}
+        body: JsonObject = {"model": draft.request.model, **settings.fields}
         if system:
             body["system"] = shorten(system)
         for entry in messages:
@@ -84,16 +88,7 @@ class Anthropic(Codec):
             body["tools"] = tooling.tools
         if tooling.choice:
             body["tool_choice"] = tooling.choice
-        return Prepared(
-            merge_own(body, options),
-            tuple(losses),
-            Aliases(offered.namer.back, history.identifier.back, offered.undo),
-            Toolset(request.tools) if request.tools else None,
-            settings.limit,
-        )
-
-    def open_framing(self) -> Stage[bytes, Any]:
-        return SseDecoder()
+        return merge_own(body, options)
 
     def open_reader(self, sent: Prepared | None) -> Reader:
         return MessageReader(sent, self.quirks)
@@ -112,9 +107,7 @@ class Anthropic(Codec):
         messages = read_system(fields.get("system")) + ConversationReader().read(fields.get("messages"))
         return Request(as_text(fields.get("model")) or model, messages, tools, options)
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        if reply.failure is not None:
-            return write_failure(reply.failure)[1]
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return write_message(reply)
 
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
@@ -125,11 +118,8 @@ class Anthropic(Codec):
 
     # ---- verbs --------------------------------------------------------------------------------------------------
 
-    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        offered = self._offer(tools)
-        losses = list(offered.losses)
-        definitions = write_definitions(offered, self.quirks, losses)
-        return definitions, losses, Aliases(offered.namer.back, {}, offered.undo)
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return write_definitions(offered, self.quirks, losses)
 
     def find_calls(self, body: Any) -> JsonObject:
         return wrap_calls(body)

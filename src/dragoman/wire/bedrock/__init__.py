@@ -11,9 +11,10 @@ from urllib.parse import quote
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
-from dragoman.wire.aliases import Aliases
+from dragoman.toolset import Toolset as Toolset
+from dragoman.types import Failure, JsonObject, Message, Reply, Request, ToolResult
+from dragoman.types import Tool as Tool
+from dragoman.wire.aliases import Aliases as Aliases
 from dragoman.wire.bedrock.client import (
     RULES,
     ConverseReader,
@@ -30,10 +31,10 @@ from dragoman.wire.bedrock.client import (
 )
 from dragoman.wire.bedrock.parts import BlockWriter, find_type, read_failure, write_failure
 from dragoman.wire.bedrock.server import FrameWriter, MessageReader, read_options, read_tools, write_reply
-from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object
 from dragoman.wire.eventstream import EventStreamDecoder
 from dragoman.wire.failures import Loss
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import HistoryRules
 from dragoman.wire.values import as_dict, as_text
 
 
@@ -46,37 +47,28 @@ class Bedrock(Codec):
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         return f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
 
-    def _offer(self, tools: list[Tool]) -> Offer:
+    def _schema_target(self) -> str:
         # Strict tools are a thing of Claude, by the rules of its own API.
-        target = "anthropic_strict" if self.quirks.strict_tools else "bedrock"
-        return offer(tools, RULES.names, target, self.quirks)
+        return "anthropic_strict" if self.quirks.strict_tools else "bedrock"
 
-    def prepare(self, request: Request) -> Prepared:
-        offered = self._offer(request.tools)
-        losses: list[Loss] = list(offered.losses)
-        spoken = sort_thinking(drop_blanks(request.messages, losses), request.model, self.quirks, losses)
-        history = arrange(spoken, RULES, offered.namer, self.quirks)
-        losses += history.losses
+    def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
+        return sort_thinking(drop_blanks(request.messages, losses), request.model, self.quirks, losses)
+
+    def _write_body(self, draft: Draft) -> JsonObject:
+        request, history, losses = draft.request, draft.history, draft.losses
         writer = BlockWriter(losses)
         system = write_system(history.system, writer)
         messages = write_messages(history, writer, losses)
         thinking = write_thinking(request, losses)
         free = as_dict(thinking.get("thinking")).get("type") == "enabled"
-        tooling = write_tools(request, history.messages, offered, self.quirks, losses, free=free)
+        tooling = write_tools(request, history.messages, draft.offered, self.quirks, losses, free=free)
         body: JsonObject = {
             **({"system": system} if system else {}),
             "messages": messages,
             **({"toolConfig": tooling.config} if tooling.config else {}),
             **write_options(request, tooling, thinking, self.quirks, losses),
         }
-        limit = request.options.get("max_tokens")
-        return Prepared(
-            write_marks(body, request.options.get("cache")),
-            tuple(losses),
-            Aliases(offered.namer.back, history.identifier.back, offered.undo),
-            Toolset(request.tools) if request.tools else None,
-            limit if isinstance(limit, int) else None,
-        )
+        return write_marks(body, request.options.get("cache"))
 
     def open_framing(self) -> Stage[bytes, Any]:
         return EventStreamDecoder()
@@ -100,8 +92,8 @@ class Bedrock(Codec):
             options["stream"] = True
         return Request(asked, MessageReader(fields.get("messages")).read(fields.get("system")), tools, options)
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        return write_reply(reply) if reply.failure is None else write_failure(reply.failure)[1]
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
+        return write_reply(reply)
 
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return FrameWriter()
@@ -111,10 +103,8 @@ class Bedrock(Codec):
 
     # ---- verbs --------------------------------------------------------------------------------------------------
 
-    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        offered = self._offer(tools)
-        definitions = write_definitions(offered, self.quirks.strict_tools)
-        return definitions, offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return write_definitions(offered, self.quirks.strict_tools)
 
     def find_calls(self, body: Any) -> JsonObject:
         return _wrap_calls(body)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,31 +12,22 @@ from dragoman.events import (
     PartEnded,
     PartReceived,
     ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
-    UsageReported,
 )
 from dragoman.types import (
     Failure,
     File,
     Image,
-    InvalidCall,
     JsonObject,
     Message,
     Part,
     Reply,
     Role,
-    Text,
-    Thinking,
     Tool,
-    ToolCall,
     ToolResult,
-    Usage,
 )
 from dragoman.wire import eventstream
-from dragoman.wire.aliases import Identifier
 from dragoman.wire.bedrock.client import RULES
 from dragoman.wire.bedrock.parts import (
     WIRE,
@@ -51,12 +42,11 @@ from dragoman.wire.bedrock.parts import (
     write_call,
     write_exception,
     write_image,
-    write_thinking,
     write_usage,
 )
 from dragoman.wire.codec import keep_unknown
-from dragoman.wire.event_order import EventOrder, describe_invalid
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
+from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
 # The body of a Converse request, as a client sent it, read into a request.
@@ -285,67 +275,16 @@ def _in_our_words(choice: JsonObject) -> Any:
 # --------------------------------------------------------------------------------------------------------------------
 # Replies written as Converse gives them: whole, and as a stream of frames.
 
-_NO_END = Failure("stream_cut", "the reply ended before it was complete")
 _AT_STOP = ("additionalModelResponseFields",)
 _AT_END = ("trace", "performanceConfig", "serviceTier")
+_WHOLE = "whole"  # a block that is not sent in pieces, in the frames of a whole reply
 _LONGEST_PIECE = 1_000_000
 """The most characters in one frame, which then stays below its greatest length. Base64 can be cut there too."""
-
-
-# ---- whole ---------------------------------------------------------------------------------------------------------
-
-
-def write_reply(reply: Reply) -> JsonObject:
-    """A whole reply as the body of an answer."""
-    content = write_parts(reply.message.parts)
-    has_calls = any(isinstance(part, ToolCall) for part in reply.message.parts)
-    opaque = own(reply.extra)
-    return {
-        "output": {"message": {"role": "assistant", "content": content}},
-        "stopReason": reason_of(reply.stop, reply.extra, has_calls=has_calls),
-        "usage": write_usage(reply.usage),
-        "metrics": write_metrics(opaque),
-        **{name: opaque[name] for name in (*_AT_STOP, *_AT_END) if name in opaque},
-    }
 
 
 def write_metrics(opaque: JsonObject) -> JsonObject:
     metrics = as_dict(opaque.get("metrics"))
     return metrics if isinstance(metrics.get("latencyMs"), int) else {"latencyMs": 0}
-
-
-def write_parts(parts: list[Part]) -> list[JsonObject]:
-    """The parts of a reply as blocks. The note about a broken call goes with the text behind it, as in a stream."""
-    identifier = Identifier(RULES.ids)
-    blocks: list[JsonObject] = []
-    note = ""
-    for part in parts:
-        if isinstance(part, InvalidCall):
-            note += describe_invalid(part)
-            continue
-        if isinstance(part, Text):
-            blocks += _write_text(note + part.text, own(part.extra))
-            note = ""
-        elif written := _write_part(part, identifier):
-            blocks += [{"text": note}, *written] if note else written
-            note = ""
-    return blocks + ([{"text": note}] if note else [])
-
-
-def _write_part(part: Part, identifier: Identifier) -> list[JsonObject]:
-    if isinstance(part, ToolCall):
-        return [write_call(replace(part, id=identifier.identify(part.id)))]
-    if isinstance(part, Thinking):
-        # Hidden reasoning has no words here. If it has some all the same, they are shown beside it.
-        shown = [Thinking(part.text), part] if part.text and "redacted" in own(part.extra) else [part]
-        return [block for entry in shown if (block := write_thinking(entry)) is not None]
-    return [write_media(part)] if isinstance(part, Image | File) else []
-
-
-def _write_text(text: str, opaque: JsonObject) -> list[JsonObject]:
-    citations, block = as_list(opaque.get("citations")), as_dict(opaque.get("block"))
-    cited = {"citationsContent": {"content": [{"text": text}], "citations": citations}}
-    return ([cited if citations else {"text": text}] if text else []) + ([block] if block else [])
 
 
 def write_media(part: Image | File) -> JsonObject:
@@ -357,9 +296,10 @@ def write_media(part: Image | File) -> JsonObject:
 # ---- streamed --------------------------------------------------------------------------------------------------------
 
 
-def _frame(kind: str, payload: JsonObject, family: str = "event") -> bytes:
-    headers = {f":{family}-type": kind, ":content-type": "application/json", ":message-type": family}
-    return eventstream.encode(headers, write(payload).encode())
+class _Frame(NamedTuple):
+    kind: str
+    payload: JsonObject
+    family: str = "event"
 
 
 def _cut(text: str) -> list[str]:
@@ -368,47 +308,24 @@ def _cut(text: str) -> list[str]:
     return [text[start : start + _LONGEST_PIECE] for start in range(0, len(text), _LONGEST_PIECE)]
 
 
-class FrameWriter:
+class FrameWriter(StreamWriter[_Frame]):
     """A Stage from events to the frames of a stream: one block at a time, and only calls and images have a start."""
 
-    def __init__(self) -> None:
-        self._order = EventOrder()
-        self._identifier = Identifier(RULES.ids)
+    def __init__(self, *, whole: bool = False) -> None:
+        super().__init__(RULES.ids, whole=whole)
         self._index = 0
         self._open = ""  # the kind of the open block
-        self._usage = Usage()
         self._has_calls = False
-        self._started = False
-        self._closed = False
 
-    def feed(self, event: Event, /) -> list[bytes]:
-        return [piece for ready in self._order.feed(event) for piece in self._write(ready)]
+    def _encode(self, frame: _Frame) -> bytes:
+        kind, payload, family = frame
+        headers = {f":{family}-type": kind, ":content-type": "application/json", ":message-type": family}
+        return eventstream.encode(headers, write(payload).encode())
 
-    def close(self) -> list[bytes]:
-        pieces = [piece for ready in self._order.close() for piece in self._write(ready)]
-        return pieces if self._closed else pieces + self._begin() + self._fail(_NO_END)
+    def _start(self) -> list[_Frame]:
+        return [_Frame("messageStart", {"role": "assistant"})]
 
-    def _write(self, event: Event) -> list[bytes]:
-        if self._closed:
-            return []
-        if isinstance(event, ReplyStarted):
-            return self._begin()
-        if isinstance(event, UsageReported):
-            self._usage = event.usage
-            return []
-        if isinstance(event, ReplyFailed):
-            return self._begin() + self._fail(event.failure)
-        if isinstance(event, ReplyEnded):
-            return self._begin() + self._finish(event)
-        return self._begin() + self._write_content(event)
-
-    def _begin(self) -> list[bytes]:
-        if self._started:
-            return []
-        self._started = True
-        return [_frame("messageStart", {"role": "assistant"})]
-
-    def _write_content(self, event: Event) -> list[bytes]:
+    def _write_part(self, event: Event) -> list[_Frame]:
         if isinstance(event, TextDelta):
             return self._grow("text", [{"text": piece} for piece in _cut(event.text)]) if event.text else []
         if isinstance(event, ThinkingDelta):
@@ -423,33 +340,33 @@ class FrameWriter:
 
     # ---- blocks -----------------------------------------------------------------------------------------------------
 
-    def _grow(self, kind: str, deltas: list[JsonObject]) -> list[bytes]:
+    def _grow(self, kind: str, deltas: list[JsonObject]) -> list[_Frame]:
         pieces = [] if self._open in ("", kind) else self._stop_block()
         self._open = kind
         return pieces + [self._delta(delta) for delta in deltas]
 
-    def _think(self, deltas: list[JsonObject]) -> list[bytes]:
+    def _think(self, deltas: list[JsonObject]) -> list[_Frame]:
         return self._grow("thinking", [{"reasoningContent": delta} for delta in deltas])
 
-    def _delta(self, delta: JsonObject) -> bytes:
-        return _frame("contentBlockDelta", {"contentBlockIndex": self._index, "delta": delta})
+    def _delta(self, delta: JsonObject) -> _Frame:
+        return _Frame("contentBlockDelta", {"contentBlockIndex": self._index, "delta": delta})
 
-    def _stop_block(self) -> list[bytes]:
+    def _stop_block(self) -> list[_Frame]:
         if not self._open:
             return []
         self._open = ""
         self._index += 1
-        return [_frame("contentBlockStop", {"contentBlockIndex": self._index - 1})]
+        return [_Frame("contentBlockStop", {"contentBlockIndex": self._index - 1})]
 
-    def _end_text(self, event: PartEnded) -> list[bytes]:
+    def _end_text(self, event: PartEnded) -> list[_Frame]:
         opaque = own(event.extra)
-        pieces: list[bytes] = []
+        pieces: list[_Frame] = []
         if self._open == "text":
             cited = [{"citation": entry} for entry in as_list(opaque.get("citations"))]
             pieces = self._grow("text", cited) + self._stop_block()
         return pieces + self._write_block(as_dict(opaque.get("block")))
 
-    def _end_thinking(self, event: PartEnded) -> list[bytes]:
+    def _end_thinking(self, event: PartEnded) -> list[_Frame]:
         opaque = own(event.extra)
         redacted, signature = as_text(opaque.get("redacted")), as_text(opaque.get("signature"))
         if redacted:
@@ -458,20 +375,23 @@ class FrameWriter:
         signed = self._think([{"signature": piece} for piece in _cut(signature)]) if signature else []
         return signed + (self._stop_block() if self._open == "thinking" else [])
 
-    def _write_block(self, block: JsonObject) -> list[bytes]:
+    def _write_block(self, block: JsonObject) -> list[_Frame]:
         """A block that comes whole: a call, an image, or what a provider's own tool did."""
+        if self._whole:
+            # Also a block that a stream has no form for.
+            return [*self._stop_block(), _Frame(_WHOLE, block)] if block else []
         start, deltas = _split(block)
         if not start and not deltas:
             return []
         pieces = self._stop_block()
         if start:
-            pieces.append(_frame("contentBlockStart", {"contentBlockIndex": self._index, "start": start}))
+            pieces.append(_Frame("contentBlockStart", {"contentBlockIndex": self._index, "start": start}))
         pieces += self._grow("whole", deltas)
         return pieces + self._stop_block()
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    def _finish(self, event: ReplyEnded) -> list[bytes]:
+    def _end(self, event: ReplyEnded) -> list[_Frame]:
         self._closed = True
         opaque = own(event.extra)
         stop = {
@@ -483,12 +403,12 @@ class FrameWriter:
             "metrics": write_metrics(opaque),
             **{name: opaque[name] for name in _AT_END if name in opaque},
         }
-        return [*self._stop_block(), _frame("messageStop", stop), _frame("metadata", counts)]
+        return [*self._stop_block(), _Frame("messageStop", stop), _Frame("metadata", counts)]
 
-    def _fail(self, failure: Failure) -> list[bytes]:
+    def _fail(self, failure: Failure) -> list[_Frame]:
         self._closed = True
         kind, payload = write_exception(failure)
-        return [_frame(kind, payload, "exception")]
+        return [_Frame(kind, payload, "exception")]
 
 
 def _split(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
@@ -505,3 +425,42 @@ def _split(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
         pieces = [{"bytes": piece} for piece in _cut(as_text(source.get("bytes")))] if "bytes" in source else [source]
         return {"image": {"format": image.get("format")}}, [{"image": {"source": piece}} for piece in pieces]
     return {}, [block] if "text" in block else []
+
+
+# ---- whole ---------------------------------------------------------------------------------------------------------
+
+
+def write_reply(reply: Reply) -> JsonObject:
+    """A whole reply as the body of an answer: what the frames of its stream say, put together."""
+    body: JsonObject = {}
+    blocks: list[JsonObject] = []
+    deltas: list[JsonObject] = []
+    for kind, payload, _ in FrameWriter(whole=True).write_reply(reply):
+        if kind == "contentBlockDelta":
+            deltas.append(payload["delta"])
+        elif kind == "contentBlockStop":
+            blocks.append(_join(deltas))
+            deltas = []
+        elif kind == _WHOLE:
+            blocks.append(payload)
+        elif kind in ("messageStop", "metadata"):
+            body.update(payload)
+    return {"output": {"message": {"role": "assistant", "content": blocks}}, **body}
+
+
+def _join(deltas: list[JsonObject]) -> JsonObject:
+    """The block of text or reasoning that these deltas make."""
+    thoughts = [delta["reasoningContent"] for delta in deltas if "reasoningContent" in delta]
+    if thoughts:
+        joined = {name: _join_field(thoughts, name) for name in ("redactedContent", "text", "signature")}
+        if joined["redactedContent"]:
+            return {"reasoningContent": {"redactedContent": joined["redactedContent"]}}
+        signed = {"signature": joined["signature"]} if joined["signature"] else {}
+        return {"reasoningContent": {"reasoningText": {"text": joined["text"], **signed}}}
+    text = _join_field(deltas, "text")
+    citations = [delta["citation"] for delta in deltas if "citation" in delta]
+    return {"citationsContent": {"content": [{"text": text}], "citations": citations}} if citations else {"text": text}
+
+
+def _join_field(deltas: list[JsonObject], name: str) -> str:
+    return "".join(delta[name] for delta in deltas if name in delta)

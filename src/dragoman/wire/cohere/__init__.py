@@ -7,16 +7,18 @@ from typing import Any, ClassVar
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
-from dragoman.wire.aliases import Aliases
-from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.toolset import Toolset as Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, ToolResult
+from dragoman.types import Message as Message
+from dragoman.types import Tool as Tool
+from dragoman.wire.aliases import Aliases as Aliases
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object
 from dragoman.wire.cohere.client import CohereReader, write_messages, write_result, write_tools
 from dragoman.wire.cohere.parts import WIRE, read_settings, write_failure, write_settings
-from dragoman.wire.cohere.server import MessageReader, StreamWriter, write_reply
+from dragoman.wire.cohere.server import FrameWriter, MessageReader, write_reply
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseDecoder
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.framing import SseDecoder as SseDecoder
+from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_chat.client import write_definitions
 from dragoman.wire.openai_chat.parts import read_failure
 from dragoman.wire.openai_chat.server import read_tools
@@ -27,33 +29,19 @@ RULES = HistoryRules(WIRE, system="first", keeps_empty_text=True, error_flags=Fa
 
 class Cohere(Codec):
     name: ClassVar[str] = WIRE
+    rules: ClassVar[HistoryRules] = RULES
 
     # ---- client -------------------------------------------------------------------------------------------------
 
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         return "/chat"
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        return offer(tools, RULES.names, "cohere", self.quirks)
-
-    def prepare(self, request: Request) -> Prepared:
-        offered = self._offer(request.tools)
-        history = arrange(request.messages, RULES, offered.namer, self.quirks)
-        losses = [*offered.losses, *history.losses]
-        messages = write_messages(history.messages, self.quirks, losses)
-        tools = write_tools(request, offered, self.quirks, losses)
+    def _write_body(self, draft: Draft) -> JsonObject:
+        request, losses = draft.request, draft.losses
+        messages = write_messages(draft.history.messages, self.quirks, losses)
+        tools = write_tools(request, draft.offered, self.quirks, losses)
         settings = write_settings(request.options, self.quirks, losses, with_tools="tools" in tools)
-        limit = request.options.get("max_tokens")
-        return Prepared(
-            {"model": request.model, "messages": messages, **tools, **settings},
-            tuple(losses),
-            Aliases(offered.namer.back, history.identifier.back, offered.undo),
-            Toolset(request.tools) if request.tools else None,
-            limit if isinstance(limit, int) else None,
-        )
-
-    def open_framing(self) -> Stage[bytes, Any]:
-        return SseDecoder()
+        return {"model": request.model, "messages": messages, **tools, **settings}
 
     def open_reader(self, sent: Prepared | None) -> Reader:
         return CohereReader(sent, self.quirks)
@@ -73,22 +61,19 @@ class Cohere(Codec):
         messages = MessageReader().read(fields.get("messages"))
         return Request(named if isinstance(named, str) else model, messages, tools, options)
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        if reply.failure is not None:
-            return write_failure(reply.failure)[1]
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return write_reply(reply, RULES.ids)
 
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
-        return StreamWriter(RULES.ids, id)
+        return FrameWriter(RULES.ids, id)
 
     def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
         return write_failure(failure)
 
     # ---- verbs --------------------------------------------------------------------------------------------------
 
-    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        offered = self._offer(tools)
-        return write_definitions(offered, False), offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return write_definitions(offered, False)
 
     def find_calls(self, body: Any) -> JsonObject:
         if isinstance(body, bytes | str):

@@ -7,8 +7,7 @@ from typing import Any
 
 from dragoman.events import Event
 from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Choice, Offer, Prepared, Reader, read_choice
+from dragoman.wire.codec import Choice, Offer, Prepared, read_choice
 from dragoman.wire.cohere.parts import (
     PLAN,
     STOPS,
@@ -23,11 +22,11 @@ from dragoman.wire.cohere.parts import (
     write_result_content,
 )
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseBroken
 from dragoman.wire.openai_chat.client import write_definitions
 from dragoman.wire.openai_chat.parts import name_and_arguments, read_failure, write_call, write_content
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, find_calls, join_thinking, parse
+from dragoman.wire.reader import SseReader
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, find_calls, join_thinking
 
 # --------------------------------------------------------------------------------------------------------------------
 # A request as the body of Cohere's chat: its messages and its tools.
@@ -158,43 +157,25 @@ def _has_calls(request: Request) -> bool:
 # Replies of Cohere's chat read: typed frames and whole bodies to events.
 
 
-class CohereReader(Reader):
+class CohereReader(SseReader):
     """Reads one reply, whole or frame by frame."""
 
+    _read_failure = staticmethod(read_failure)
+
     def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        self._builder = ReplyBuilder(WIRE, sent, masks_length=quirks.masks_length)
+        super().__init__(WIRE, sent, masks_length=quirks.masks_length)
         self._field = ""  # what the open part comes from: text, thinking, or the plan
         self._ids: dict[Any, Any] = {}
         self._citations: list[JsonObject] = []
-
-    def read(self, frame: Any) -> list[Event]:
-        builder = self._builder
-        if type(frame) is SseBroken:
-            self._fail({"message": "a frame of the stream was too large"})
-        elif frame.data.startswith("[DONE]"):
-            builder.terminate()
-            self._end()
-        else:
-            content = parse(frame.data)
-            if content is not BROKEN:
-                self._read_frame(as_dict(content), frame.event)
-            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
-                self._fail({"message": f"a frame is not JSON: {frame.data[:200]}"})
-        return builder.take()
 
     def read_whole(self, body: JsonObject) -> list[Event]:
         self._read_body(body)
         return self._builder.take()
 
-    def close(self) -> list[Event]:
-        self._end()
-        return self._builder.take()
-
     # ---- frames -----------------------------------------------------------------------------------------------------
 
-    def _read_frame(self, frame: JsonObject, event: str | None) -> None:
-        if self._builder.ended:
-            return
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        frame = as_dict(content)
         named = as_text(frame.get("type"))
         kind = named or event or ""
         read = _FRAMES.get(kind)
@@ -325,10 +306,6 @@ class CohereReader(Reader):
             self._builder.fail(read_end(reason, error))
         self._builder.terminate()
         self._end(stop)
-
-    def _fail(self, body: JsonObject) -> None:
-        self._builder.fail(read_failure(None, body))
-        self._end()
 
     def _end(self, stop: Any = "unknown") -> None:
         if self._builder.ended:

@@ -10,16 +10,12 @@ from dragoman.events import (
     Event,
     PartEnded,
     ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
     UsageReported,
 )
-from dragoman.replies import unfold
-from dragoman.types import Failure, InvalidCall, JsonObject, Message, Part, Reply, ToolCall, ToolResult, Usage
-from dragoman.wire import framing
-from dragoman.wire.aliases import Identifier, IdRule
+from dragoman.types import Failure, InvalidCall, JsonObject, Message, Part, Reply, ToolCall, ToolResult
+from dragoman.wire.aliases import IdRule
 from dragoman.wire.cohere.parts import (
     FINISHES,
     PLAN,
@@ -31,10 +27,10 @@ from dragoman.wire.cohere.parts import (
     read_result_content,
     write_usage,
 )
-from dragoman.wire.event_order import EventOrder
 from dragoman.wire.openai_chat.parts import read_call
 from dragoman.wire.openai_chat.server import renamed
 from dragoman.wire.values import as_dict, as_text, dicts, write
+from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
 # The messages of a body of Cohere's chat, as a client sent them, read into ours.
@@ -109,60 +105,43 @@ def _own(entry: JsonObject) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 # Replies written as Cohere writes them: a stream of typed frames, and the same frames put together.
 
-_NO_END = Failure("stream_cut", "the reply ended before it was complete")
 _NO_ID = "reply-0"
 
 
-class FrameWriter:
-    """A Stage from events to the frames of a reply, as objects.
+class FrameWriter(StreamWriter[JsonObject]):
+    """A Stage from events to the bytes of a stream of typed frames.
 
     Calls come last, as they do in a whole message. Thoughts wait for the end of their part: only there it is said
     whether they were a plan.
     """
 
     def __init__(self, ids: IdRule, id: str = "") -> None:
-        self._order = EventOrder()
-        self._identifier = Identifier(ids)
-        self._id = id or _NO_ID
-        self._started = self._closed = False
+        super().__init__(ids, id=id or _NO_ID)
         self._blocks = 0
         self._in_text = False
         self._answered = self._planned = False
         self._thoughts: list[str] = []
         self._calls: list[ToolCall] = []
-        self._usage: Usage | None = None
         self._failure: Failure | None = None
-
-    def feed(self, event: Event, /) -> list[JsonObject]:
-        return [frame for ready in self._order.feed(event) for frame in self._write(ready)]
-
-    def close(self) -> list[JsonObject]:
-        frames = [frame for ready in self._order.close() for frame in self._write(ready)]
-        if not self._closed:
-            self._failure = self._failure or _NO_END
-            frames += self._begin() + self._end(ReplyEnded("error"))
-        return frames
+        self._counted = False
 
     def _write(self, event: Event) -> list[JsonObject]:
-        if self._closed:
-            return []
-        if isinstance(event, ReplyStarted):
-            self._id = event.id or self._id
-        elif isinstance(event, UsageReported):
-            self._usage = event.usage
-        elif isinstance(event, ReplyFailed):
-            # Written with the end, for that is where this wire speaks of errors and of usage.
-            self._failure = self._failure or event.failure
-        else:
-            return self._begin() + self._write_part(event)
-        return self._begin()
+        if isinstance(event, UsageReported) and not self._closed:
+            self._counted = True
+            return self._begin() + super()._write(event)
+        return super()._write(event)
 
-    def _begin(self) -> list[JsonObject]:
-        if self._started:
-            return []
-        self._started = True
+    def _start(self) -> list[JsonObject]:
         message = {"role": "assistant", "content": [], PLAN: "", "tool_calls": [], "citations": []}
         return [{"type": "message-start", "id": self._id, "delta": {"message": message}}]
+
+    def _fail(self, failure: Failure) -> list[JsonObject]:
+        # Written with the end, for that is where this wire speaks of errors and of usage.
+        self._failure = self._failure or failure
+        return []
+
+    def _cut_off(self) -> list[JsonObject]:
+        return super()._cut_off() + self._end(ReplyEnded("error"))
 
     def _write_part(self, event: Event) -> list[JsonObject]:
         if isinstance(event, TextDelta):
@@ -175,8 +154,6 @@ class FrameWriter:
             return self._end_thoughts(as_text(own.get("field"))) + self._end_text()
         if isinstance(event, CallEnded):
             self._calls.append(renamed(event.call, self._identifier))
-        elif isinstance(event, ReplyEnded):
-            return self._end(event)
         return []
 
     # ---- content ----------------------------------------------------------------------------------------------------
@@ -228,7 +205,7 @@ class FrameWriter:
         else:
             for index, call in enumerate(self._calls):
                 frames += _write_call(call, index)
-        if self._usage is not None:
+        if self._counted:
             delta["usage"] = write_usage(self._usage, as_dict(own.get("billed_units")))
         return [*frames, {"type": "message-end", "delta": delta}]
 
@@ -246,31 +223,12 @@ def _write_call(call: ToolCall, index: int) -> list[JsonObject]:
     ]
 
 
-class StreamWriter:
-    """A Stage from events to the bytes of a stream."""
-
-    def __init__(self, ids: IdRule, id: str) -> None:
-        self._frames = FrameWriter(ids, id)
-
-    def feed(self, event: Event, /) -> list[bytes]:
-        return [_encode(frame) for frame in self._frames.feed(event)]
-
-    def close(self) -> list[bytes]:
-        return [_encode(frame) for frame in self._frames.close()]
-
-
-def _encode(frame: JsonObject) -> bytes:
-    return framing.encode_sse(frame["type"], write(frame))
-
-
 # ---- whole ---------------------------------------------------------------------------------------------------------
 
 
 def write_reply(reply: Reply, ids: IdRule) -> JsonObject:
     """A whole reply: what its stream says, put together, so that the two cannot differ."""
-    writer = FrameWriter(ids)
-    frames = [frame for event in unfold(reply) for frame in writer.feed(event)]
-    return _gather([*frames, *writer.close()])
+    return _gather(FrameWriter(ids).write_reply(reply))
 
 
 def _gather(frames: Iterable[JsonObject]) -> JsonObject:

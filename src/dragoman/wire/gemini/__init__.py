@@ -8,10 +8,13 @@ from typing import Any, ClassVar
 from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
-from dragoman.wire.aliases import Aliases, NameRule
-from dragoman.wire.codec import Codec, Offer, Prepared, as_object, offer
+from dragoman.toolset import Toolset as Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, ToolResult
+from dragoman.types import Message as Message
+from dragoman.types import Tool as Tool
+from dragoman.wire.aliases import Aliases as Aliases
+from dragoman.wire.aliases import NameRule
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, as_object
 from dragoman.wire.failures import Loss
 from dragoman.wire.gemini.client import (
     ChunkDecoder,
@@ -25,7 +28,7 @@ from dragoman.wire.gemini.client import (
 )
 from dragoman.wire.gemini.parts import camel, read_failure, write_failure
 from dragoman.wire.gemini.server import ChunkWriter, read_contents, read_options, read_tools, write_response
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import HistoryRules
 from dragoman.wire.values import BROKEN, as_dict, as_text, parse
 
 RULES = HistoryRules(
@@ -43,6 +46,7 @@ RULES = HistoryRules(
 
 class Gemini(Codec):
     name: ClassVar[str] = "gemini"
+    rules: ClassVar[HistoryRules] = RULES
 
     # ---- client -------------------------------------------------------------------------------------------------
 
@@ -50,26 +54,15 @@ class Gemini(Codec):
         path = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
         return f"/{path}:streamGenerateContent?alt=sse" if stream else f"/{path}:generateContent"
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        target = "gemini_json" if self.quirks.json_schema else "gemini"
-        return offer(tools, RULES.names, target, self.quirks)
+    def _schema_target(self) -> str:
+        return "gemini_json" if self.quirks.json_schema else "gemini"
 
-    def prepare(self, request: Request) -> Prepared:
-        offered = self._offer(request.tools)
-        history = arrange(request.messages, RULES, offered.namer, self.quirks)
-        losses = [*offered.losses, *history.losses]
-        body = write_history(history, self.quirks, losses)
-        body |= write_tools(request, offered, self.quirks, losses)
+    def _write_body(self, draft: Draft) -> JsonObject:
+        request, losses = draft.request, draft.losses
+        body = write_history(draft.history, self.quirks, losses)
+        body |= write_tools(request, draft.offered, self.quirks, losses)
         body |= write_config(request, self.quirks, losses)
-        body = add_own(body, request, losses)
-        limit = request.options.get("max_tokens")
-        return Prepared(
-            body,
-            tuple(losses),
-            Aliases(offered.namer.back, history.identifier.back, offered.undo),
-            Toolset(request.tools) if request.tools else None,
-            limit if isinstance(limit, int) else None,
-        )
+        return add_own(body, request, losses)
 
     def open_framing(self) -> Stage[bytes, Any]:
         return ChunkDecoder()
@@ -95,8 +88,8 @@ class Gemini(Codec):
             options["stream"] = True
         return Request(model or as_text(fields.get("model")), read_contents(fields), tools, options)
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        return write_response(reply) if reply.failure is None else write_failure(reply.failure)[1]
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
+        return write_response(reply)
 
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return ChunkWriter(model, id)
@@ -106,10 +99,8 @@ class Gemini(Codec):
 
     # ---- verbs --------------------------------------------------------------------------------------------------
 
-    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        offered = self._offer(tools)
-        aliases = Aliases(offered.namer.back, {}, offered.undo)
-        return write_definitions(offered, self.quirks), offered.losses, aliases
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return write_definitions(offered, self.quirks)
 
     def find_calls(self, body: Any) -> JsonObject:
         return wrap_calls(body)

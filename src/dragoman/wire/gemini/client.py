@@ -21,8 +21,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, read_choice, unsupported_options
+from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 from dragoman.wire.gemini.parts import (
@@ -46,6 +45,7 @@ from dragoman.wire.gemini.parts import (
 )
 from dragoman.wire.history import History
 from dragoman.wire.quirks import Quirks
+from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -499,11 +499,13 @@ _CHUNK = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId"}
 _READ = frozenset({"content", "finishReason", "finishMessage", "index", "tokenCount"})
 
 
-class GeminiReader(Reader):
+class GeminiReader(SseReader):
     """Reads one reply. Only the first candidate counts: a conversation goes on from one."""
 
+    _read_failure = staticmethod(read_failure)
+
     def __init__(self, sent: Prepared | None) -> None:
-        self._builder = ReplyBuilder(WIRE, sent)
+        super().__init__(WIRE, sent)
         self._kind = ""  # of the open part: text or thinking
         self._stop: StopReason = "unknown"
         self._finished = False
@@ -513,40 +515,21 @@ class GeminiReader(Reader):
         self._pending: PartialCall | None = None
         self._named: JsonObject = {}  # id, name and signature of the pending call
 
-    def read(self, frame: Any) -> list[Event]:
-        builder = self._builder
-        if builder.ended:
-            return []
-        if type(frame) is SseBroken:
-            builder.fail(read_failure(None, {"message": "a frame of the stream was too large"}))
-            self._end()
-        elif not frame.data.startswith("[DONE]"):
-            chunk = parse(frame.data)
-            if chunk is not BROKEN:
-                self._read_chunk(chunk)
-            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
-                builder.fail(read_failure(None, {"message": f"a frame is not JSON: {frame.data[:200]}"}))
-                self._end()
-        return builder.take()
-
     def read_whole(self, body: Any) -> list[Event]:
         for chunk in body if isinstance(body, list) else [body]:
-            self._read_chunk(chunk)
+            self._read_frame(chunk, None)
         self._builder.terminate()
-        self._end()
-        return self._builder.take()
+        return self.close()
 
-    def close(self) -> list[Event]:
-        # Not before: the counts may come behind the chunk that has the finish reason.
-        self._end()
-        return self._builder.take()
+    def _read_done(self) -> None:
+        """No end: the counts may come behind the chunk that has the finish reason, so that only `close` ends."""
 
     # ---- chunks -----------------------------------------------------------------------------------------------------
 
-    def _read_chunk(self, given: Any) -> None:
+    def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
         # An error may come wrapped in a list.
-        chunk = as_dict(given[0] if isinstance(given, list) and given else given)
+        chunk = as_dict(content[0] if isinstance(content, list) and content else content)
         if not _CHUNK.issuperset(chunk):
             chunk = camel(chunk)
         if builder.ended:

@@ -14,30 +14,24 @@ from dragoman.events import (
     PartReceived,
     ReplyEnded,
     ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
-    UsageReported,
 )
 from dragoman.types import (
     Failure,
-    InvalidCall,
     JsonObject,
     Message,
     Part,
     Reply,
     StopReason,
     Text,
-    Thinking,
     Tool,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS, Identifier
 from dragoman.wire.codec import Choice, keep_unknown, write_choice
-from dragoman.wire.event_order import EventOrder, describe_invalid
 from dragoman.wire.gemini.client import NAMES
 from dragoman.wire.gemini.parts import (
     FINISHES,
@@ -45,7 +39,6 @@ from dragoman.wire.gemini.parts import (
     WIRE,
     camel,
     kind_of,
-    own_of,
     read_call,
     read_part,
     read_result,
@@ -53,10 +46,10 @@ from dragoman.wire.gemini.parts import (
     write_failure,
     write_media,
     write_own,
-    write_part,
     write_usage,
 )
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
+from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
 # Parameters of declared tools, read as JSON Schema.
@@ -366,7 +359,6 @@ def _take_choice(config: JsonObject) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 # Replies written as GenerateContentResponse: whole, and as a stream of chunks.
 
-_NO_END = Failure("stream_cut", "the reply ended before it was complete")
 _EMPTY: JsonObject = {"text": ""}
 
 
@@ -394,118 +386,85 @@ def _write_end(stop: StopReason, extra: dict[str, Any], parts: list[JsonObject])
     return {"candidates": [candidate]}
 
 
-def write_response(reply: Reply) -> JsonObject:
-    """A whole reply."""
-    identifier = Identifier(FREE_IDS)
-    parts = [written for part in reply.message.parts if (written := _write_part(part, identifier)) is not None]
-    return {
-        **_write_end(reply.stop, reply.extra, parts or [_EMPTY]),
-        "usageMetadata": write_usage(reply.usage),
-        "modelVersion": reply.model,
-        "responseId": reply.id,
-    }
-
-
-def _write_part(part: Part, identifier: Identifier) -> JsonObject | None:
-    if isinstance(part, ToolCall):
-        return write_call(_renamed(part, identifier))
-    if isinstance(part, InvalidCall):
-        return {"text": describe_invalid(part)}
-    if isinstance(part, ToolResult):
-        return None
-    if isinstance(part, Text | Thinking) and not part.text and not own_of(part).keys() - {"thought"}:
-        return None
-    return write_part(part)
-
-
-class ChunkWriter:
+class ChunkWriter(StreamWriter[JsonObject]):
     """A Stage from events to the bytes of a stream of chunks.
 
     A piece of text waits for the event behind it: if that one brings a signature, both go out in one part.
     """
 
-    def __init__(self, model: str, id: str) -> None:
-        self._identifier = Identifier(FREE_IDS)
-        self._order = EventOrder()
-        self._model = model
-        self._id = id
-        self._usage = Usage()
+    def __init__(self, model: str, id: str, *, whole: bool = False) -> None:
+        super().__init__(FREE_IDS, model=model, id=id, whole=whole)
         self._held: tuple[str, str] | None = None  # kind and text of the piece that waits
-        self._closed = False
+        self._parts: list[JsonObject] = []  # of a whole reply
 
-    def feed(self, event: Event, /) -> list[bytes]:
+    def _encode(self, frame: JsonObject) -> bytes:
+        return framing.encode_sse(None, write(frame))
+
+    def _frames_of(self, event: Event) -> list[JsonObject]:
         ready = self._order.feed(event)
-        pieces = [piece for entry in ready for piece in self._write(entry)]
         # An event that is kept back for now brings no signature for what came before it.
-        return pieces if ready else pieces + self._release()
+        return self._write_all(ready) if ready else self._release()
 
-    def close(self) -> list[bytes]:
-        pieces = [piece for entry in self._order.close() for piece in self._write(entry)]
-        return pieces if self._closed else pieces + self._fail(_NO_END)
+    def _write(self, event: Event) -> list[JsonObject]:
+        waits = isinstance(event, TextDelta | ThinkingDelta | PartEnded | ReplyFailed)
+        return super()._write(event) if waits else self._release() + super()._write(event)
 
-    def _write(self, event: Event) -> list[bytes]:
-        if self._closed:
-            return []
+    def _write_part(self, event: Event) -> list[JsonObject]:
         if isinstance(event, TextDelta | ThinkingDelta):
             return self._hold("text" if isinstance(event, TextDelta) else "thinking", event.text)
         if isinstance(event, PartEnded):
             return self._end_part(event.kind, as_dict(event.extra.get(WIRE)))
-        if isinstance(event, ReplyFailed):
-            return self._fail(event.failure)
-        return self._release() + self._write_whole(event)
-
-    def _write_whole(self, event: Event) -> list[bytes]:
         if isinstance(event, CallEnded):
-            return [self._chunk(write_call(_renamed(event.call, self._identifier)))]
+            return self._chunk(write_call(_renamed(event.call, self._identifier)))
         if isinstance(event, PartReceived):
             media = write_media(event.part)
-            return [self._chunk(media)] if media is not None else []
-        if isinstance(event, ReplyStarted):
-            self._model, self._id = event.model or self._model, event.id or self._id
-        elif isinstance(event, UsageReported):
-            self._usage = event.usage
-        elif isinstance(event, ReplyEnded):
-            self._closed = True
-            end = _write_end(event.stop, event.extra, [_EMPTY])
-            return [self._frame({**end, "usageMetadata": write_usage(self._usage)})]
+            return self._chunk(media) if media is not None else []
         return []
+
+    def _end(self, event: ReplyEnded) -> list[JsonObject]:
+        self._closed = True
+        end = _write_end(event.stop, event.extra, self._parts or [_EMPTY])
+        return [self._frame({**end, "usageMetadata": write_usage(self._usage)})]
 
     # ---- text that waits ---------------------------------------------------------------------------------------
 
-    def _hold(self, kind: str, text: str) -> list[bytes]:
+    def _hold(self, kind: str, text: str) -> list[JsonObject]:
         pieces = self._release()
         self._held = (kind, text) if text else None
         return pieces
 
-    def _release(self) -> list[bytes]:
+    def _release(self) -> list[JsonObject]:
         held, self._held = self._held, None
-        return [self._chunk(_write_text(*held, {}))] if held is not None else []
+        return self._chunk(_write_text(*held, {})) if held is not None else []
 
-    def _end_part(self, kind: str, own: JsonObject) -> list[bytes]:
+    def _end_part(self, kind: str, own: JsonObject) -> list[JsonObject]:
         if "part" in own:
-            return [*self._release(), self._chunk(as_dict(own["part"]))]
+            return self._release() + self._chunk(as_dict(own["part"]))
         if not own.keys() - {"thought"}:
             return self._release()
         text = ""
-        pieces: list[bytes] = []
+        pieces: list[JsonObject] = []
         if self._held is not None and self._held[0] == kind:
             text, self._held = self._held[1], None
         else:
             pieces = self._release()
-        return [*pieces, self._chunk(_write_text(kind, text, own))]
+        return pieces + self._chunk(_write_text(kind, text, own))
 
-    # ---- bytes -------------------------------------------------------------------------------------------------
+    # ---- chunks ------------------------------------------------------------------------------------------------
 
-    def _chunk(self, part: JsonObject) -> bytes:
-        return self._frame({"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}]})
+    def _chunk(self, part: JsonObject) -> list[JsonObject]:
+        if self._whole:
+            self._parts.append(part)
+            return []
+        return [self._frame({"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}]})]
 
-    def _frame(self, fields: JsonObject) -> bytes:
-        return framing.encode_sse(None, write({**fields, "modelVersion": self._model, "responseId": self._id}))
+    def _frame(self, fields: JsonObject) -> JsonObject:
+        return {**fields, "modelVersion": self._model, "responseId": self._id}
 
-    def _fail(self, failure: Failure) -> list[bytes]:
-        pieces = self._release()
+    def _fail(self, failure: Failure) -> list[JsonObject]:
+        frames = self._release()
         self._closed = True
-        return [*pieces, framing.encode_sse(None, write(write_failure(failure)[1]))]
+        return [*frames, write_failure(failure)[1]]
 
 
 def _write_text(kind: str, text: str, own: JsonObject) -> JsonObject:
@@ -513,3 +472,8 @@ def _write_text(kind: str, text: str, own: JsonObject) -> JsonObject:
     if kind == "thinking":
         fields = {"thought": True, **fields}
     return {"text": text, **fields}
+
+
+def write_response(reply: Reply) -> JsonObject:
+    """A whole reply: the last chunk of its stream, with the parts of all others."""
+    return ChunkWriter(reply.model, reply.id, whole=True).write_reply(reply)[-1]

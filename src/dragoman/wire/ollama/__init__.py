@@ -7,13 +7,16 @@ from typing import Any, ClassVar
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
-from dragoman.wire.aliases import FREE_NAMES, Aliases
-from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.toolset import Toolset as Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, ToolResult
+from dragoman.types import Message as Message
+from dragoman.types import Tool as Tool
+from dragoman.wire.aliases import FREE_NAMES
+from dragoman.wire.aliases import Aliases as Aliases
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineDecoder
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.history import HistoryRules
 from dragoman.wire.ollama.client import OllamaReader, write_definitions, write_messages, write_options, write_tools
 from dragoman.wire.ollama.server import LineWriter, MessageReader, read_options, write_failure, write_reply
 from dragoman.wire.openai_chat.server import read_tools
@@ -31,24 +34,11 @@ class Ollama(Codec):
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         return "/api/chat"
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        return offer(tools, self.rules.names, "ollama", self.quirks)
-
-    def prepare(self, request: Request) -> Prepared:
-        offered = self._offer(request.tools)
-        history = arrange(request.messages, self.rules, offered.namer, self.quirks)
-        losses = [*offered.losses, *history.losses]
-        messages = write_messages(history.messages, losses)
-        tools = write_tools(request, offered, losses)
-        options = write_options(request, self.quirks, losses)
-        limit = request.options.get("max_tokens")
-        return Prepared(
-            {"model": request.model, "messages": messages, **tools, **options},
-            tuple(losses),
-            Aliases(offered.namer.back, history.identifier.back, offered.undo),
-            Toolset(request.tools) if request.tools else None,
-            limit if isinstance(limit, int) else None,
-        )
+    def _write_body(self, draft: Draft) -> JsonObject:
+        request, losses = draft.request, draft.losses
+        messages = write_messages(draft.history.messages, losses)
+        tools = write_tools(request, draft.offered, losses)
+        return {"model": request.model, "messages": messages, **tools, **write_options(request, self.quirks, losses)}
 
     def open_framing(self) -> Stage[bytes, Any]:
         return LineDecoder()
@@ -72,8 +62,8 @@ class Ollama(Codec):
             named if isinstance(named, str) else model, MessageReader().read(fields.get("messages")), tools, options
         )
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        return write_failure(reply.failure)[1] if reply.failure is not None else write_reply(reply, created)
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
+        return write_reply(reply, created)
 
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         return LineWriter(model, created)
@@ -83,9 +73,8 @@ class Ollama(Codec):
 
     # ---- verbs --------------------------------------------------------------------------------------------------
 
-    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        offered = self._offer(tools)
-        return write_definitions(offered), offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return write_definitions(offered)
 
     def find_calls(self, body: Any) -> JsonObject:
         if isinstance(body, bytes | str):

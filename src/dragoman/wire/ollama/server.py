@@ -9,11 +9,8 @@ from dragoman.events import (
     CallEnded,
     Event,
     ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
-    UsageReported,
 )
 from dragoman.types import (
     Failure,
@@ -31,12 +28,13 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire import framing
+from dragoman.wire.aliases import FREE_IDS
 from dragoman.wire.codec import keep_unknown
-from dragoman.wire.event_order import EventOrder, describe_invalid
 from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
-from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts
+from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
 # The body of `/api/chat`, as a client sent it, read into a request.
@@ -141,8 +139,6 @@ def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 # Replies written as Ollama writes them: one JSON line per event, or one body.
 
-_NO_END = Failure("stream_cut", "the reply ended before it was complete")
-
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     return status_of(failure), {"error": failure.message or failure.kind.replace("_", " ")}
@@ -171,61 +167,47 @@ def _number(call: ToolCall, index: int) -> JsonObject:
     return {**written, "function": {"index": index, **written["function"]}}
 
 
-def write_reply(reply: Reply, created: int) -> JsonObject:
-    parts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in reply.message.parts]
-    message: JsonObject = {"role": "assistant", "content": join_texts(parts)}
-    thinking = join_thinking(parts)
-    message.update({"thinking": thinking} if thinking else {})
-    calls = [part for part in parts if isinstance(part, ToolCall)]
-    if calls:
-        message["tool_calls"] = [_number(call, index) for index, call in enumerate(calls)]
-    head = {"model": reply.model, "created_at": write_time(created), "message": message}
-    return {**head, **write_end(reply.stop, reply.usage)}
-
-
-class LineWriter:
+class LineWriter(StreamWriter[JsonObject]):
     """A Stage from events to the lines of a streamed reply."""
 
     def __init__(self, model: str, created: int) -> None:
-        self._order = EventOrder()
-        self._head: JsonObject = {"model": model, "created_at": write_time(created)}
-        self._usage = Usage()
+        super().__init__(FREE_IDS, model=model)
+        self._created = write_time(created)
         self._calls = 0
-        self._closed = False
 
-    def feed(self, event: Event, /) -> list[bytes]:
-        return [piece for ready in self._order.feed(event) for piece in self._write(ready)]
+    def _encode(self, frame: JsonObject) -> bytes:
+        return framing.encode_ndjson(frame)
 
-    def close(self) -> list[bytes]:
-        pieces = [piece for ready in self._order.close() for piece in self._write(ready)]
-        return pieces if self._closed else [*pieces, self._fail(_NO_END)]
-
-    def _write(self, event: Event) -> list[bytes]:
-        if self._closed:
-            return []
-        if isinstance(event, ReplyStarted):
-            self._head["model"] = event.model or self._head["model"]
-        elif isinstance(event, TextDelta) and event.text:
+    def _write_part(self, event: Event) -> list[JsonObject]:
+        if isinstance(event, TextDelta) and event.text:
             return [self._line({"content": event.text})]
-        elif isinstance(event, ThinkingDelta) and event.text:
+        if isinstance(event, ThinkingDelta) and event.text:
             return [self._line({"content": "", "thinking": event.text})]
-        elif isinstance(event, CallEnded):
+        if isinstance(event, CallEnded):
             self._calls += 1
             return [self._line({"content": "", "tool_calls": [_number(event.call, self._calls - 1)]})]
-        elif isinstance(event, UsageReported):
-            self._usage = event.usage
-        elif isinstance(event, ReplyFailed):
-            return [self._fail(event.failure)]
-        elif isinstance(event, ReplyEnded):
-            self._closed = True
-            return [self._line({"content": ""}, write_end(event.stop, self._usage))]
         return []
 
-    def _line(self, message: JsonObject, end: JsonObject | None = None) -> bytes:
-        return framing.encode_ndjson(
-            {**self._head, "message": {"role": "assistant", **message}, **(end or {"done": False})}
-        )
-
-    def _fail(self, failure: Failure) -> bytes:
+    def _end(self, event: ReplyEnded) -> list[JsonObject]:
         self._closed = True
-        return framing.encode_ndjson(write_failure(failure)[1])
+        return [self._line({"content": ""}, write_end(event.stop, self._usage))]
+
+    def _line(self, message: JsonObject, end: JsonObject | None = None) -> JsonObject:
+        head = {"model": self._model, "created_at": self._created, "message": {"role": "assistant", **message}}
+        return {**head, **(end or {"done": False})}
+
+    def _fail(self, failure: Failure) -> list[JsonObject]:
+        self._closed = True
+        return [write_failure(failure)[1]]
+
+
+def write_reply(reply: Reply, created: int) -> JsonObject:
+    """A whole reply: what the lines of its stream say, put together."""
+    lines = LineWriter(reply.model, created).write_reply(reply)
+    pieces = [line["message"] for line in lines]
+    message: JsonObject = {"role": "assistant", "content": join_texts(Text(piece["content"]) for piece in pieces)}
+    thinking = "".join(piece.get("thinking", "") for piece in pieces)
+    message.update({"thinking": thinking} if thinking else {})
+    calls = [call for piece in pieces for call in piece.get("tool_calls", [])]
+    message.update({"tool_calls": calls} if calls else {})
+    return {**lines[-1], "message": message}

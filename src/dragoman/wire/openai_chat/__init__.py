@@ -12,13 +12,16 @@ from msgspec.structs import replace
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
-from dragoman.wire.aliases import Aliases, IdRule
-from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer
+from dragoman.toolset import Toolset as Toolset
+from dragoman.types import Failure, JsonObject, Reply, Request, ToolResult
+from dragoman.types import Message as Message
+from dragoman.types import Tool as Tool
+from dragoman.wire.aliases import Aliases as Aliases
+from dragoman.wire.aliases import IdRule
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseDecoder
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.framing import SseDecoder as SseDecoder
+from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_chat.client import (
     ChatReader,
     Dialect,
@@ -45,36 +48,21 @@ class OpenAIChat(Codec):
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         return "/chat/completions"
 
-    def _rules(self) -> HistoryRules:
+    def _history_rules(self) -> HistoryRules:
         replays = self.quirks.replay_reasoning != "never" and bool(self.quirks.reasoning_field)
         return self.rules if replays else replace(self.rules, thinking=False)
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        target = "openai_strict" if self.quirks.strict_tools else "openai"
-        return offer(tools, self.rules.names, target, self.quirks)
+    def _schema_target(self) -> str:
+        return "openai_strict" if self.quirks.strict_tools else "openai"
 
-    def prepare(self, request: Request) -> Prepared:
-        offered = self._offer(request.tools)
-        history = arrange(request.messages, self._rules(), offered.namer, self.quirks)
-        losses = [*offered.losses, *history.losses]
+    def _write_body(self, draft: Draft) -> JsonObject:
+        request, losses = draft.request, draft.losses
         messages = [
-            entry for message in history.messages for entry in write_message(message, self.dialect, self.quirks)
+            entry for message in draft.history.messages for entry in write_message(message, self.dialect, self.quirks)
         ]
-        tools, taken = write_tools(request, offered, self.dialect, self.quirks, losses)
+        tools, taken = write_tools(request, draft.offered, self.dialect, self.quirks, losses)
         options = write_options(request, self.dialect, self.quirks, taken, losses)
-        body = {"model": request.model, "messages": messages, **tools, **options}
-        aliases = Aliases(offered.namer.back, history.identifier.back, offered.undo)
-        limit = request.options.get("max_tokens")
-        return Prepared(
-            body,
-            tuple(losses),
-            aliases,
-            Toolset(request.tools) if request.tools else None,
-            limit if isinstance(limit, int) else None,
-        )
-
-    def open_framing(self) -> Stage[bytes, Any]:
-        return SseDecoder()
+        return {"model": request.model, "messages": messages, **tools, **options}
 
     def open_reader(self, sent: Prepared | None) -> Reader:
         return ChatReader(self.name, sent, self.quirks)
@@ -94,9 +82,7 @@ class OpenAIChat(Codec):
         messages = MessageReader(self.name).read(fields.get("messages"))
         return Request(named if isinstance(named, str) else model, messages, tools, options)
 
-    def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        if reply.failure is not None:
-            return write_failure(reply.failure)[1]
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return write_completion(reply, self.name, self.rules.ids, created)
 
     def event_stream(
@@ -110,10 +96,8 @@ class OpenAIChat(Codec):
 
     # ---- verbs --------------------------------------------------------------------------------------------------
 
-    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        offered = self._offer(tools)
-        definitions = write_definitions(offered, self.quirks.strict_tools, self.name)
-        return definitions, offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return write_definitions(offered, self.quirks.strict_tools, self.name)
 
     def find_calls(self, body: Any) -> JsonObject:
         return wrap_calls(body)

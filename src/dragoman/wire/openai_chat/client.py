@@ -8,10 +8,8 @@ from msgspec import Struct
 
 from dragoman.events import Event
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, Reader, read_choice, unsupported_options
+from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseBroken
 from dragoman.wire.openai_chat.parts import (
     STOPS,
     Details,
@@ -27,15 +25,14 @@ from dragoman.wire.openai_chat.parts import (
     write_thinking_blocks,
 )
 from dragoman.wire.quirks import Quirks
+from dragoman.wire.reader import SseReader
 from dragoman.wire.values import (
-    BROKEN,
     as_dict,
     as_list,
     as_text,
     find_calls,
     join_texts,
     mark_error,
-    parse,
     read_result,
 )
 
@@ -260,11 +257,13 @@ _WORDS = {"content"}
 _CALL_FIELDS = frozenset({"tool_calls", "function_call"})
 
 
-class ChatReader(Reader):
+class ChatReader(SseReader):
     """Reads one chat completion. Only the first choice counts: a conversation goes on from one."""
 
+    _read_failure = staticmethod(read_failure)
+
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
-        self._builder = ReplyBuilder(wire, sent, masks_length=quirks.masks_length)
+        super().__init__(wire, sent, masks_length=quirks.masks_length)
         self._quirks = quirks
         self._field = ""  # where the open part of reasoning comes from
         self._details = Details()
@@ -273,39 +272,17 @@ class ChatReader(Reader):
         self._answered = False
         self._whole = False
 
-    def read(self, frame: Any) -> list[Event]:
-        builder = self._builder
-        if type(frame) is SseBroken:
-            builder.fail(read_failure(None, {"message": "a frame of the stream was too large"}))
-            self._end()
-        elif frame.data.startswith("[DONE]"):
-            builder.terminate()
-            self._end()
-        else:
-            chunk = parse(frame.data)
-            if chunk is not BROKEN:
-                self._read_chunk(as_dict(chunk), frame.event)
-            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
-                builder.fail(read_failure(None, {"message": f"a frame is not JSON: {frame.data[:200]}"}))
-                self._end()
-        return builder.take()
-
     def read_whole(self, body: JsonObject) -> list[Event]:
         self._whole = True
-        self._read_chunk(body, None)
-        self._builder.terminate()
-        self._end()
+        self._read_frame(body, None)
+        self._read_done()
         return self._builder.take()
 
-    def close(self) -> list[Event]:
-        self._end()
-        return self._builder.take()
-
-    def _read_chunk(self, chunk: JsonObject, event: str | None) -> None:
+    def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
+        chunk = as_dict(content)
         if event == "error" or chunk.get("error") or chunk.get("object") == "error":
-            builder.fail(read_failure(None, chunk))
-            self._end()
+            self._fail(chunk)
             return
         if not builder.started:
             builder.start(chunk.get("model"), chunk.get("id"))

@@ -11,11 +11,8 @@ from dragoman.events import (
     Event,
     PartEnded,
     ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
-    UsageReported,
 )
 from dragoman.toolset import as_tool
 from dragoman.types import (
@@ -31,12 +28,11 @@ from dragoman.types import (
     Tool,
     ToolCall,
     ToolResult,
-    Usage,
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
 from dragoman.wire.codec import Choice, keep_unknown, write_choice
-from dragoman.wire.event_order import EventOrder, describe_invalid
+from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.openai_chat.parts import (
     FINISHES,
     find_reasoning,
@@ -48,6 +44,7 @@ from dragoman.wire.openai_chat.parts import (
     write_usage,
 )
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking, write
+from dragoman.wire.writer import NO_END, StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
 # The body of a chat completion, as a client sent it, read into a request.
@@ -233,8 +230,6 @@ def _read_format(given: Any, own: JsonObject) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------------
 # Replies written as chat completions: whole, and as a stream of chunks.
 
-_NO_END = Failure("stream_cut", "the reply ended before it was complete")
-
 
 def renamed(call: ToolCall, identifier: Identifier) -> ToolCall:
     """The call under an id that this wire takes."""
@@ -293,43 +288,28 @@ def write_completion(reply: Reply, wire: str, ids: IdRule, created: int) -> Json
     }
 
 
-class ChunkWriter:
+class ChunkWriter(StreamWriter[JsonObject | str]):
     """A Stage from events to the bytes of a stream of chunks."""
 
     def __init__(self, wire: str, ids: IdRule, model: str, id: str, created: int, *, include_usage: bool) -> None:
+        super().__init__(ids, model=model, id=id or "chatcmpl-0")
         self._wire = wire
-        self._identifier = Identifier(ids)
-        self._order = EventOrder()
-        self._head: JsonObject = {"id": id or "chatcmpl-0", "object": "chat.completion.chunk", "created": created}
-        self._model = model
+        self._created = created
         self._include_usage = include_usage
-        self._usage = Usage()
-        self._started = False
         self._calls = 0
-        self._closed = False
 
-    def feed(self, event: Event, /) -> list[bytes]:
-        return [piece for ready in self._order.feed(event) for piece in self._write(ready)]
+    def _encode(self, frame: JsonObject | str) -> bytes:
+        return framing.encode_sse(None, frame if isinstance(frame, str) else write(frame))
 
-    def close(self) -> list[bytes]:
-        pieces = [piece for ready in self._order.close() for piece in self._write(ready)]
-        return pieces if self._closed else pieces + self._fail(_NO_END)
+    @property
+    def _head(self) -> JsonObject:
+        named = {"id": self._id, "object": "chat.completion.chunk"}
+        return {**named, "created": self._created, "model": self._model}
 
-    def _write(self, event: Event) -> list[bytes]:
-        if self._closed:
-            return []
-        if isinstance(event, ReplyStarted):
-            self._head["id"] = event.id or self._head["id"]
-            self._model = event.model or self._model
-            return self._begin()
-        if isinstance(event, UsageReported):
-            self._usage = event.usage
-            return []
-        if isinstance(event, ReplyFailed):
-            return self._begin() + self._fail(event.failure)
-        return self._begin() + self._write_delta(event)
+    def _start(self) -> list[JsonObject | str]:
+        return [self._chunk({"role": "assistant", "content": ""})]
 
-    def _write_delta(self, event: Event) -> list[bytes]:
+    def _write_part(self, event: Event) -> list[JsonObject | str]:
         if isinstance(event, TextDelta):
             return [self._chunk({"content": event.text})] if event.text else []
         if isinstance(event, ThinkingDelta):
@@ -340,37 +320,29 @@ class ChunkWriter:
             entry = write_call(renamed(event.call, self._identifier), self._wire)
             self._calls += 1
             return [self._chunk({"tool_calls": [{"index": self._calls - 1, **entry}]})]
-        if isinstance(event, ReplyEnded):
-            return self._finish(finish_of(event.stop, event.extra, self._wire))
         return []
 
     def _write_thinking(self, text: str) -> JsonObject:
         return {"reasoning_content": text}
 
-    def _end_part(self, event: PartEnded) -> list[bytes]:
+    def _end_part(self, event: PartEnded) -> list[JsonObject | str]:
         details = as_list(as_dict(event.extra.get(self._wire)).get("details"))
         return [self._chunk({"reasoning_details": details})] if details else []
 
-    def _begin(self) -> list[bytes]:
-        if self._started:
-            return []
-        self._started = True
-        self._head["model"] = self._model
-        return [self._chunk({"role": "assistant", "content": ""})]
-
-    def _chunk(self, delta: JsonObject, finish: str | None = None) -> bytes:
+    def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        return framing.encode_sse(None, write({**self._head, "choices": [choice]}))
+        return {**self._head, "choices": [choice]}
 
-    def _finish(self, reason: str) -> list[bytes]:
+    def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        pieces = [self._chunk({}, reason)]
+        chunks: list[JsonObject | str] = [self._chunk({}, finish_of(event.stop, event.extra, self._wire))]
         if self._include_usage:
-            pieces.append(
-                framing.encode_sse(None, write({**self._head, "choices": [], "usage": write_usage(self._usage)}))
-            )
-        return [*pieces, framing.encode_sse(None, "[DONE]")]
+            chunks.append({**self._head, "choices": [], "usage": write_usage(self._usage)})
+        return [*chunks, "[DONE]"]
 
-    def _fail(self, failure: Failure) -> list[bytes]:
+    def _fail(self, failure: Failure) -> list[JsonObject | str]:
         self._closed = True
-        return [framing.encode_sse(None, write(write_failure(failure)[1]))]
+        return [write_failure(failure)[1]]
+
+    def _cut_off(self) -> list[JsonObject | str]:
+        return self._fail(NO_END)

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset
-from dragoman.types import Failure, JsonObject, Reply, Request, Tool, ToolResult
-from dragoman.wire.aliases import Aliases
-from dragoman.wire.codec import Codec, Offer, Prepared, Reader, as_object, offer, read_choice, unsupported_options
+from dragoman.toolset import Toolset as Toolset
+from dragoman.types import Failure, JsonObject, Message, Reply, Request, Tool, ToolResult
+from dragoman.wire.aliases import Aliases as Aliases
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseDecoder
-from dragoman.wire.history import HistoryRules, arrange
+from dragoman.wire.framing import SseDecoder as SseDecoder
+from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_responses.client import InputWriter, ResponsesReader, split_remembered
 from dragoman.wire.openai_responses.parts import (
     IDS,
@@ -52,44 +52,39 @@ _DEFAULTS: JsonObject = {"store": False, "include": ["reasoning.encrypted_conten
 
 class OpenAIResponses(Codec):
     name: ClassVar[str] = WIRE
+    rules: ClassVar[HistoryRules] = RULES
 
     # ---- client -------------------------------------------------------------------------------------------------
 
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         return "/responses"
 
-    def prepare(self, request: Request) -> Prepared:
+    def _schema_target(self) -> str:
+        return "openai_strict" if self.quirks.strict_tools else "openai"
+
+    def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
+        return split_remembered(request.messages)[0] if _remembers(request) else request.messages
+
+    def _write_body(self, draft: Draft) -> JsonObject:
+        request, losses = draft.request, draft.losses
         own = as_dict(request.options.get(WIRE))
-        remembers = bool(own.get("previous_response_id") or own.get("conversation"))
-        stored = remembers or own.get("store") is True
-        messages, answers = split_remembered(request.messages) if remembers else (request.messages, [])
-        offered = self._offer(request.tools)
-        history = arrange(messages, RULES, offered.namer, self.quirks)
-        losses = [*offered.losses, *history.losses]
-        instructions, items = InputWriter(self.quirks, losses, stored=stored).write(history.messages)
-        items = [*(write_result(answer, {}, losses) for answer in answers), *items]
+        stored = _remembers(request) or own.get("store") is True
+        instructions, items = InputWriter(self.quirks, losses, stored=stored).write(draft.history.messages)
+        if _remembers(request):
+            _, answers = split_remembered(request.messages)
+            items = [*(write_result(answer, {}, losses) for answer in answers), *items]
         body: JsonObject = {"model": request.model}
         if instructions is not None:
             body["instructions"] = instructions
         body["input"] = items
-        tools, taken = self._write_tools(request, offered, items, losses)
+        tools, taken = self._write_tools(request, draft.offered, items, losses)
         fields, said = write_settings(request.options, self.quirks, losses)
         losses += unsupported_options(request.options, taken | said, WIRE)
-        body = merge_own({**body, **tools, **fields, **({} if stored else _DEFAULTS)}, own)
-        aliases = Aliases(offered.namer.back, history.identifier.back, offered.undo)
-        known = [*request.tools, *custom_tools(as_list(own.get("tools")))]
-        limit = request.options.get("max_tokens")
-        return Prepared(
-            body,
-            tuple(losses),
-            aliases,
-            Toolset(known) if known else None,
-            limit if isinstance(limit, int) else None,
-        )
+        return merge_own({**body, **tools, **fields, **({} if stored else _DEFAULTS)}, own)
 
-    def _offer(self, tools: list[Tool]) -> Offer:
-        target = "openai_strict" if self.quirks.strict_tools else "openai"
-        return offer(tools, RULES.names, target, self.quirks)
+    def _known_tools(self, request: Request) -> list[Tool]:
+        own = as_dict(request.options.get(WIRE))
+        return [*request.tools, *custom_tools(as_list(own.get("tools")))]
 
     def _write_tools(
         self, request: Request, offered: Offer, items: list[JsonObject], losses: list[Loss]
@@ -115,9 +110,6 @@ class OpenAIResponses(Codec):
                 losses.append(Loss("dropped", "options", "this endpoint has no switch against parallel calls"))
         return fields, taken
 
-    def open_framing(self) -> Stage[bytes, Any]:
-        return SseDecoder()
-
     def open_reader(self, sent: Prepared | None) -> Reader:
         return ResponsesReader(sent, self.quirks)
 
@@ -138,7 +130,11 @@ class OpenAIResponses(Codec):
 
     def encode_reply(self, reply: Reply, *, created: int = 0, tools: Iterable[Tool] = ()) -> JsonObject:
         """As for every wire; `tools` are those of the request, whose namespaces the calls get back."""
+        # A response that failed is a response all the same, and says so.
         return write_response(reply, created=created, tools=tools)
+
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
+        return write_response(reply, created=created)
 
     def event_stream(
         self, *, model: str = "", id: str = "", created: int = 0, tools: Iterable[Tool] = ()
@@ -151,10 +147,8 @@ class OpenAIResponses(Codec):
 
     # ---- verbs --------------------------------------------------------------------------------------------------
 
-    def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        offered = self._offer(tools)
-        definitions = [write_definition(entry, strict=self.quirks.strict_tools) for entry in offered.tools]
-        return definitions, offered.losses, Aliases(offered.namer.back, {}, offered.undo)
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return [write_definition(entry, strict=self.quirks.strict_tools) for entry in offered.tools]
 
     def find_calls(self, body: Any) -> JsonObject:
         given = as_object(body) if isinstance(body, bytes | bytearray | str) else body
@@ -171,3 +165,9 @@ class OpenAIResponses(Codec):
 
     def write_result(self, result: ToolResult) -> JsonObject:
         return write_result(result, {}, [])
+
+
+def _remembers(request: Request) -> bool:
+    """Whether the provider holds the earlier conversation."""
+    own = as_dict(request.options.get(WIRE))
+    return bool(own.get("previous_response_id") or own.get("conversation"))

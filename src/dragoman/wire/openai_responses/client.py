@@ -19,10 +19,8 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Prepared, Reader
+from dragoman.wire.codec import Prepared
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseBroken
 from dragoman.wire.openai_responses.parts import (
     CUSTOM,
     FUNCTION,
@@ -42,7 +40,8 @@ from dragoman.wire.openai_responses.parts import (
 )
 from dragoman.wire.openai_responses.server import read_answer_part, read_image
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
+from dragoman.wire.reader import SseReader
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 
 # --------------------------------------------------------------------------------------------------------------------
 # Which output item a frame speaks of: by its id, by its index, or by its order, for servers get all of these wrong.
@@ -326,33 +325,19 @@ def split_remembered(messages: Iterable[Message]) -> tuple[list[Message], list[T
 _Place = tuple[str, int]
 
 
-class ResponsesReader(Reader):
+class ResponsesReader(SseReader):
     """Reads one response."""
 
+    _read_failure = staticmethod(read_failure)
+
     def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        self._builder = ReplyBuilder(WIRE, sent, masks_length=quirks.masks_length)
+        super().__init__(WIRE, sent, masks_length=quirks.masks_length)
         self._final_frame = quirks.final_frame
         self._items = Items()
         self._speaking: tuple[OutputItem, _Place] | None = None  # the part of text or thinking that is open
         self._refused = False
         self._number: int | None = None  # of the last frame
         self._counts = False
-
-    def read(self, frame: Any) -> list[Event]:
-        if self._builder.ended:
-            return []
-        if type(frame) is SseBroken:
-            self._fail({"message": "a frame of the stream was too large"})
-        elif frame.data.startswith("[DONE]"):
-            self._builder.terminate()
-            self._end()
-        else:
-            body = parse(frame.data)
-            if body is not BROKEN:
-                self._read_frame(as_dict(body), frame.event)
-            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
-                self._fail({"message": f"a frame is not JSON: {frame.data[:200]}"})
-        return self._builder.take()
 
     def read_whole(self, body: JsonObject) -> list[Event]:
         if not any(name in body for name in ("output", "status", "error")):
@@ -367,10 +352,10 @@ class ResponsesReader(Reader):
     def close(self) -> list[Event]:
         if not self._final_frame and self._items.all and all(item.done for item in self._items.all):
             self._builder.terminate()
-        self._end()
-        return self._builder.take()
+        return super().close()
 
-    def _read_frame(self, frame: JsonObject, event: str | None) -> None:
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        frame = as_dict(content)
         if self._came_before(frame.get("sequence_number")):
             return
         kind = frame.get("type") or event or ("response.completed" if frame.get("object") == "response" else "")
@@ -570,10 +555,6 @@ class ResponsesReader(Reader):
         reason, word = read_stop(response, status, refused=self._refused)
         self._builder.stop(reason, {"reason": word})
         self._builder.terminate()
-        self._end()
-
-    def _fail(self, frame: JsonObject) -> None:
-        self._builder.fail(read_failure(None, frame))
         self._end()
 
     def _end(self) -> None:

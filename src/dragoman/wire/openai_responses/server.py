@@ -13,18 +13,13 @@ from dragoman.events import (
     PartEnded,
     PartReceived,
     ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
     UsageReported,
 )
-from dragoman.replies import unfold
-from dragoman.stage import collect
 from dragoman.types import Failure, Image, JsonObject, Message, Part, Reply, Role, Text, Thinking, Tool, ToolCall
-from dragoman.wire import framing
-from dragoman.wire.aliases import Identifier, shorten
-from dragoman.wire.event_order import EventOrder, describe_broken
+from dragoman.wire.aliases import shorten
+from dragoman.wire.event_order import describe_broken
 from dragoman.wire.openai_responses.parts import (
     CUSTOM,
     IDS,
@@ -43,7 +38,8 @@ from dragoman.wire.openai_responses.parts import (
     write_stop,
     write_usage,
 )
-from dragoman.wire.values import as_dict, as_text, dicts, write
+from dragoman.wire.values import as_dict, as_text, dicts
+from dragoman.wire.writer import NO_END, StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
 # The input of a response, as a client sent it, read into messages.
@@ -186,7 +182,6 @@ def read_image(item: JsonObject) -> Image:
 # --------------------------------------------------------------------------------------------------------------------
 # Events written as a response: the official sequence of frames, and the whole body that they amount to.
 
-_CUT = Failure("stream_cut", "the reply ended before it was complete")
 _LONGEST_STEM = 40
 _unfit = re.compile(r"[^a-zA-Z0-9_-]").sub
 
@@ -194,7 +189,7 @@ _unfit = re.compile(r"[^a-zA-Z0-9_-]").sub
 def write_response(reply: Reply, *, created: int = 0, tools: Iterable[Tool] = ()) -> JsonObject:
     """The whole body of a reply."""
     writer = ResponseWriter(reply.model, reply.id, created, tools, whole=True)
-    collect(writer, unfold(reply))
+    writer.write_reply(reply)
     return writer.response
 
 
@@ -210,7 +205,7 @@ class _Open:
         self.pieces: list[str] = []
 
 
-class ResponseWriter:
+class ResponseWriter(StreamWriter[JsonObject]):
     """A Stage from events to the bytes of a stream; `response` is what it amounts to.
 
     `tools` are those of the request: calls of a tool that came in a namespace are given back with it.
@@ -219,52 +214,43 @@ class ResponseWriter:
     def __init__(
         self, model: str = "", id: str = "", created: int = 0, tools: Iterable[Tool] = (), *, whole: bool = False
     ) -> None:
-        self._model = model
-        self._id = id
+        super().__init__(IDS, model=model, id=id, whole=whole)
         self._created = created
-        self._whole = whole
         self._namespaces = {tool.name: tool.metadata["namespace"] for tool in tools if "namespace" in tool.metadata}
-        self._ordering = EventOrder()
-        self._identifier = Identifier(IDS)
-        self._frames: list[bytes] = []
+        self._frames: list[JsonObject] = []
         self._number = 0
         self._output: list[JsonObject] = []
         self._open: _Open | None = None
-        self._started = self._ended = False
-        self._usage: JsonObject | None = None
+        self._counts: JsonObject | None = None
         self._failure: Failure | None = None
         self.response: JsonObject = {}
 
-    def feed(self, event: Event, /) -> list[bytes]:
-        for ordered in self._ordering.feed(event):
-            self._write(ordered)
-        return self._take()
+    def _emit(self, kind: str, **fields: Any) -> None:
+        if not self._whole:
+            self._frames.append({"type": kind, "sequence_number": self._number, **fields})
+            self._number += 1
 
-    def close(self) -> list[bytes]:
-        for ordered in self._ordering.close():
-            self._write(ordered)
-        if not self._ended:
-            self._failure = self._failure or _CUT
-            self._end(ReplyEnded("error"))
-        return self._take()
-
-    def _take(self) -> list[bytes]:
+    def _take(self) -> list[JsonObject]:
         frames, self._frames = self._frames, []
         return frames
 
-    def _emit(self, kind: str, **fields: Any) -> None:
-        if not self._whole:
-            frame = {"type": kind, "sequence_number": self._number, **fields}
-            self._number += 1
-            self._frames.append(framing.encode_sse(kind, write(frame)))
-
     # ---- events -----------------------------------------------------------------------------------------------------
 
-    def _write(self, event: Event) -> None:
-        if self._ended:
-            return
-        if not self._started:
-            self._start(event)
+    def _write(self, event: Event) -> list[JsonObject]:
+        if isinstance(event, UsageReported) and not self._closed:
+            frames = self._begin()
+            self._counts = write_usage(event.usage)
+            return frames
+        return super()._write(event)
+
+    def _start(self) -> list[JsonObject]:
+        self._id = self._id or "resp_0"
+        begun = self._describe("in_progress", None, None)
+        self._emit("response.created", response=begun)
+        self._emit("response.in_progress", response=begun)
+        return self._take()
+
+    def _write_part(self, event: Event) -> list[JsonObject]:
         if isinstance(event, TextDelta):
             self._speak("message", event.text)
         elif isinstance(event, ThinkingDelta):
@@ -275,22 +261,15 @@ class ResponseWriter:
             self._write_call(event.call)
         elif isinstance(event, PartReceived):
             self._write_media(event)
-        elif isinstance(event, UsageReported):
-            self._usage = write_usage(event.usage)
-        elif isinstance(event, ReplyFailed):
-            self._failure = event.failure
-        elif isinstance(event, ReplyEnded):
-            self._end(event)
+        return self._take()
 
-    def _start(self, event: Event) -> None:
-        self._started = True
-        if isinstance(event, ReplyStarted):
-            self._model = event.model or self._model
-            self._id = event.id or self._id
-        self._id = self._id or "resp_0"
-        begun = self._describe("in_progress", None, None)
-        self._emit("response.created", response=begun)
-        self._emit("response.in_progress", response=begun)
+    def _fail(self, failure: Failure) -> list[JsonObject]:
+        # Written with the end: an error is a field of the response.
+        self._failure = failure
+        return []
+
+    def _cut_off(self) -> list[JsonObject]:
+        return self._begin() + self._fail(self._failure or NO_END) + self._end(ReplyEnded("error"))
 
     def _describe(self, status: str, details: JsonObject | None, error: JsonObject | None) -> JsonObject:
         return {
@@ -309,7 +288,7 @@ class ResponseWriter:
             "tool_choice": "auto",
             "tools": [],
             "top_p": None,
-            "usage": self._usage,
+            "usage": self._counts,
         }
 
     def _make_id(self, prefix: str) -> str:
@@ -325,7 +304,7 @@ class ResponseWriter:
             return
         item = self._open
         if item is None or item.kind != kind:
-            item = self._begin(kind)
+            item = self._open_item(kind)
         item.pieces.append(text)
         if kind == "message":
             self._emit(
@@ -345,7 +324,7 @@ class ResponseWriter:
                 delta=text,
             )
 
-    def _begin(self, kind: str) -> _Open:
+    def _open_item(self, kind: str) -> _Open:
         self._finish()
         message = kind == "message"
         item = self._open = _Open(kind, self._make_id("msg" if message else "rs"), len(self._output))
@@ -368,7 +347,7 @@ class ResponseWriter:
         own = as_dict(event.extra.get(WIRE))
         if event.kind == "text":
             if own and (self._open is None or self._open.kind != "message"):
-                self._begin("message")
+                self._open_item("message")
             if self._open is not None and self._open.kind == "message":
                 self._finish(own)
         elif isinstance(own.get("item"), dict):
@@ -469,16 +448,15 @@ class ResponseWriter:
 
     # ---- the end ----------------------------------------------------------------------------------------------------
 
-    def _end(self, event: ReplyEnded) -> None:
-        if not self._started:
-            self._start(event)
-        self._ended = True
+    def _end(self, event: ReplyEnded) -> list[JsonObject]:
+        self._closed = True
         stop = "error" if self._failure is not None else event.stop
         status, details = write_stop(stop, as_dict(event.extra.get(WIRE)))
         self._finish(status="completed" if status == "completed" else "incomplete")
         error = write_error(self._failure or Failure("server_error")) if status == "failed" else None
         self.response = self._describe(status, details, error)
         self._emit(f"response.{status}", response=self.response)
+        return self._take()
 
 
 def _output_format(image: Image) -> JsonObject:

@@ -1,0 +1,112 @@
+"""The part of a stream writer that all wires share: events in, frames out, and bytes for each frame.
+
+A subclass writes the frames of one protocol. The body of a whole reply is gathered from the same frames, so that each
+field of a protocol is written in one place, and a streamed reply and a whole one cannot differ.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.replies import unfold
+from dragoman.types import Failure, Reply, Usage
+from dragoman.wire import framing
+from dragoman.wire.aliases import Identifier, IdRule
+from dragoman.wire.event_order import EventOrder
+from dragoman.wire.values import write
+
+NO_END = Failure("stream_cut", "the reply ended before it was complete")
+
+FrameT = TypeVar("FrameT")
+
+
+class StreamWriter(ABC, Generic[FrameT]):
+    """A Stage from events to the bytes of a streamed reply.
+
+    `whole`: the frames are not sent, but gathered into the body of a whole reply. A frame may then hold what a stream
+    has no form for.
+    """
+
+    def __init__(self, ids: IdRule, *, model: str = "", id: str = "", whole: bool = False) -> None:
+        self._order = EventOrder()
+        self._identifier = Identifier(ids)
+        self._model = model
+        self._id = id
+        self._whole = whole
+        self._usage = Usage()
+        self._started = False
+        self._closed = False
+
+    def feed(self, event: Event, /) -> list[bytes]:
+        return [self._encode(frame) for frame in self._frames_of(event)]
+
+    def close(self) -> list[bytes]:
+        return [self._encode(frame) for frame in self._last_frames()]
+
+    def write_reply(self, reply: Reply) -> list[FrameT]:
+        """All frames of a whole reply."""
+        frames = [frame for event in unfold(reply) for frame in self._frames_of(event)]
+        return frames + self._last_frames()
+
+    def _frames_of(self, event: Event) -> list[FrameT]:
+        return self._write_all(self._order.feed(event))
+
+    def _last_frames(self) -> list[FrameT]:
+        frames = self._write_all(self._order.close())
+        return frames if self._closed else frames + self._cut_off()
+
+    def _write_all(self, events: Iterable[Event]) -> list[FrameT]:
+        return [frame for event in events for frame in self._write(event)]
+
+    def _write(self, event: Event) -> list[FrameT]:
+        if self._closed:
+            return []
+        if isinstance(event, ReplyStarted):
+            self._model = event.model or self._model
+            self._id = event.id or self._id
+            return self._begin()
+        if isinstance(event, UsageReported):
+            self._usage = event.usage
+            return []
+        frames = self._begin()
+        if isinstance(event, ReplyFailed):
+            return frames + self._fail(event.failure)
+        if isinstance(event, ReplyEnded):
+            return frames + self._end(event)
+        return frames + self._write_part(event)
+
+    def _begin(self) -> list[FrameT]:
+        if self._started:
+            return []
+        self._started = True
+        return self._start()
+
+    # ---- what a protocol decides ------------------------------------------------------------------------------------
+
+    def _encode(self, frame: FrameT) -> bytes:
+        """By default: a server-sent event that is named by the type of the frame."""
+        fields: Any = frame
+        return framing.encode_sse(fields["type"], write(fields))
+
+    def _start(self) -> list[FrameT]:
+        """The frames before all others."""
+        return []
+
+    @abstractmethod
+    def _write_part(self, event: Event) -> list[FrameT]:
+        """The frames of an event that belongs to the content of the reply."""
+
+    @abstractmethod
+    def _end(self, event: ReplyEnded) -> list[FrameT]:
+        """The frames that end a reply; the writer is closed then."""
+
+    @abstractmethod
+    def _fail(self, failure: Failure) -> list[FrameT]:
+        """The frames of a reply that failed."""
+
+    def _cut_off(self) -> list[FrameT]:
+        """The frames of a reply whose events stopped before its end."""
+        return self._begin() + self._fail(NO_END)
