@@ -10,18 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, decode
-from dragoman.args.schemas import (
-    KIND_OF_TYPE,
-    MAX_DEPTH,
-    Shape,
-    child_path,
-    fits,
-    is_choice,
-    reading_kinds,
-    shape_of,
-    vocabulary,
-)
+from dragoman.args.schemas import MAX_DEPTH, Shape, fits, is_choice, reading_kinds, shape_of, vocabulary
 from dragoman.args.tolerant import repair
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
 from dragoman.toolset import fold
 from dragoman.types import Change, JsonObject
 

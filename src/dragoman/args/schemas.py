@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from types import NoneType
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, TYPES_OF_KIND, kinds_of, same
+from dragoman.jsonschema.references import resolve
 from dragoman.toolset import fold
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -25,49 +25,7 @@ _KEPT_ROOTS = 256
 _KEPT_SHAPES = 4096
 _LONGEST_KEPT = 64_000
 
-# Real tool lists are written by hand, for several languages: these spellings all occur.
-_KIND_NAMES = {
-    "string": "string str text char varchar",
-    "integer": "integer int long short byte bigint",
-    "number": "number float double decimal",
-    "boolean": "boolean bool",
-    "null": "null none nonetype",
-    "object": "object dict map hashmap hashtable",
-    "array": "array list tuple set arraylist queue stack",
-}
-KIND_OF_NAME = {name: kind for kind, names in _KIND_NAMES.items() for name in names.split()}
-
-TYPES_OF_KIND: dict[str, frozenset[type]] = {
-    "string": frozenset({str}),
-    "integer": frozenset({int}),
-    "number": frozenset({int, float}),
-    "boolean": frozenset({bool}),
-    "null": frozenset({NoneType}),
-    "object": frozenset({dict}),
-    "array": frozenset({list}),
-}
-KIND_OF_TYPE: dict[type, str] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    NoneType: "null",
-    dict: "object",
-    list: "array",
-}
 _JSON_TYPES = frozenset(KIND_OF_TYPE)
-
-
-def kinds_of(types: object) -> tuple[str, ...]:
-    """The kinds that a schema's `type` names, in order; () when it names none we know, which accepts anything."""
-    names = types if isinstance(types, list) else [types]
-    kinds: dict[str, None] = {}
-    for name in names:
-        kind = KIND_OF_NAME.get(name.strip().lower()) if isinstance(name, str) else None
-        if kind is None:
-            return ()
-        kinds[kind] = None
-    return tuple(kinds)
 
 
 class Shape:
@@ -265,25 +223,6 @@ def _join_plain_branches(shape: Shape) -> None:
         shape.unions = ()
 
 
-def resolve(reference: object, root: object, missing: object = True) -> object:
-    """What a JSON pointer such as `#/$defs/place` points to in `root`; `missing` (anything goes) when nowhere."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return missing
-    pointer = unquote(reference[1:])
-    if pointer and not pointer.startswith("/"):
-        return missing
-    node = root
-    for step in pointer.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict) and key in node:
-            node = node[key]
-        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
-            node = node[int(key)]
-        else:
-            return missing
-    return node
-
-
 _write = msgspec.json.Encoder().encode
 
 _roots: dict[int, tuple[object, _Root]] = {}
@@ -369,16 +308,6 @@ def _gather(shape: Shape, kinds: dict[str, None], seen: set[int]) -> None:
     if not own:
         for branch in (*(branch for union in shape.unions for branch in union), *shape.parts):
             _gather(branch, kinds, seen)
-
-
-def child_path(path: str, key: str | int) -> str:
-    """The JSON path of a member: `$.a`, `$[0]`, and `$["odd key"]` for keys that are no plain word."""
-    if isinstance(key, int):
-        return f"{path}[{key}]"
-    if key.isidentifier():
-        return f"{path}.{key}"
-    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{path}["{escaped}"]'
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -541,16 +470,6 @@ def is_choice(shape: Shape, value: Any) -> bool:
     if type(value) is str:
         return value in shape.texts
     return any(same(choice, value) for choice in shape.choices or ())
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equality as JSON means it."""
-    if isinstance(one, bool) is not isinstance(other, bool):
-        return False
-    try:
-        return bool(one == other)
-    except RecursionError:
-        return False
 
 
 def _fits_object(shape: Shape, value: dict[str, Any], depth: int, memo: Memo | None) -> bool:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, nearest
+from dragoman.jsonschema.references import MOST_NODES, multiplies
 from dragoman.mcp.protocol import Limits, clean_line, clean_text, has_hidden
 from dragoman.mcp.servers import Server
 from dragoman.types import JsonObject
@@ -59,6 +60,8 @@ def accept_schema(schema: Any, limits: Limits) -> JsonObject:
     if size > limits.schema_bytes:
         raise BadSchema(f"its schema has {size} bytes, and at most {limits.schema_bytes} are accepted")
     accepted: JsonObject = {**_accept(schema, "schema"), "type": "object"}
+    if multiplies(accepted):
+        raise BadSchema(f"its schema applies more than {MOST_NODES} schemas to one value")
     _compile(accepted)
     if "properties" in accepted and not _OPEN.intersection(accepted):
         # Nothing may reach the server that its schema, and whoever approves the call, does not know.

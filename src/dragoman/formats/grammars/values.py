@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.args.loader import validate
-from dragoman.args.schemas import KIND_OF_TYPE, kinds_of, resolve
 from dragoman.formats.grammars.nodes import (
     EMPTY,
     NEVER,
@@ -26,6 +25,8 @@ from dragoman.formats.grammars.nodes import (
     row,
 )
 from dragoman.formats.grammars.patterns import FORMS, bounds_of, integer, translate, whole_or_fraction
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, kinds_of
+from dragoman.jsonschema.references import Budget, resolve
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -137,7 +138,10 @@ _UNSAID = {
 }
 _ANYWHERE = ("not", "if")
 _MOST_BRANCHES = 200
-_PATIENCE = 1000
+_MOST_STEPS = 1000
+_MOST_LEVELS = 30
+_MOST_VALUES = 4000
+"""More values than the schemas of one tool describe, with their references written out."""
 
 Report = Callable[[str, str, str], None]
 """Takes the path of a place, the keyword and what became of it."""
@@ -175,12 +179,14 @@ class Branches:
     def __init__(self, root: JsonObject, report: Report) -> None:
         self.root = root
         self.report = report
-        self._patience = 0
+        self.budget = Budget(_MOST_VALUES)
+        """How many values of this tool may still be written out."""
+        self._steps = Budget(_MOST_STEPS, _MOST_LEVELS)
 
     def of(self, schema: object, place: Place) -> list[tuple[Branch, Place]]:
         """The branches of a schema, each with the place from which its own parts are to be read."""
         # No further than that: unions inside of unions multiply, and may lead nowhere.
-        self._patience = _PATIENCE
+        self._steps = Budget(_MOST_STEPS, _MOST_LEVELS)
         found = list(islice(self._spread(schema, place, 0), _MOST_BRANCHES + 1))
         if len(found) > _MOST_BRANCHES:
             self.report(place.path, "anyOf", f"only the first {_MOST_BRANCHES} alternatives are offered")
@@ -195,8 +201,7 @@ class Branches:
             if schema is not False:
                 yield from ((Branch(kind, {}), place) for kind in KINDS if kind != "integer")
             return
-        self._patience -= 1
-        if depth > 30 or self._patience < 0:
+        if not self._steps.allows(depth):
             self.report(place.path, "$ref", "too many unions inside each other; the rest is left out")
             return
         schema = sound(schema)
@@ -398,13 +403,18 @@ class Values:
         if not isinstance(schema, dict):
             return NEVER if schema is False else self._anything(place)
         reference = schema.get("$ref")
-        if len(schema) == 1 and isinstance(reference, str):
+        if isinstance(reference, str) and schema.keys() - _WORDS == {"$ref"}:
             return self._referenced(schema, reference, place)
         if not schema.keys() - _WORDS:
             return self._anything(place)
         return self.memory.recall(self.notation.name, schema, lambda: self._spread(schema, place))
 
     def _spread(self, schema: JsonObject, place: Place) -> Node:
+        budget = self.branches.budget
+        if not budget.allows():
+            why = f"more than {budget.nodes} values once its references are written out; anything is accepted"
+            self.branches.report(place.path, "$ref", why)
+            return self.free(self.limits.depth)
         return choice(self.branch(branch, inside) for branch, inside in self.branches.of(schema, place))
 
     def _referenced(self, schema: JsonObject, reference: str, place: Place) -> Node:

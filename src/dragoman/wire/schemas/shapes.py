@@ -8,20 +8,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.types import JsonObject
-from dragoman.wire.schemas import walk
-from dragoman.wire.schemas.references import (
+from dragoman.jsonschema.keywords import (
     ANNOTATIONS,
     CHILDREN,
     CONSTRAINTS,
     KIND_OF_KEYWORD,
     LISTS,
     MAPS,
-    extend,
     json_text,
     kind_of,
-    phrase,
 )
+from dragoman.types import JsonObject
+from dragoman.wire.schemas import walk
+from dragoman.wire.schemas.references import extend, phrase
 from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import Branch, Undo
 from dragoman.wire.schemas.walk import (

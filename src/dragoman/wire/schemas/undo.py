@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from dragoman.jsonschema.keywords import child_place
 from dragoman.types import Change, JsonObject
-from dragoman.wire.schemas.references import child_place, fits
+from dragoman.wire.schemas.references import fits
 
 _MAX_DEPTH = 200
 """Arguments nested deeper are left as they are below that: they came from no schema that we wrote."""

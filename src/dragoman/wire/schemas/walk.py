@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from dragoman.args.schemas import kinds_of
-from dragoman.types import JsonObject
-from dragoman.wire.failures import Loss
-from dragoman.wire.schemas.references import (
+from dragoman.jsonschema.keywords import (
     CONSTRAINTS,
     KIND_OF_KEYWORD,
     TYPES,
     WELL_FORMED,
-    References,
     child_place,
     is_of,
     json_text,
     kind_of,
-    merge,
-    place_of,
+    kinds_of,
     same,
 )
+from dragoman.jsonschema.references import Budget, ExpansionLimit, References, place_of
+from dragoman.types import JsonObject
+from dragoman.wire.failures import Loss
+from dragoman.wire.schemas.references import merge
 from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
 
@@ -311,13 +310,6 @@ def _both(base: JsonObject, branch: Any) -> Any:
 # fit it. Nothing spreads upwards as far as it must: an optional property disappears, a branch disappears, and only
 # when the root itself is left with nothing the tool cannot be offered.
 
-MOST_NODES = 10_000
-MOST_DEPTH = 60
-
-
-class TooLarge(Exception):
-    """Written out, the schema has more nodes than are worth sending."""
-
 
 class Inexpressible(Exception):
     """The tool cannot be offered to this target; the words say why."""
@@ -348,8 +340,8 @@ class Walk:
     """One compilation: the row of the target, the references of the schema, and the account so far."""
 
     __slots__ = (
-        "_nodes",
         "_taken",
+        "budget",
         "definitions",
         "levels",
         "losses",
@@ -374,21 +366,16 @@ class Walk:
         """References that stay, with the names of their definitions."""
         self.waiting: list[str] = []
         self.definitions: dict[str, CompiledNode] = {}
-        self._nodes = 0
+        self.budget = Budget()
         self._taken: dict[str, int] = {}
-
-    def spend(self) -> None:
-        self._nodes += 1
-        if self._nodes > MOST_NODES:
-            raise TooLarge
 
     # ---- flattening: booleans, references and allOf -------------------------------------------------------------
 
     def flatten(self, schema: Any, place: Place, *, whole: bool = False) -> tuple[JsonObject | None, Place]:
         """A node without the references and `allOf` that cannot stay; `whole` leaves none of them."""
-        self.spend()
-        if place.depth > MOST_DEPTH:
-            self.losses.add("cut", f"cut off what is nested deeper than {MOST_DEPTH} levels")
+        self.budget.spend()
+        if place.depth > self.budget.depth:
+            self.losses.add("cut", f"cut off what is nested deeper than {self.budget.depth} levels")
             return None, place
         if not isinstance(schema, dict):
             return self._flatten_odd(schema, place), place
@@ -426,8 +413,8 @@ class Walk:
             if levels > self.levels:
                 self.losses.add("cut", f"cut the recursion of {reference} after {self.levels} levels")
                 return None, place
-            if self.levels > 1 and self._nodes > 60 + 4 * self.references.size():
-                raise TooLarge
+            if self.levels > 1 and self.budget.spent > 60 + 4 * self.references.size():
+                raise ExpansionLimit
         self.losses.add("inlined", f"inlined {reference}")
         # What is found there is reported where it was written, once, and not at every place that refers to it.
         path = place.path if node.keys() - {"title", "description"} else place_of(reference)
