@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from dragoman.jsonschema.keywords import (
     CONSTRAINTS,
@@ -16,10 +16,10 @@ from dragoman.jsonschema.keywords import (
     kinds_of,
     same,
 )
+from dragoman.jsonschema.merge import merge
 from dragoman.jsonschema.references import Budget, ExpansionLimit, References, place_of
 from dragoman.types import JsonObject
 from dragoman.wire.failures import Loss
-from dragoman.wire.schemas.references import merge
 from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
 
@@ -440,13 +440,15 @@ class Walk:
         return self._merge(merged or {}, node, place), Place(place.path, place.depth, deepest)
 
     def _merge(self, under: JsonObject, over: JsonObject, place: Place) -> JsonObject | None:
-        def conflict(keyword: str) -> None:
-            self.losses.add("dropped", f"dropped one of two {keyword} at {place.path}")
+        def drop(left: JsonObject) -> None:
+            for keyword in left:
+                self.losses.add("dropped", f"dropped one of two {keyword} at {place.path}")
 
-        merged = merge(under, over, conflict)
-        if merged is None:
+        merged = merge(under, over, drop)
+        if merged is False:
             self.losses.add("dropped", f"dropped {place.path}: its parts contradict each other")
-        return merged
+            return None
+        return cast(JsonObject, merged)
 
     # ---- the root ------------------------------------------------------------------------------------------------
 
