@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from dragoman.args.coercion import coerce
 from dragoman.args.decoder import Undecodable, decode, find_unsound
-from dragoman.args.schemas import BASE, normalise
 from dragoman.args.tolerant import repair
 from dragoman.errors import nearest
+from dragoman.jsonschema.dialect import BASE, normalise
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
 from dragoman.jsonschema.references import MOST_NODES, multiplies
 from dragoman.toolset import as_tool

@@ -25,6 +25,7 @@ from dragoman.formats.grammars.nodes import (
     row,
 )
 from dragoman.formats.grammars.patterns import FORMS, bounds_of, integer, translate, whole_or_fraction
+from dragoman.jsonschema.dialect import sound
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, kinds_of
 from dragoman.jsonschema.merge import merge
 from dragoman.jsonschema.references import Budget, resolve
@@ -96,20 +97,6 @@ class Place(Struct, frozen=True):
         if again and not self.room:
             return None
         return Place(self.path, self.room - again, (*self.above, id(target)))
-
-
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "enum", "required"})
-
-
-def sound(schema: JsonObject) -> JsonObject:
-    """The schema without keywords that hold something else than they must: those mean nothing."""
-    wrong = [
-        keyword
-        for keyword, value in schema.items()
-        if (keyword in _LISTS and not isinstance(value, list))
-        or (keyword == "properties" and not isinstance(value, dict))
-    ]
-    return {keyword: value for keyword, value in schema.items() if keyword not in wrong} if wrong else schema
 
 
 class Branches:

@@ -20,7 +20,6 @@ from dragoman.jsonschema.keywords import (
 )
 from dragoman.types import JsonObject
 from dragoman.wire.schemas import walk
-from dragoman.wire.schemas.references import extend, phrase
 from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import Branch, Undo
 from dragoman.wire.schemas.walk import (
@@ -30,8 +29,10 @@ from dragoman.wire.schemas.walk import (
     Place,
     Walk,
     allow_null,
+    extend,
     infer_kinds,
     kinds_in,
+    phrase,
     set_kinds,
     settle_choices,
     spell_out_nullable,
