@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from dragoman.args.schemas import child_path
+from dragoman.jsonschema.keywords import child_path
 from dragoman.types import Fault
 
 # --------------------------------------------------------------------------------------------------------------------

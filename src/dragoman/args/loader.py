@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from dragoman.args.coercion import coerce
 from dragoman.args.decoder import Undecodable, decode, find_unsound
-from dragoman.args.schemas import BASE, KIND_OF_TYPE, child_path, normalise
 from dragoman.args.tolerant import repair
 from dragoman.errors import nearest
+from dragoman.jsonschema.dialect import BASE, normalise
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
+from dragoman.jsonschema.references import MOST_NODES, multiplies
 from dragoman.toolset import as_tool
 from dragoman.types import Change, Fault, JsonObject, Tool
 
@@ -118,6 +120,8 @@ def validate(value: Any, schema: JsonObject) -> list[Fault]:
 def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
     """The same for a value that is known to be sound."""
     checks = _checks_of(schema)
+    if checks is not None and checks.multiplies:
+        return [Fault("$", f"cannot be checked: its schema applies more than {MOST_NODES} schemas to one value")]
     if checks is None or checks.accepts(checks.schema, value):
         return []
     walk = _Walk(checks)
@@ -129,7 +133,7 @@ def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
 class _Checks:
     """A schema with compiled validators for itself and, once they are asked for, for its parts."""
 
-    __slots__ = ("_compile", "_locals", "_validators", "schema", "source")
+    __slots__ = ("_compile", "_locals", "_validators", "multiplies", "schema", "source")
 
     def __init__(self, source: object) -> None:
         # The schema engine is only loaded when something is to be checked.
@@ -137,6 +141,8 @@ class _Checks:
 
         self.source = source  # A strong reference: the identity it is remembered by stays its own.
         self.schema = normalise(source)
+        self.multiplies = multiplies(source)
+        """The engine would take too long with this schema, and cannot be interrupted: it is not asked."""
         registry: Any = None
 
         def build(schema: Any) -> Any:

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.args.loader import join_words, show
-from dragoman.args.schemas import child_path
+from dragoman.jsonschema.keywords import child_path
 from dragoman.tools.introspection import described, hints_of, signature_of
 from dragoman.tools.json_values import constant_of, exactly, is_path
 from dragoman.types import Fault, JsonObject

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.wire.schemas.dialects import faults_of, nodes
 
+from dragoman.jsonschema.references import MOST_NODES
 from dragoman.types import Tool
 from dragoman.wire.schemas import TARGETS, compile_schema
-from dragoman.wire.schemas.walk import MOST_NODES
 
 every_target = pytest.mark.parametrize("target", TARGETS)
 

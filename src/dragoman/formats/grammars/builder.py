@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from dragoman.args.schemas import kinds_of
 from dragoman.errors import ConfigError, nearest
 from dragoman.formats.grammars.calls import CallWriter, shape_of
 from dragoman.formats.grammars.nodes import NEVER, FreeText, Limits, Loss, Node, Rules, Tree, choice
@@ -18,6 +17,7 @@ from dragoman.formats.readers.python import ListedCalls
 from dragoman.formats.renderer import write_json_calls, write_strict_json
 from dragoman.formats.template import Format
 from dragoman.formats.unmarked import JsonAnywhere, NameThenBraces, WholeMessage
+from dragoman.jsonschema.keywords import kinds_of
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool
 

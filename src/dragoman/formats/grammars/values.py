@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.args.loader import validate
-from dragoman.args.schemas import KIND_OF_TYPE, kinds_of, resolve
 from dragoman.formats.grammars.nodes import (
     EMPTY,
     NEVER,
@@ -26,84 +25,11 @@ from dragoman.formats.grammars.nodes import (
     row,
 )
 from dragoman.formats.grammars.patterns import FORMS, bounds_of, integer, translate, whole_or_fraction
+from dragoman.jsonschema.dialect import sound
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, kinds_of
+from dragoman.jsonschema.merge import merge
+from dragoman.jsonschema.references import Budget, resolve
 from dragoman.types import JsonObject
-
-# --------------------------------------------------------------------------------------------------------------------
-# Two schemas that must both hold, as one.
-
-_IGNORED = frozenset(
-    {"title", "description", "default", "examples", "example", "$schema", "$id", "$defs", "definitions", "$comment"}
-    | {"deprecated", "readOnly", "writeOnly", "discriminator"}
-)
-_LARGER = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
-_SMALLER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
-
-
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "enum", "required"})
-
-
-def sound(schema: JsonObject) -> JsonObject:
-    """The schema without keywords that hold something else than they must: those mean nothing."""
-    wrong = [
-        keyword
-        for keyword, value in schema.items()
-        if (keyword in _LISTS and not isinstance(value, list))
-        or (keyword == "properties" and not isinstance(value, dict))
-    ]
-    return {keyword: value for keyword, value in schema.items() if keyword not in wrong} if wrong else schema
-
-
-def merge(one: object, other: object, report: Callable[[str, str], None]) -> object:
-    """The schema that accepts what both accept; a keyword that cannot be joined keeps its first meaning."""
-    if one is False or other is False:
-        return False
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return other if isinstance(other, dict) else one
-    merged: JsonObject = dict(sound(one))
-    for keyword, value in sound(other).items():
-        if keyword not in merged or merged[keyword] == value:
-            merged[keyword] = value
-        elif keyword not in _IGNORED:
-            _join(merged, keyword, value, report)
-    return False if merged.get("type") == [] or merged.get("enum") == [] else merged
-
-
-def _join(merged: JsonObject, keyword: str, value: Any, report: Callable[[str, str], None]) -> None:
-    before = merged[keyword]
-    if keyword == "type":
-        merged["type"] = _common_kinds(kinds_of(before), kinds_of(value))
-    elif keyword == "properties" and isinstance(before, dict) and isinstance(value, dict):
-        merged["properties"] = {
-            **before,
-            **{key: merge(before[key], each, report) if key in before else each for key, each in value.items()},
-        }
-    elif keyword == "required" and isinstance(before, list) and isinstance(value, list):
-        merged["required"] = list(dict.fromkeys([*before, *value]))
-    elif keyword == "enum" and isinstance(before, list) and isinstance(value, list):
-        merged["enum"] = [each for each in before if each in value]
-    elif keyword in _LARGER | _SMALLER and _is_number(before) and _is_number(value):
-        merged[keyword] = max(before, value) if keyword in _LARGER else min(before, value)
-    elif keyword == "items":
-        merged["items"] = merge(before, value, report)
-    elif keyword in ("anyOf", "oneOf", "allOf", "$ref"):
-        # One union stays where it is, the other is merged into each of its branches later on.
-        merged["allOf"] = [*merged.get("allOf", ()), {keyword: value}]
-    elif keyword == "additionalProperties":
-        merged[keyword] = False if False in (before, value) else before
-    else:
-        report(keyword, "stated twice in different ways; the second is not held")
-
-
-def _common_kinds(one: tuple[str, ...], other: tuple[str, ...]) -> list[str]:
-    if not one or not other:
-        return list(one or other)
-    found = [kind for kind in one if kind in other or (kind == "integer" and "number" in other)]
-    return found + (["integer"] if "integer" in other and "number" in one and "integer" not in found else [])
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a schema allows, taken apart: one branch for each kind of value and each constant.
@@ -136,8 +62,12 @@ _UNSAID = {
     "array": ("uniqueItems", "contains", "unevaluatedItems"),
 }
 _ANYWHERE = ("not", "if")
+_MERGED_LATER = frozenset({"anyOf", "oneOf", "$ref"})
 _MOST_BRANCHES = 200
-_PATIENCE = 1000
+_MOST_STEPS = 1000
+_MOST_LEVELS = 30
+_MOST_VALUES = 4000
+"""More values than the schemas of one tool describe, with their references written out."""
 
 Report = Callable[[str, str, str], None]
 """Takes the path of a place, the keyword and what became of it."""
@@ -175,12 +105,14 @@ class Branches:
     def __init__(self, root: JsonObject, report: Report) -> None:
         self.root = root
         self.report = report
-        self._patience = 0
+        self.budget = Budget(_MOST_VALUES)
+        """How many values of this tool may still be written out."""
+        self._steps = Budget(_MOST_STEPS, _MOST_LEVELS)
 
     def of(self, schema: object, place: Place) -> list[tuple[Branch, Place]]:
         """The branches of a schema, each with the place from which its own parts are to be read."""
         # No further than that: unions inside of unions multiply, and may lead nowhere.
-        self._patience = _PATIENCE
+        self._steps = Budget(_MOST_STEPS, _MOST_LEVELS)
         found = list(islice(self._spread(schema, place, 0), _MOST_BRANCHES + 1))
         if len(found) > _MOST_BRANCHES:
             self.report(place.path, "anyOf", f"only the first {_MOST_BRANCHES} alternatives are offered")
@@ -195,8 +127,7 @@ class Branches:
             if schema is not False:
                 yield from ((Branch(kind, {}), place) for kind in KINDS if kind != "integer")
             return
-        self._patience -= 1
-        if depth > 30 or self._patience < 0:
+        if not self._steps.allows(depth):
             self.report(place.path, "$ref", "too many unions inside each other; the rest is left out")
             return
         schema = sound(schema)
@@ -230,16 +161,30 @@ class Branches:
         merged: object = {key: value for key, value in schema.items() if key != "allOf"}
         for part in schema["allOf"]:
             while isinstance(part, dict) and isinstance(part.get("$ref"), str):
+                rest = {key: value for key, value in part.items() if key != "$ref"}
                 target = self.target(part["$ref"])
-                inside = None if target is None else place.enter(target)
-                if target is None or inside is None:
+                if target is None:
+                    self.report(place.path, "$ref", f"{part['$ref']!r} leads nowhere; anything is accepted")
+                    part = rest
+                    continue
+                inside = place.enter(target)
+                if inside is None:
                     return
-                part, place = self._join({k: v for k, v in part.items() if k != "$ref"}, target, place), inside
+                part, place = self._join(rest, target, place), inside
             merged = self._join(merged, part, place)
         yield from self._spread(merged, place, depth + 1)
 
     def _join(self, one: object, other: object, place: Place) -> object:
-        return merge(one, other, lambda keyword, why: self.report(place.path, keyword, why))
+        left: list[JsonObject] = []
+        merged = merge(one, other, left.append)
+        for each in left if isinstance(merged, dict) else ():
+            if each.keys() <= _MERGED_LATER:
+                # It is merged into each branch of the union that is there already, or of the reference.
+                merged["allOf"] = [*merged.get("allOf", ()), each]
+                continue
+            for keyword in each:
+                self.report(place.path, keyword, "stated twice in different ways; the second is not held")
+        return merged
 
     def _kinds(self, schema: JsonObject, place: Place) -> Iterator[tuple[Branch, Place]]:
         kinds = kinds_of(schema["type"]) if "type" in schema else ()
@@ -285,6 +230,16 @@ def _are_disjoint(union: list[Any], target: Callable[[object], JsonObject | None
 
 
 def _differ(one: Any, other: Any) -> bool:
+    """Whether a part of one excludes a part of the other: the branches of two unions are merged in pairs."""
+    return any(_exclude(part, another) for part in _parts(one) for another in _parts(other))
+
+
+def _parts(schema: Any) -> list[Any]:
+    parts = schema.get("allOf") if isinstance(schema, dict) else None
+    return [schema, *parts] if isinstance(parts, list) else [schema]
+
+
+def _exclude(one: Any, other: Any) -> bool:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return False
     values, others = _values(one), _values(other)
@@ -398,13 +353,18 @@ class Values:
         if not isinstance(schema, dict):
             return NEVER if schema is False else self._anything(place)
         reference = schema.get("$ref")
-        if len(schema) == 1 and isinstance(reference, str):
+        if isinstance(reference, str) and schema.keys() - _WORDS == {"$ref"}:
             return self._referenced(schema, reference, place)
         if not schema.keys() - _WORDS:
             return self._anything(place)
         return self.memory.recall(self.notation.name, schema, lambda: self._spread(schema, place))
 
     def _spread(self, schema: JsonObject, place: Place) -> Node:
+        budget = self.branches.budget
+        if not budget.allows():
+            why = f"more than {budget.nodes} values once its references are written out; anything is accepted"
+            self.branches.report(place.path, "$ref", why)
+            return self.free(self.limits.depth)
         return choice(self.branch(branch, inside) for branch, inside in self.branches.of(schema, place))
 
     def _referenced(self, schema: JsonObject, reference: str, place: Place) -> Node:

@@ -10,13 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, nearest
+from dragoman.jsonschema.keywords import CHILDREN, LISTS, MAPS, TYPES, WELL_FORMED
+from dragoman.jsonschema.references import ExpansionLimit, ReferenceLimit, leads_somewhere
 from dragoman.types import JsonObject, Tool
 from dragoman.wire.failures import Loss
-from dragoman.wire.schemas.references import CHILDREN, LISTS, MAPS, TYPES, WELL_FORMED, ReferenceLimit, leads_somewhere
 from dragoman.wire.schemas.shapes import Shaper
 from dragoman.wire.schemas.targets import ROOT_ONLY_OBJECT, ROWS, TARGETS, Target, exceeded
 from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
-from dragoman.wire.schemas.walk import Inexpressible, Losses, Place, TooLarge
+from dragoman.wire.schemas.walk import Inexpressible, Losses, Place
 
 # --------------------------------------------------------------------------------------------------------------------
 # The quick look: most schemas need nothing done for most targets, and are passed on as they are.
@@ -217,7 +218,7 @@ def _compile(parameters: Any, name: str, row: Target, inline: bool) -> Compiled 
         shaper = Shaper(row, parameters, losses, levels)
         try:
             return _run(shaper, parameters)
-        except TooLarge:
+        except ExpansionLimit:
             if shaper.recursive:
                 continue
         except Inexpressible as problem:

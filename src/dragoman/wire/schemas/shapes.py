@@ -8,20 +8,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.types import JsonObject
-from dragoman.wire.schemas import walk
-from dragoman.wire.schemas.references import (
+from dragoman.jsonschema.keywords import (
     ANNOTATIONS,
     CHILDREN,
     CONSTRAINTS,
     KIND_OF_KEYWORD,
     LISTS,
     MAPS,
-    extend,
     json_text,
     kind_of,
-    phrase,
 )
+from dragoman.types import JsonObject
+from dragoman.wire.schemas import walk
 from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import Branch, Undo
 from dragoman.wire.schemas.walk import (
@@ -31,8 +29,10 @@ from dragoman.wire.schemas.walk import (
     Place,
     Walk,
     allow_null,
+    extend,
     infer_kinds,
     kinds_in,
+    phrase,
     set_kinds,
     settle_choices,
     spell_out_nullable,

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from dragoman.jsonschema.keywords import json_text
 from dragoman.types import JsonObject
-from dragoman.wire.schemas.references import json_text
 
 # --------------------------------------------------------------------------------------------------------------------
 # What each target takes: one row of data per target, read by the one compiler that serves them all.

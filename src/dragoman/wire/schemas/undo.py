@@ -6,8 +6,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from dragoman.jsonschema.fit import resembles
+from dragoman.jsonschema.keywords import child_path
 from dragoman.types import Change, JsonObject
-from dragoman.wire.schemas.references import child_place, fits
 
 _MAX_DEPTH = 200
 """Arguments nested deeper are left as they are below that: they came from no schema that we wrote."""
@@ -93,7 +94,7 @@ class _Way:
         for each in undo.every:
             value = self.undo(value, each, path, depth + 1)
         for branch in undo.branches:
-            if fits(value, branch.schema, self._root):
+            if resembles(value, branch.schema, self._root):
                 value = self.undo(value, branch.undo, path, depth + 1)
                 break
         if isinstance(value, str):
@@ -116,7 +117,7 @@ class _Way:
         restored = []
         for position, item in enumerate(value):
             inner = undo.prefix[position] if position < len(undo.prefix) else undo.items
-            restored.append(self.undo(item, inner, child_place(path, position), depth + 1) if inner else item)
+            restored.append(self.undo(item, inner, child_path(path, position), depth + 1) if inner else item)
         return restored
 
     def _undo_pairs(self, value: list[Any], undo: Undo, path: str) -> Any:
@@ -134,7 +135,7 @@ class _Way:
         restored: JsonObject = {}
         for name, member in value.items():
             true_name = undo.names.get(name, name)
-            place = child_place(path, true_name)
+            place = child_path(path, true_name)
             if member is None and name in undo.absent:
                 self.changes.append(Change(place, "null_to_absent", None, None))
                 continue

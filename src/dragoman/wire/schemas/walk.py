@@ -2,27 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from dragoman.args.schemas import kinds_of
-from dragoman.types import JsonObject
-from dragoman.wire.failures import Loss
-from dragoman.wire.schemas.references import (
+from dragoman.jsonschema.dialect import tidy
+from dragoman.jsonschema.keywords import (
     CONSTRAINTS,
     KIND_OF_KEYWORD,
-    TYPES,
-    WELL_FORMED,
-    References,
     child_place,
     is_of,
     json_text,
     kind_of,
-    merge,
-    place_of,
+    kinds_of,
     same,
 )
+from dragoman.jsonschema.merge import merge
+from dragoman.jsonschema.references import MOST_DEPTH, Budget, ExpansionLimit, References, place_of
+from dragoman.types import JsonObject
+from dragoman.wire.failures import Loss
 from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
+
+# --------------------------------------------------------------------------------------------------------------------
+# Constraints in words, for targets that refuse the keyword but show the description to the model.
+
+_LONGEST = 200
+
+_PHRASES = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "exclusiveMinimum": "more than {}",
+    "exclusiveMaximum": "less than {}",
+    "multipleOf": "a multiple of {}",
+    "minLength": "{} or more characters",
+    "maxLength": "{} or fewer characters",
+    "minItems": "{} or more items",
+    "maxItems": "{} or fewer items",
+    "minProperties": "{} or more properties",
+    "maxProperties": "{} or fewer properties",
+    "uniqueItems": "no item twice",
+    "pattern": "pattern: {}",
+    "format": "format: {}",
+    "default": "default: {}",
+    "examples": "examples: {}",
+    "example": "example: {}",
+    "nullable": "may be null",
+    "const": "always {}",
+}
+_BARE = frozenset({"pattern", "format"})
+
+
+def phrase(keyword: str, value: Any) -> str:
+    """A constraint in a few words; "" when it would take too many."""
+    words = value if keyword in _BARE and isinstance(value, str) else json_text(value)
+    text = _PHRASES.get(keyword, keyword + ": {}").format(words)
+    return text if len(text) <= _LONGEST else ""
+
+
+def extend(description: Any, notes: list[str]) -> str:
+    """A description with notes in brackets behind it."""
+    text = description if isinstance(description, str) else ""
+    note = "; ".join(notes)
+    if not note:
+        return text
+    return f"{text} ({note})" if text else f"({note})"
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # The account of one compilation: what was changed, in the order in which it was met, nothing said twice.
@@ -58,67 +101,6 @@ class Losses:
 
 SCALARS = ("string", "number", "boolean", "null")
 """What stands for "anything" where every schema has to name its type."""
-
-_DEEPEST = 60
-
-
-def tidy(schema: JsonObject, path: str, losses: Losses, *, upper: bool = False) -> JsonObject:
-    """A copy in which every known keyword has a value that it may have; what cannot be mended is left out."""
-    node: JsonObject = {}
-    for key, value in schema.items():
-        if key == "type":
-            _tidy_type(value, node, path, losses, upper)
-            continue
-        types = WELL_FORMED.get(key)
-        if types is None or type(value) in types:
-            node[key] = value
-        elif not _mend(key, value, schema, node, path, losses):
-            losses.add("dropped", f"dropped {key} at {path}: its value is no proper one")
-    required = node.get("required")
-    if required is not None and not all(isinstance(name, str) for name in required):
-        losses.add("dropped", f"dropped what is no name from required at {path}")
-        node["required"] = [name for name in required if isinstance(name, str)]
-    for key in ("anyOf", "oneOf", "allOf"):
-        if node.get(key) == []:
-            losses.add("dropped", f"dropped {key} at {path}: it is empty")
-            del node[key]
-    return node
-
-
-def _tidy_type(value: Any, node: JsonObject, path: str, losses: Losses, upper: bool) -> None:
-    if isinstance(value, str) and value in TYPES:
-        node["type"] = value
-        return
-    kinds = kinds_of(value) if value != [] else ()
-    if not kinds:
-        losses.add("dropped", f"dropped type at {path}: it names none that JSON Schema knows")
-        return
-    node["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
-    if node["type"] == value or [*kinds] == value:
-        return
-    if not (upper and isinstance(value, str) and value == kinds[0].upper()):
-        losses.add("rewritten", f"rewrote type at {path} as {', '.join(kinds)}")
-
-
-def _mend(key: str, value: Any, schema: JsonObject, node: JsonObject, path: str, losses: Losses) -> bool:
-    """Older spellings that are still about: tuples as `items`, a flag for an exclusive limit."""
-    if key == "items" and isinstance(value, list):
-        node["prefixItems"] = value
-        if isinstance(schema.get("additionalItems"), dict | bool):
-            node["items"] = schema["additionalItems"]
-        losses.add("rewritten", f"rewrote items at {path} as prefixItems")
-        return True
-    if key in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(value, bool):
-        limit = "minimum" if key == "exclusiveMinimum" else "maximum"
-        bound = schema.get(limit)
-        if value and type(bound) in (int, float):
-            node[key] = bound
-            losses.add("rewritten", f"rewrote {key} at {path} as a number")
-        return True
-    if key in WELL_FORMED and type(value) is float and value.is_integer() and int in WELL_FORMED[key]:
-        node[key] = int(value)
-        return True
-    return False
 
 
 def kinds_in(node: JsonObject) -> list[str]:
@@ -189,7 +171,7 @@ def allow_null(node: JsonObject) -> JsonObject:
 
 def takes_null(schema: Any, references: References, depth: int = 0) -> bool:
     """Whether a schema, as its author wrote it, accepts null."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
+    if not isinstance(schema, dict) or depth > MOST_DEPTH:
         return schema is not False
     if schema.get("nullable") is True:
         return True
@@ -311,13 +293,6 @@ def _both(base: JsonObject, branch: Any) -> Any:
 # fit it. Nothing spreads upwards as far as it must: an optional property disappears, a branch disappears, and only
 # when the root itself is left with nothing the tool cannot be offered.
 
-MOST_NODES = 10_000
-MOST_DEPTH = 60
-
-
-class TooLarge(Exception):
-    """Written out, the schema has more nodes than are worth sending."""
-
 
 class Inexpressible(Exception):
     """The tool cannot be offered to this target; the words say why."""
@@ -348,8 +323,8 @@ class Walk:
     """One compilation: the row of the target, the references of the schema, and the account so far."""
 
     __slots__ = (
-        "_nodes",
         "_taken",
+        "budget",
         "definitions",
         "levels",
         "losses",
@@ -374,25 +349,20 @@ class Walk:
         """References that stay, with the names of their definitions."""
         self.waiting: list[str] = []
         self.definitions: dict[str, CompiledNode] = {}
-        self._nodes = 0
+        self.budget = Budget()
         self._taken: dict[str, int] = {}
-
-    def spend(self) -> None:
-        self._nodes += 1
-        if self._nodes > MOST_NODES:
-            raise TooLarge
 
     # ---- flattening: booleans, references and allOf -------------------------------------------------------------
 
     def flatten(self, schema: Any, place: Place, *, whole: bool = False) -> tuple[JsonObject | None, Place]:
         """A node without the references and `allOf` that cannot stay; `whole` leaves none of them."""
-        self.spend()
-        if place.depth > MOST_DEPTH:
-            self.losses.add("cut", f"cut off what is nested deeper than {MOST_DEPTH} levels")
+        self.budget.spend()
+        if place.depth > self.budget.depth:
+            self.losses.add("cut", f"cut off what is nested deeper than {self.budget.depth} levels")
             return None, place
         if not isinstance(schema, dict):
             return self._flatten_odd(schema, place), place
-        node: JsonObject | None = tidy(schema, place.path, self.losses, upper=self.row.upper)
+        node: JsonObject | None = tidy(schema, place.path, self.losses.add, upper=self.row.upper)
         assert node is not None
         node.pop("$defs", None)
         node.pop("definitions", None)
@@ -426,8 +396,8 @@ class Walk:
             if levels > self.levels:
                 self.losses.add("cut", f"cut the recursion of {reference} after {self.levels} levels")
                 return None, place
-            if self.levels > 1 and self._nodes > 60 + 4 * self.references.size():
-                raise TooLarge
+            if self.levels > 1 and self.budget.spent > 60 + 4 * self.references.size():
+                raise ExpansionLimit
         self.losses.add("inlined", f"inlined {reference}")
         # What is found there is reported where it was written, once, and not at every place that refers to it.
         path = place.path if node.keys() - {"title", "description"} else place_of(reference)
@@ -453,13 +423,15 @@ class Walk:
         return self._merge(merged or {}, node, place), Place(place.path, place.depth, deepest)
 
     def _merge(self, under: JsonObject, over: JsonObject, place: Place) -> JsonObject | None:
-        def conflict(keyword: str) -> None:
-            self.losses.add("dropped", f"dropped one of two {keyword} at {place.path}")
+        def drop(left: JsonObject) -> None:
+            for keyword in left:
+                self.losses.add("dropped", f"dropped one of two {keyword} at {place.path}")
 
-        merged = merge(under, over, conflict)
-        if merged is None:
+        merged = merge(under, over, drop)
+        if merged is False:
             self.losses.add("dropped", f"dropped {place.path}: its parts contradict each other")
-        return merged
+            return None
+        return cast(JsonObject, merged)
 
     # ---- the root ------------------------------------------------------------------------------------------------
 

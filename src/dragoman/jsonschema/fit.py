@@ -1,14 +1,15 @@
-"""JSON schemas prepared for fast checks of values."""
+"""Does a value fit a schema? Schemas are prepared once, so that the answer is quick."""
 
 from __future__ import annotations
 
-from types import NoneType
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, TYPES_OF_KIND, kinds_of, same
+from dragoman.jsonschema.references import MOST_DEPTH, resolve
 from dragoman.toolset import fold
+from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
 # JSON schemas, prepared once: what a value may be, in a form that is quick to look at.
@@ -18,56 +19,11 @@ from dragoman.toolset import fold
 # been used; changing the dict in place afterwards has no effect here. A server sees the same schemas again and again as
 # new objects: what was prepared for an equal schema is used for them too.
 
-MAX_SCHEMA_DEPTH = 60
-"""Schemas nested deeper than this accept anything below: no real tool needs more, and recursion stays bounded."""
-
 _KEPT_ROOTS = 256
 _KEPT_SHAPES = 4096
 _LONGEST_KEPT = 64_000
 
-# Real tool lists are written by hand, for several languages: these spellings all occur.
-_KIND_NAMES = {
-    "string": "string str text char varchar",
-    "integer": "integer int long short byte bigint",
-    "number": "number float double decimal",
-    "boolean": "boolean bool",
-    "null": "null none nonetype",
-    "object": "object dict map hashmap hashtable",
-    "array": "array list tuple set arraylist queue stack",
-}
-KIND_OF_NAME = {name: kind for kind, names in _KIND_NAMES.items() for name in names.split()}
-
-TYPES_OF_KIND: dict[str, frozenset[type]] = {
-    "string": frozenset({str}),
-    "integer": frozenset({int}),
-    "number": frozenset({int, float}),
-    "boolean": frozenset({bool}),
-    "null": frozenset({NoneType}),
-    "object": frozenset({dict}),
-    "array": frozenset({list}),
-}
-KIND_OF_TYPE: dict[type, str] = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    NoneType: "null",
-    dict: "object",
-    list: "array",
-}
 _JSON_TYPES = frozenset(KIND_OF_TYPE)
-
-
-def kinds_of(types: object) -> tuple[str, ...]:
-    """The kinds that a schema's `type` names, in order; () when it names none we know, which accepts anything."""
-    names = types if isinstance(types, list) else [types]
-    kinds: dict[str, None] = {}
-    for name in names:
-        kind = KIND_OF_NAME.get(name.strip().lower()) if isinstance(name, str) else None
-        if kind is None:
-            return ()
-        kinds[kind] = None
-    return tuple(kinds)
 
 
 class Shape:
@@ -140,7 +96,7 @@ class _Root:
         found = self.shapes.get(id(schema))
         if found is not None:
             return found
-        if depth > MAX_SCHEMA_DEPTH:
+        if depth > MOST_DEPTH:
             return ANYTHING
         if schema.get("nullable") is True and _COMBINERS.intersection(schema):
             return self._or_null(schema, depth)
@@ -195,10 +151,13 @@ class _Root:
             shape.parts = tuple(self.shape(part, depth) for part in schema["allOf"])
 
     def _fill_choices(self, shape: Shape, schema: dict[str, Any]) -> None:
+        enum = schema.get("enum")
         if "const" in schema:
-            shape.choices = (schema["const"],)
-        elif isinstance(schema.get("enum"), list):
-            shape.choices = tuple(schema["enum"])
+            const = schema["const"]
+            is_allowed = not isinstance(enum, list) or any(same(const, each) for each in enum)
+            shape.choices = (const,) if is_allowed else ()
+        elif isinstance(enum, list):
+            shape.choices = tuple(enum)
         else:
             return
         if schema.get("nullable") is True and None not in shape.choices:
@@ -263,25 +222,6 @@ def _join_plain_branches(shape: Shape) -> None:
         shape.kinds = tuple(dict.fromkeys(kind for branch in branches for kind in branch.kinds))
         shape.types = frozenset().union(*(TYPES_OF_KIND[kind] for kind in shape.kinds))
         shape.unions = ()
-
-
-def resolve(reference: object, root: object, missing: object = True) -> object:
-    """What a JSON pointer such as `#/$defs/place` points to in `root`; `missing` (anything goes) when nowhere."""
-    if not isinstance(reference, str) or not reference.startswith("#"):
-        return missing
-    pointer = unquote(reference[1:])
-    if pointer and not pointer.startswith("/"):
-        return missing
-    node = root
-    for step in pointer.split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, dict) and key in node:
-            node = node[key]
-        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
-            node = node[int(key)]
-        else:
-            return missing
-    return node
 
 
 _write = msgspec.json.Encoder().encode
@@ -371,169 +311,55 @@ def _gather(shape: Shape, kinds: dict[str, None], seen: set[int]) -> None:
             _gather(branch, kinds, seen)
 
 
-def child_path(path: str, key: str | int) -> str:
-    """The JSON path of a member: `$.a`, `$[0]`, and `$["odd key"]` for keys that are no plain word."""
-    if isinstance(key, int):
-        return f"{path}[{key}]"
-    if key.isidentifier():
-        return f"{path}.{key}"
-    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    return f'{path}["{escaped}"]'
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Schemas as people write them, made into one that the validator takes.
-#
-# Tool lists come from many hands: types named in Python or Java, tuples in the older spelling, references that lead
-# nowhere, keywords of the wrong type. What has a clear meaning is translated, what has none is left out, and the rest
-# of the schema still counts. Nothing is fetched: references outside the schema accept anything.
-
-BASE = "dragoman:schema"
-"""The address of the schema itself, so that every part of it can be compiled on its own."""
-
-_ONE = frozenset(
-    {"additionalProperties", "contains", "else", "if", "items", "not", "propertyNames", "then"}
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
-_LISTS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_MAPS = frozenset({"dependentSchemas", "patternProperties", "properties"})
-_NUMBERS = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"})
-_COUNTS = frozenset(
-    {"maxContains", "maxItems", "maxLength", "maxProperties"}
-    | {"minContains", "minItems", "minLength", "minProperties"}
-)
-
-
-def normalise(schema: object) -> Any:
-    """The same schema in the validator's own words; references point to `BASE#/$defs/...`."""
-    return _Writer(schema).written
-
-
-class _Writer:
-    __slots__ = ("_names", "_root", "_waiting", "written")
-
-    def __init__(self, root: object) -> None:
-        self._root = root
-        self._names: dict[int, str] = {}
-        self._waiting: list[tuple[str, object]] = []
-        self.written = self._write(root, 0)
-        definitions: dict[str, Any] = {}
-        while self._waiting:
-            name, target = self._waiting.pop()
-            definitions[name] = self._write(target, 0)
-        if definitions:
-            self.written = {**self.written, "$defs": definitions}
-
-    def _write(self, schema: object, depth: int) -> Any:
-        if not isinstance(schema, dict):
-            return schema is not False
-        if depth > MAX_SCHEMA_DEPTH:
-            return True
-        written: dict[str, Any] = {}
-        for key, value in schema.items():
-            self._write_keyword(written, key, value, depth + 1)
-        self._write_older_spellings(written, schema, depth + 1)
-        return _or_null(written) if schema.get("nullable") is True else written
-
-    def _write_keyword(self, written: dict[str, Any], key: str, value: Any, depth: int) -> None:
-        if key in _ONE:
-            if isinstance(value, dict | bool):
-                written[key] = self._write(value, depth)
-        elif key in _LISTS:
-            if isinstance(value, list) and value:
-                written[key] = [self._write(each, depth) for each in value]
-        elif key in _MAPS:
-            if isinstance(value, dict):
-                written[key] = {name: self._write(each, depth) for name, each in value.items()}
-        elif key == "$ref":
-            self._write_reference(written, value)
-        elif key == "type":
-            kinds = kinds_of(value)
-            if kinds:
-                written["type"] = kinds[0] if len(kinds) == 1 else list(kinds)
-        elif _is_sound(key, value):
-            written[key] = value
-
-    def _write_reference(self, written: dict[str, Any], reference: object) -> None:
-        target = resolve(reference, self._root)
-        if isinstance(target, dict):
-            name = self._names.get(id(target))
-            if name is None:
-                name = self._names[id(target)] = f"part{len(self._names)}"
-                self._waiting.append((name, target))
-            written["$ref"] = f"{BASE}#/$defs/{name}"
-
-    def _write_older_spellings(self, written: dict[str, Any], schema: dict[str, Any], depth: int) -> None:
-        items = schema.get("items")
-        if isinstance(items, list) and items and "prefixItems" not in schema:
-            written["prefixItems"] = [self._write(each, depth) for each in items]
-            if isinstance(schema.get("additionalItems"), dict | bool):
-                written["items"] = self._write(schema["additionalItems"], depth)
-        for limit, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-            if schema.get(exclusive) is True and limit in written:
-                written[exclusive] = written.pop(limit)
-
-
-def _is_sound(key: str, value: Any) -> bool:
-    """Whether a keyword that holds no schema has a value that means something."""
-    if key in _NUMBERS:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if key in _COUNTS:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if key == "multipleOf":
-        return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    if key == "required":
-        return (
-            isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
-        )
-    if key == "enum":
-        return isinstance(value, list)
-    return key == "const" or (key == "pattern" and isinstance(value, str)) or (key == "uniqueItems" and value is True)
-
-
-def _or_null(written: dict[str, Any]) -> dict[str, Any]:
-    """The schema with null allowed, as OpenAPI's `nullable` means it."""
-    if not written.keys().isdisjoint(("$ref", "allOf", "anyOf", "oneOf")):
-        return {"anyOf": [written, {"type": "null"}]}
-    kinds = written.get("type", "null")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    if "null" not in kinds:
-        written["type"] = [*kinds, "null"]
-    if "enum" in written and None not in written["enum"]:
-        written["enum"] = [*written["enum"], None]
-    return written
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Does a value fit a prepared schema, as far as structure goes? Asked before anything is changed, so it is quick.
 #
-# Whatever a full validator accepts fits here too; the reverse does not hold (patterns, ranges and `not` are not looked
-# at). The one exception is a whole float for an integer, which is the same number but not the same type in Python.
+# Whatever a full validator accepts fits here too; the reverse does not hold: only the structure is looked at. That is
+# `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `anyOf`, `allOf`
+# and references; for schemas of these keywords the verdict is the validator's. `oneOf` is read as `anyOf`, and
+# patterns, ranges and `not` are not looked at. The one exception is a whole float for an integer, which is the same
+# number but not the same type in Python: it fits only if `exact` is false.
 
 MAX_DEPTH = 100
 """Below this many levels of value and union a value is taken to fit: recursion stays bounded for any input."""
 
+_LEVELS = 2
+
 Memo = dict[tuple[int, int], bool]
 
 
-def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None) -> bool:
+def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None, exact: bool = True) -> bool:
     """Whether the value has the structure that the shape asks for."""
     kind = type(value)
     types = shape.types
-    if types is not None and kind not in types:
+    if types is not None and kind not in types and (exact or not _is_whole(value, types)):
         return False
-    if shape.leaf is not None or depth > MAX_DEPTH:
+    if shape.leaf is not None:
         return True
     if shape.choices is not None and not is_choice(shape, value):
         return False
+    if depth > MAX_DEPTH:
+        return True
     if kind is dict:
-        if not _fits_object(shape, value, depth, memo):
+        if not _fits_object(shape, value, depth, memo, exact):
             return False
-    elif kind is list and not _fits_array(shape, value, depth, memo):
+    elif kind is list and not _fits_array(shape, value, depth, memo, exact):
         return False
     if shape.unions or shape.parts:
-        return _fits_combined(shape, value, depth, memo)
+        return _fits_combined(shape, value, depth, memo, exact)
     return True
+
+
+def resembles(value: Any, schema: Any, root: JsonObject) -> bool:
+    """Whether a value has the types, the constants and the names of a schema, two levels down.
+
+    This is for the choice of a branch: a fault further down does not mean that another branch was meant.
+    """
+    return fits(shape_of(schema, root), value, MAX_DEPTH + 1 - _LEVELS, None, False)
+
+
+def _is_whole(value: Any, types: frozenset[type]) -> bool:
+    return type(value) is float and int in types and value.is_integer()
 
 
 def is_choice(shape: Shape, value: Any) -> bool:
@@ -543,17 +369,7 @@ def is_choice(shape: Shape, value: Any) -> bool:
     return any(same(choice, value) for choice in shape.choices or ())
 
 
-def same(one: Any, other: Any) -> bool:
-    """Equality as JSON means it."""
-    if isinstance(one, bool) is not isinstance(other, bool):
-        return False
-    try:
-        return bool(one == other)
-    except RecursionError:
-        return False
-
-
-def _fits_object(shape: Shape, value: dict[str, Any], depth: int, memo: Memo | None) -> bool:
+def _fits_object(shape: Shape, value: dict[str, Any], depth: int, memo: Memo | None, exact: bool) -> bool:
     for name in shape.required:
         if name not in value:
             return False
@@ -568,14 +384,14 @@ def _fits_object(shape: Shape, value: dict[str, Any], depth: int, memo: Memo | N
         leaf = child.leaf
         if leaf is not None and type(item) in leaf:
             continue
-        if not fits(child, item, depth + 1, memo):
+        if not fits(child, item, depth + 1, memo, exact):
             return False
     return True
 
 
-def _fits_array(shape: Shape, value: list[Any], depth: int, memo: Memo | None) -> bool:
+def _fits_array(shape: Shape, value: list[Any], depth: int, memo: Memo | None, exact: bool) -> bool:
     for child, item in zip(shape.prefix, value, strict=False):
-        if not fits(child, item, depth + 1, memo):
+        if not fits(child, item, depth + 1, memo, exact):
             return False
     items = shape.items
     if items is None:
@@ -584,30 +400,85 @@ def _fits_array(shape: Shape, value: list[Any], depth: int, memo: Memo | None) -
     for item in value[len(shape.prefix) :] if shape.prefix else value:
         if leaf is not None and type(item) in leaf:
             continue
-        if not fits(items, item, depth + 1, memo):
+        if not fits(items, item, depth + 1, memo, exact):
             return False
     return True
 
 
-def _fits_combined(shape: Shape, value: Any, depth: int, memo: Memo | None) -> bool:
+def _fits_combined(shape: Shape, value: Any, depth: int, memo: Memo | None, exact: bool) -> bool:
     # Branches may lead to the same places again; asking each question once keeps nested unions from exploding.
     memo = {} if memo is None else memo
     key = (id(shape), id(value))
     known = memo.get(key)
     if known is None:
         memo[key] = True  # Taken for granted while it is being asked: a union that contains itself asks nothing new.
-        known = memo[key] = _fits_every(shape, value, depth + 1, memo)
+        known = memo[key] = _fits_every(shape, value, depth + 1, memo, exact)
     return known
 
 
-def _fits_every(shape: Shape, value: Any, depth: int, memo: Memo) -> bool:
+def _fits_every(shape: Shape, value: Any, depth: int, memo: Memo, exact: bool) -> bool:
     for part in shape.parts:
-        if not fits(part, value, depth, memo):
+        if not fits(part, value, depth, memo, exact):
             return False
     for union in shape.unions:
         for branch in union:
-            if fits(branch, value, depth, memo):
+            if fits(branch, value, depth, memo, exact):
                 break
         else:
             return False
     return True
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The fast path: most arguments fit their schema plainly, and no schema needs to be prepared to see that.
+
+_PLAIN: dict[str, frozenset[type]] = {
+    "string": frozenset((str,)),
+    "integer": frozenset((int,)),
+    "number": frozenset((int, float)),
+    "float": frozenset((int, float)),
+    "boolean": frozenset((bool,)),
+}
+_NOTHING: frozenset[type] = frozenset()
+_ROOT_KEYS = frozenset(("type", "properties", "required", "description", "title", "additionalProperties", "$schema"))
+_PROPERTY_KEYS = frozenset(
+    ("type", "description", "title", "default", "items", "enum", "format", "examples", "example")
+)
+
+
+def fits_plainly(arguments: JsonObject, schema: JsonObject) -> bool:
+    """Whether the arguments fit, and simple types show it. False only means that `fits` has to look."""
+    if type(schema) is not dict or schema.get("type", "object") != "object":
+        return False
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or not _ROOT_KEYS.issuperset(schema):
+        return False
+    required = schema.get("required")
+    if isinstance(required, list):
+        for name in required:
+            if isinstance(name, str) and name not in arguments:
+                return False
+    for name, value in arguments.items():
+        declared = properties.get(name)
+        if not isinstance(declared, dict) or not _PROPERTY_KEYS.issuperset(declared):
+            return False
+        if isinstance(value, list):
+            if declared.get("type") != "array" or "enum" in declared or not _items_fit(value, declared.get("items")):
+                return False
+        elif not _scalar_fits(value, declared):
+            return False
+    return True
+
+
+def _scalar_fits(value: Any, declared: JsonObject) -> bool:
+    kind = declared.get("type")
+    if not isinstance(kind, str) or type(value) not in _PLAIN.get(kind, _NOTHING):
+        return False
+    choices = declared.get("enum")
+    return choices is None or (isinstance(value, str) and isinstance(choices, list) and value in choices)
+
+
+def _items_fit(values: list[Any], declared: Any) -> bool:
+    if not isinstance(declared, dict) or not _PROPERTY_KEYS.issuperset(declared):
+        return False
+    return all(_scalar_fits(value, declared) for value in values)

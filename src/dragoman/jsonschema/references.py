@@ -1,0 +1,249 @@
+"""References of a schema: where they lead, which of them are cyclic, and how far they may be expanded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+from dragoman.jsonschema.keywords import child_place
+
+# --------------------------------------------------------------------------------------------------------------------
+# How far references may be expanded.
+#
+# A schema of 1 kB can refer to its own parts so often that it has a billion nodes once the references are written out.
+# Everything that writes references out, or follows each way through them, counts nodes and levels in a budget.
+
+MOST_NODES = 10_000
+"""More nodes than a schema that is worth sending has, with its references written out."""
+MOST_DEPTH = 60
+"""More levels than any real schema has."""
+
+
+class ExpansionLimit(Exception):
+    """Written out, the references of a schema have more nodes than the budget allows."""
+
+
+class Budget:
+    """How many nodes one task may still visit, and how deep it may go."""
+
+    __slots__ = ("depth", "nodes", "spent")
+
+    def __init__(self, nodes: int = MOST_NODES, depth: int = MOST_DEPTH) -> None:
+        self.nodes = nodes
+        self.depth = depth
+        self.spent = 0
+
+    def allows(self, depth: int = 0) -> bool:
+        """Count one node; False when there are too many of them, or when this one is too deep."""
+        self.spent += 1
+        return self.spent <= self.nodes and depth <= self.depth
+
+    def spend(self) -> None:
+        """Count one node. Raises ExpansionLimit when there are too many."""
+        if not self.allows():
+            raise ExpansionLimit
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Pointers.
+
+_MISSING: Any = object()
+
+
+def resolve(reference: object, root: object, missing: object = True) -> object:
+    """What a JSON pointer such as `#/$defs/place` points to in `root`; `missing` (anything goes) when nowhere."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return missing
+    pointer = unquote(reference[1:])
+    if pointer and not pointer.startswith("/"):
+        return missing
+    node = root
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict) and key in node:
+            node = node[key]
+        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
+            node = node[int(key)]
+        else:
+            return missing
+    return node
+
+
+def follow(reference: str, root: Any) -> Any:
+    """The schema that a pointer leads to; a private mark when it leads out of the whole, nowhere, or to no schema."""
+    node = resolve(reference, root, missing=_MISSING)
+    return node if isinstance(node, dict | bool) else _MISSING
+
+
+def place_of(reference: str) -> str:
+    """The JSON path of what a reference points to."""
+    steps = [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[1:]).split("/")[1:]]
+    return child_place("$", *steps)
+
+
+def leads_somewhere(reference: str, root: Any) -> bool:
+    return follow(reference, root) is not _MISSING
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where references lead: the schemas behind `$ref`, and which of them lead back to themselves.
+
+_MOST_STEPS = 200_000
+
+
+class ReferenceLimit(Exception):
+    """The references of a schema take more steps to follow than any real schema needs."""
+
+
+class References:
+    """The references of one root schema."""
+
+    __slots__ = ("_cyclic", "_found", "_size", "_steps", "root", "takes_null")
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._found: dict[str, Any] = {}
+        self._cyclic: frozenset[str] | None = None
+        self._size = 0
+        self._steps = 0
+        self.takes_null: dict[str, bool] = {}
+        """What is known of the schemas behind references; False while one is looked at, for a circle adds nothing."""
+
+    def has(self, reference: str) -> bool:
+        return self._find(reference) is not _MISSING
+
+    def target(self, reference: str) -> Any:
+        return self._find(reference)
+
+    def size(self) -> int:
+        """How many objects the root holds, of schemas and otherwise."""
+        if self._size == 0:
+            self._size = sum(1 for _ in self.objects())
+        return self._size
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """Every object in the root, of schemas and otherwise. Raises ReferenceLimit when there are too many."""
+        return self._objects_in(self.root)
+
+    def is_cyclic(self, reference: str) -> bool:
+        """Whether following the reference may lead back to it."""
+        if self._cyclic is None:
+            self._cyclic = self._find_cyclic()
+        return reference in self._cyclic
+
+    def _find(self, reference: str) -> Any:
+        found = self._found.get(reference, self)
+        if found is self:
+            found = self._found[reference] = follow(reference, self.root)
+        return found
+
+    def _find_cyclic(self) -> frozenset[str]:
+        """What is left when all those are taken away that lead nowhere further, and all that nothing leads to."""
+        leads_to: dict[str, set[str]] = {}
+        waiting = list(self._references_in(self.root))
+        while waiting:
+            reference = waiting.pop()
+            if reference not in leads_to and self.has(reference):
+                leads_to[reference] = set(self._references_in(self.target(reference)))
+                waiting.extend(leads_to[reference])
+        for reference, onward in leads_to.items():
+            leads_to[reference] = {each for each in onward if each in leads_to}
+        return frozenset(_without_ends(_reversed(_without_ends(leads_to))))
+
+    def _references_in(self, schema: Any) -> Iterator[str]:
+        for node in self._objects_in(schema):
+            reference = node.get("$ref")
+            if isinstance(reference, str):
+                yield reference
+
+    def _objects_in(self, schema: Any) -> Iterator[dict[str, Any]]:
+        seen: set[int] = set()
+        waiting = [schema]
+        while waiting:
+            node = waiting.pop()
+            if not isinstance(node, dict | list) or id(node) in seen:
+                continue
+            seen.add(id(node))
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
+                raise ReferenceLimit
+            if isinstance(node, dict):
+                yield node
+                waiting.extend(node.values())
+            else:
+                waiting.extend(node)
+
+
+def _without_ends(leads_to: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The graph without the nodes from which no path goes on for ever."""
+    comes_from = _reversed(leads_to)
+    open_ways = {node: len(onward) for node, onward in leads_to.items()}
+    ends = [node for node, ways in open_ways.items() if not ways]
+    gone = set(ends)
+    while ends:
+        for before in comes_from[ends.pop()]:
+            open_ways[before] -= 1
+            if not open_ways[before]:
+                gone.add(before)
+                ends.append(before)
+    return {node: onward - gone for node, onward in leads_to.items() if node not in gone}
+
+
+def _reversed(leads_to: dict[str, set[str]]) -> dict[str, set[str]]:
+    comes_from: dict[str, set[str]] = {node: set() for node in leads_to}
+    for node, onward in leads_to.items():
+        for each in onward:
+            comes_from[each].add(node)
+    return comes_from
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How many schemas a validator visits for one value.
+#
+# A validator tries the branches of a union one after the other and follows every reference in them. If each of 30
+# definitions refers to the next one twice, it visits a billion schemas for a single string, and cannot be interrupted.
+
+_LISTS_IN_PLACE = ("allOf", "anyOf", "oneOf")
+_CHILDREN_IN_PLACE = ("not", "if", "then", "else")
+
+
+def multiplies(root: Any, most: int = MOST_NODES) -> bool:
+    """Whether more than `most` schemas apply to one value at one place. The work is linear in the size of `root`."""
+    references = References(root)
+    counts: dict[int, int] = {}
+    try:
+        return any(_count(node, references, counts, most) > most for node in references.objects())
+    except ReferenceLimit:
+        return True
+
+
+def _count(node: dict[str, Any], references: References, counts: dict[int, int], most: int) -> int:
+    """The number of schemas that apply to the value to which this one applies. A circle adds nothing to it."""
+    waiting = [(node, False)]
+    while waiting:
+        each, is_left = waiting.pop()
+        if is_left:
+            below = sum(counts[id(inner)] for inner in _applied_in_place(each, references))
+            counts[id(each)] = min(1 + below, most + 1)
+        elif id(each) not in counts:
+            counts[id(each)] = 0
+            waiting.append((each, True))
+            waiting.extend((inner, False) for inner in _applied_in_place(each, references))
+    return counts[id(node)]
+
+
+def _applied_in_place(node: dict[str, Any], references: References) -> list[dict[str, Any]]:
+    found: list[Any] = []
+    for key in _LISTS_IN_PLACE:
+        branches = node.get(key)
+        if isinstance(branches, list):
+            found += branches
+    found += [node[key] for key in _CHILDREN_IN_PLACE if key in node]
+    dependent = node.get("dependentSchemas")
+    if isinstance(dependent, dict):
+        found += dependent.values()
+    reference = node.get("$ref")
+    if isinstance(reference, str):
+        found.append(references.target(reference))
+    return [each for each in found if isinstance(each, dict)]

@@ -1,0 +1,145 @@
+"""Schemas of strangers: checked before they are used, and their texts made fit to be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.jsonschema.keywords import MAPS
+from dragoman.jsonschema.references import MOST_NODES, multiplies
+from dragoman.types import JsonObject
+
+# --------------------------------------------------------------------------------------------------------------------
+# A schema that is broken, huge, refers to other places or hides characters is not repaired: it is refused, with the
+# reason. Whoever asked for it leaves the tool out.
+
+_WORDS = frozenset({"description", "title"})
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+# Values that are data: nothing in them is a keyword.
+_DATA = frozenset({"const", "default", "enum", "examples", "example", "required"})
+# Keywords whose members are named by the author.
+_MAPS = MAPS | {"dependentRequired"}
+_WORD_LIMIT = 1000
+_OPEN = frozenset(
+    {"additionalProperties", "patternProperties", "unevaluatedProperties", "$ref", "$dynamicRef", "allOf", "anyOf"}
+    | {"oneOf", "if", "not", "dependentSchemas"}
+)
+
+Place = Literal["schema", "map", "data"]
+
+
+class BadSchema(ValueError):
+    """Why a schema is not accepted."""
+
+
+class TextRules(Struct, frozen=True):
+    """How the texts of a stranger are checked and cleaned; the rules belong to the caller."""
+
+    has_hidden: Callable[[str], bool]
+    """Whether a text holds characters that are not shown."""
+    clean_text: Callable[[str, int], str]
+    """A text fit for a model, with at most so many characters."""
+    clean_line: Callable[[str, int], str]
+    """A text fit for one line of a message, with at most so many characters."""
+
+
+def accept_schema(schema: Any, rules: TextRules, *, most_bytes: int, most_levels: int) -> JsonObject:
+    """A copy of the schema that can be offered to a model. Raises BadSchema."""
+    if not isinstance(schema, dict):
+        raise BadSchema("its schema is no object")
+    if schema.get("type", "object") != "object":
+        raise BadSchema("its schema does not describe an object")
+    if _depth_of(schema, most_levels) > most_levels:
+        raise BadSchema(f"its schema is nested deeper than {most_levels} levels")
+    size = len(msgspec.json.encode(schema))
+    if size > most_bytes:
+        raise BadSchema(f"its schema has {size} bytes, and at most {most_bytes} are accepted")
+    accepted: JsonObject = {**_accept(schema, "schema", rules), "type": "object"}
+    if multiplies(accepted):
+        raise BadSchema(f"its schema applies more than {MOST_NODES} schemas to one value")
+    _compile(accepted, rules)
+    if "properties" in accepted and not _OPEN.intersection(accepted):
+        # Nothing may reach the server that its schema, and whoever approves the call, does not know.
+        accepted["additionalProperties"] = False
+    return accepted
+
+
+def words_in(schema: Any) -> list[str]:
+    """Every piece of text in a schema: a model reads all of them."""
+    found: list[str] = []
+    waiting = [schema]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, str):
+            found.append(node)
+        elif isinstance(node, dict):
+            waiting += [*node.values(), *node]
+        elif isinstance(node, list):
+            waiting += node
+    return found
+
+
+def _depth_of(schema: Any, most: int) -> int:
+    """How deep a value is nested, counted no further than one beyond `most`."""
+    level, depth = [schema], 0
+    while level and depth <= most:
+        level = [
+            inner
+            for node in level
+            for inner in (node.values() if isinstance(node, dict) else node)
+            if isinstance(inner, dict | list)
+        ]
+        depth += 1
+    return depth
+
+
+def _accept(node: Any, place: Place, rules: TextRules) -> Any:
+    """A copy with clean words. Bounded in depth: that was looked at before."""
+    if isinstance(node, str):
+        if rules.has_hidden(node):
+            raise BadSchema(f"its schema hides characters in {rules.clean_line(node, 60)!r}")
+        return node
+    if isinstance(node, list):
+        return [_accept(each, "data" if place == "data" else "schema", rules) for each in node]
+    if not isinstance(node, dict):
+        return node
+    accepted = {}
+    for key, value in node.items():
+        if rules.has_hidden(key):
+            raise BadSchema(f"its schema hides characters in the name {rules.clean_line(key, 60)!r}")
+        if place == "schema":
+            if key in _WORDS and isinstance(value, str):
+                accepted[key] = rules.clean_text(value, _WORD_LIMIT)
+                continue
+            if key == "$comment":
+                continue
+            if key in _REFERENCES and not (isinstance(value, str) and value.startswith("#")):
+                raise BadSchema(f"its schema refers to another place: {rules.clean_line(str(value), 100)!r}")
+        accepted[key] = _accept(value, _place_of(key, place), rules)
+    return accepted
+
+
+def _place_of(key: str, place: Place) -> Place:
+    if place == "data" or (place == "schema" and key in _DATA):
+        return "data"
+    return "map" if place == "schema" and key in _MAPS else "schema"
+
+
+def _compile(schema: JsonObject, rules: TextRules) -> None:
+    """Have the engine read the schema: types, patterns and references are then known to make sense."""
+    from jsonschema_rs import ReferencingError, ValidationError, validator_for
+
+    try:
+        validator_for(schema, retriever=_refuse_to_fetch, validate_formats=False)
+    except (ValidationError, ReferencingError) as problem:
+        why = getattr(problem, "message", "") or str(problem)
+        raise BadSchema(f"its schema is no valid JSON Schema: {rules.clean_line(why, 160)}") from None
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as problem:
+        raise BadSchema(f"its schema cannot be read: {rules.clean_line(str(problem), 160)}") from None
+
+
+def _refuse_to_fetch(address: str) -> Any:
+    raise LookupError(f"{address} is elsewhere")

@@ -1,0 +1,60 @@
+"""Schemas of strangers: accepted as a clean copy, or refused with the reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.jsonschema.untrusted import BadSchema, TextRules, accept_schema, words_in
+
+RULES = TextRules(
+    has_hidden=lambda text: "\u200b" in text,
+    clean_text=lambda text, limit: text.strip()[:limit],
+    clean_line=lambda text, limit: " ".join(text.split())[:limit],
+)
+
+
+def accept(schema: Any) -> dict[str, Any]:
+    return accept_schema(schema, RULES, most_bytes=2_000, most_levels=8)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {"p": nested(levels - 1)}} if levels else {"type": "object"}
+
+
+def test_a_schema_is_copied_cleaned_and_closed() -> None:
+    schema = {"properties": {"a": {"type": "string", "description": "  text  ", "$comment": "gone"}}}
+    assert accept(schema) == {
+        "type": "object",
+        "properties": {"a": {"type": "string", "description": "text"}},
+        "additionalProperties": False,
+    }
+    assert "$comment" in schema["properties"]["a"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ([], "its schema is no object"),
+        ({"type": "string"}, "its schema does not describe an object"),
+        (nested(9), "its schema is nested deeper than 8 levels"),
+        ({"description": "x" * 3_000}, "at most 2000 are accepted"),
+        ({"properties": {"a": {"title": 5, "enum": ["b\u200b"]}}}, "hides characters"),
+        ({"properties": {"a\u200b": True}}, "hides characters in the name"),
+        ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, "refers to another place"),
+        ({"properties": {"a": {"type": "strin"}}}, "is no valid JSON Schema"),
+    ],
+)
+def test_a_schema_is_refused_with_the_reason(schema: Any, why: str) -> None:
+    with pytest.raises(BadSchema, match=why):
+        accept(schema)
+
+
+def test_data_in_a_schema_is_not_read_as_keywords() -> None:
+    schema = {"properties": {"a": {"enum": [{"$ref": "https://example.com", "description": " kept "}]}}}
+    assert accept(schema)["properties"] == schema["properties"]
+
+
+def test_every_text_of_a_schema_is_found() -> None:
+    assert sorted(words_in({"a": ["b", {"c": 5}], "d": "e"})) == ["a", "b", "c", "d", "e"]
