@@ -39,7 +39,6 @@ from dragoman.policy import Rules, read_rule
 from dragoman.policy.rules import FAMILIES
 from dragoman.providers import WIRES, Facts, MemoryFacts
 from dragoman.secrets import HumanSink, known_secrets, worth_hiding
-from dragoman.telemetry import JsonLog
 from dragoman.types import Tool
 from dragoman.wire.codec import NEUTRAL
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from dragoman.journal import SqliteJournal
     from dragoman.journal.audit import AuditLog
     from dragoman.mcp import Toolbox
+    from dragoman.telemetry import JsonLog
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -378,7 +378,11 @@ class Workshop:
 
     def _open_log(self) -> JsonLog | None:
         path = self.config["log"]
-        return JsonLog(path, secrets=self._keys.values()) if path else None
+        if not path:
+            return None
+        from dragoman.telemetry import JsonLog
+
+        return JsonLog(path, secrets=self._keys.values())
 
     def _open_journal(self) -> Journal | None:
         if not self.wanted.journal or not self.config["journal.enabled"]:
