@@ -319,7 +319,8 @@ class Workshop:
             retries=Retries(attempts=config["retries.attempts"]),
             registry=self.registry,
             facts=self.facts,
-            prices=read_prices(config["prices"]),
+            # Without rows of the user, the agent reads those that ship, and only when there is something to pay.
+            prices=read_prices(config["prices"]) if config["prices"] else None,
             workspace=self.workspace,
             environment=self._environment,
         )
