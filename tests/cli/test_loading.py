@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
@@ -26,9 +27,10 @@ sys.exit(main())
 """
 
 
-def modules_after(*arguments: str) -> set[str]:
+def modules_after(*arguments: str, code: int = 0) -> set[str]:
     command = [sys.executable, "-c", LIST_MODULES, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
     return set(json.loads(done.stderr.splitlines()[-1]))
 
 
@@ -62,6 +64,26 @@ def test_one_command_does_not_load_the_others() -> None:
     loaded = modules_after("formats", "hermes")
     assert "dragoman.cli.formats" in loaded
     assert loaded & {row.module for row in COMMANDS} == {"dragoman.cli.formats"}
+
+
+NOT_FOR_A_REQUEST = {
+    "dragoman.builtin.web.readable",
+    "dragoman.client.aws",
+    "dragoman.formats.grammars",
+    "dragoman.local",
+    "dragoman.mcp",
+    "dragoman.policy.shell",
+    "dragoman.sandbox.landlock",
+    "dragoman.telemetry",
+    "opentelemetry",
+}
+
+
+def test_a_run_loads_nothing_that_its_first_request_does_not_need(tmp_path: Path) -> None:
+    nobody = ("-m", "custom:model", "--base-url", "http://127.0.0.1:9/v1", "--workspace", str(tmp_path))
+    loaded = modules_after("run", "Hello", *nobody, "--no-journal", code=4)
+    assert "dragoman.agent.agent" in loaded
+    assert loaded & NOT_FOR_A_REQUEST == set()
 
 
 @pytest.fixture

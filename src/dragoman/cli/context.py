@@ -144,10 +144,12 @@ class Guard:
     def sandbox(self, tools: Iterable[Tool]) -> Any:
         """The sandbox for commands, where there are any; a sandbox that is named has to work."""
         if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
-            from dragoman.sandbox import find_sandbox
+            from dragoman.sandbox import AutoSandbox, find_sandbox
 
-            self._sandbox = find_sandbox(self._config["sandbox"])
-            if self._config["mode"] == "sandboxed" and not _holds(self._sandbox):
+            name, relies = self._config["sandbox"], self._config["mode"] == "sandboxed"
+            # To look for a sandbox starts a process. Where no certain one is asked for, the first command does it.
+            self._sandbox = AutoSandbox() if name == "auto" and not relies else find_sandbox(name)
+            if relies and not _holds(self._sandbox):
                 self._warnings.append(
                     "no sandbox holds here, so commands are asked about; `dragoman doctor --sandbox` says why"
                 )
