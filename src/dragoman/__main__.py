@@ -1,7 +1,8 @@
-"""The `dragoman` command. On a plain install it says how to get the part that draws on terminals."""
+"""The `dragoman` command. Without the `cli` extra it says how to install that extra."""
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -10,6 +11,9 @@ from typing import NoReturn
 _PARTS = ("typer", "rich")
 _INTERRUPTED = 130
 _TERMINATED = 143
+_FIRST_COLLECTION = 200_000
+"""New objects before the first garbage collection; `dragoman run` makes 90,000 until its first request."""
+_USUAL_THRESHOLD = gc.get_threshold()
 
 
 class Terminated(BaseException):
@@ -20,6 +24,7 @@ def main() -> int:
     """Run the command line and return its exit code."""
     try:
         _take_sigterm()
+        _postpone_collection()
         from dragoman.cli import run
 
         return run()
@@ -43,6 +48,21 @@ def _take_sigterm() -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and hasattr(signal, "SIGTERM") and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end)
+
+
+def _postpone_collection() -> None:
+    """Collect no garbage while modules are loaded: it would look through them again and again, and free nothing."""
+    if _resume_collection not in gc.callbacks and gc.get_threshold() == _USUAL_THRESHOLD:
+        gc.callbacks.append(_resume_collection)
+        gc.set_threshold(_FIRST_COLLECTION, *_USUAL_THRESHOLD[1:])
+
+
+def _resume_collection(phase: str, info: object) -> None:
+    """After the first collection, leave out what has lived until then, and collect as often as usual."""
+    if phase == "stop":
+        gc.callbacks.remove(_resume_collection)
+        gc.freeze()
+        gc.set_threshold(*_USUAL_THRESHOLD)
 
 
 if __name__ == "__main__":

@@ -427,6 +427,13 @@ def test_which_models_have_the_built_in_tools(model: str, options: list[str], of
         assert any(tool.name == "read" for tool in workshop.tools) is offered
 
 
+def test_a_sandbox_that_is_named_has_to_work_before_anything_is_asked(desk: Desk) -> None:
+    nobody = ("-m", "custom:model", "--base-url", "http://127.0.0.1:9/v1")
+    done = desk("run", "go", *nobody, "--sandbox", "bubblewrap", PATH=str(desk.folder))
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: the sandbox 'bubblewrap' does not work here: ")
+
+
 def test_a_run_without_a_terminal_waits_for_an_answer_and_goes_on(desk: Desk) -> None:
     with Upstream([call("wipe", path="/x"), "It is gone."]) as upstream:
         parked = desk("run", "go", *at(upstream), *WITH_TOOLS)

@@ -7,7 +7,7 @@ import pytest
 from dragoman import formats, providers
 from dragoman.formats.thinking import pairs
 from dragoman.providers import Profile, plain_name
-from dragoman.providers.registry import shipped
+from dragoman.providers.registry import check_profile, shipped
 
 PROFILES = shipped().profiles
 
@@ -140,3 +140,8 @@ def test_a_format_of_special_tokens_is_never_taught() -> None:
 
 def test_no_model_has_no_family() -> None:
     assert shipped().profile(None).name == shipped().profile("").name == "unknown"
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=[profile.name for profile in PROFILES])
+def test_a_profile_that_ships_is_well_formed(profile: Profile) -> None:
+    check_profile(profile)

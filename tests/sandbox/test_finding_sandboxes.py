@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.sandbox import NoSandbox, SandboxMissing, detection, find_sandbox, why_not
+from dragoman.sandbox import AutoSandbox, Box, NoSandbox, SandboxMissing, detection, find_sandbox, why_not
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +80,17 @@ def test_another_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(SandboxMissing, match="no sandbox called 'docker'"):
         find_sandbox("docker")  # type: ignore[arg-type]
+
+
+def test_a_sandbox_that_is_found_later_is_looked_for_when_it_is_used(tmp_path: Path, no_bubblewrap: None) -> None:
+    sandbox = AutoSandbox()
+    assert detection._look.cache_info().misses == 0
+    assert (sandbox.tier, sandbox.confines) == ("landlock", True)
+    assert detection._look.cache_info().misses == 1
+    assert sandbox.run(["true"], Box(workspace=str(tmp_path))).code == 0
+
+
+def test_a_sandbox_that_is_found_later_may_be_none(no_bubblewrap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.sandbox.landlock.landlock_version", lambda: 0)
+    sandbox = AutoSandbox()
+    assert (sandbox.tier, sandbox.confines) == ("none", False)

@@ -254,7 +254,7 @@ def test_threat_21_a_person_at_a_terminal_sees_no_escape_sequence(capsys: pytest
 
     out, errors = Terminal(), io.StringIO()
     view = ScreenView(out, thinking=True)
-    view._console = Console(file=errors, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    view.console = Console(file=errors, highlight=False, markup=False, emoji=False, soft_wrap=True)
     evil = EVIL.removesuffix("\ud800")
 
     @dragoman.tool(name="say")
@@ -274,7 +274,7 @@ def test_threat_21_a_person_at_a_terminal_sees_no_escape_sequence(capsys: pytest
 def test_threat_21_whoever_is_asked_sees_a_command_as_it_is_written(tmp_path: Path) -> None:
     out = io.StringIO()
     view = ScreenView(io.StringIO())
-    view._console = Console(file=out, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    view.console = Console(file=out, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     async def say_no() -> str:
         return "n"

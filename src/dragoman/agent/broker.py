@@ -199,7 +199,8 @@ class ApprovalTerms(Struct, frozen=True):
     run_id: str
     session: str | None = None
     workspace: str | None = None
-    sandbox: str = ""
+    sandbox: Any = None
+    """What commands run in. Its tier is part of every digest, and is asked for when there is a question."""
     seconds: float | None = None
     """How long an approval holds, and how long somebody who is there may take; None is for ever."""
     defers: bool = False
@@ -328,7 +329,7 @@ class Broker:
             expires=expires,
             rules=self._rules(),
             workspace=terms.workspace,
-            sandbox=terms.sandbox,
+            sandbox=str(getattr(terms.sandbox, "tier", "")),
         )
 
     # ---- reading answers ---------------------------------------------------------------------------------------------

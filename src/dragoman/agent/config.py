@@ -37,7 +37,7 @@ class RunConfig(Struct, frozen=True):
     policy: Policy | None = None
     """What the developer adds to the rules; it can only make them stricter."""
     sandboxed: bool = False
-    """Whether commands run in a sandbox that was seen to work."""
+    """Whether commands run in a sandbox that was seen to work; found out only where a mode relies on it."""
     tool_mode: ToolModeName = "auto"
     trust: str | Profile = "default"
     options: dict[str, Any] = field(default_factory=dict)

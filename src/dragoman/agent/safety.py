@@ -55,8 +55,14 @@ class Safety:
         self._audit = audit
         self._auditor: Auditor | None = None
 
-    def is_boxed(self, rules: Rules) -> bool:
-        """Whether commands run in a sandbox. The mode that relies on it wants proof that nothing gets out."""
+    def is_boxed(self, rules: Rules, above: Iterable[Rules] = ()) -> bool:
+        """Whether commands run in a sandbox that a mode relies on: that of a run, or that of the runs above it.
+
+        The run's own mode wants proof that nothing gets out. No other mode asks, so the sandbox is left alone there:
+        it may have to be looked for first.
+        """
+        if all(each.mode != "sandboxed" for each in (rules, *above)):
+            return False
         if getattr(self.sandbox, "confines", False) is not True:
             return False
         if rules.mode != "sandboxed":
@@ -73,8 +79,7 @@ class Safety:
 
     def terms(self, config: RunConfig, workspace: str | None, *, defers: bool) -> ApprovalTerms:
         """What the questions of a run have in common."""
-        box = str(getattr(self.sandbox, "tier", "")) if self.sandbox is not None else ""
-        return ApprovalTerms(config.run_id, config.session, workspace, box, self.seconds, defers)
+        return ApprovalTerms(config.run_id, config.session, workspace, self.sandbox, self.seconds, defers)
 
     def human_sink(self, *endpoints: Endpoint | tuple[Endpoint, ...]) -> HumanSink:
         """What hides secrets from people and logs; the same for every run."""

@@ -1,4 +1,4 @@
-"""The command line: its commands, and how each of them ends."""
+"""The command line: the table of commands, the group that loads them, and how a command ends."""
 
 from __future__ import annotations
 
@@ -7,57 +7,15 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
 from dragoman import __version__
-from dragoman.cli import (
-    approvals,
-    audit,
-    chat,
-    config,
-    convert,
-    demo,
-    doctor,
-    formats,
-    model,
-    parse,
-    providers,
-    sessions,
-)
-from dragoman.cli.run import HELP as RUN_HELP
-from dragoman.cli.run import run as run_task
-from dragoman.cli.screen import show_controls
 from dragoman.errors import DragomanError
-
-# --------------------------------------------------------------------------------------------------------------------
-# What the library tells while a command waits: a model that is being loaded, for one.
-
-_SILENT = frozenset({"--json", "--quiet", "-q"})
-
-
-class _OnStandardError(logging.Handler):
-    """Writes to whatever standard error is at the moment."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print(show_controls(record.getMessage()), file=sys.stderr, flush=True)
-
-
-_handler = _OnStandardError(logging.INFO)
-
-
-def show_notices(arguments: Sequence[str]) -> None:
-    """Show the notices of the library on standard error, unless the user asked for silence."""
-    log = logging.getLogger("dragoman.local")
-    log.removeHandler(_handler)
-    log.propagate = False
-    log.setLevel(logging.WARNING if _SILENT & set(arguments) else logging.INFO)
-    log.addHandler(_handler)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The command line itself: which commands there are, and how every one of them ends.
 
 MISUSED = 2
 
@@ -78,26 +36,62 @@ Examples:
   dragoman doctor ollama:qwen3           what works there, and what does not
 """
 
+
+class CommandRow(NamedTuple):
+    """A command of `dragoman`. Its module has a typer application with the name `app`."""
+
+    name: str
+    module: str
+    short_help: str
+
+    def load(self) -> Any:
+        """Import the module and build its command."""
+        return get_command(import_module(self.module).app)
+
+
+# `--help` and completion list the commands in this order, without loading them.
+COMMANDS = (
+    CommandRow("chat", "dragoman.cli.chat", "Talk with a model that has tools."),
+    CommandRow("convert", "dragoman.cli.convert", "Turn a request into another provider's."),
+    CommandRow("demo", "dragoman.cli.demo", "See it at work with a real model."),
+    CommandRow("doctor", "dragoman.cli.doctor", "Find out what an endpoint can do."),
+    CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
+    CommandRow("parse", "dragoman.cli.parse", "Show what is in a model's text."),
+    CommandRow("providers", "dragoman.cli.providers", "List the endpoints, or explain one."),
+    CommandRow("run", "dragoman.cli.run", "Do a task with a model and tools."),
+    CommandRow("approvals", "dragoman.cli.approvals", "Answer calls that wait for approval."),
+    CommandRow("audit", "dragoman.cli.audit", "Verify and show the log of decisions."),
+    CommandRow("config", "dragoman.cli.config", "Show the settings, or write a file of them."),
+    CommandRow("sessions", "dragoman.cli.sessions", "Show what runs have left behind."),
+    CommandRow("model", "dragoman.cli.model", "Fetch and list models that run in this process."),
+)
+
+
+class LazyGroup(TyperGroup):
+    """Loads a command when it is called. Until then a placeholder with its name and short help stands for it.
+
+    Loading all commands costs three times as much as loading typer.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for row in COMMANDS:
+            self.add_command(TyperCommand(row.name, short_help=row.short_help))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        row = next((row for row in COMMANDS if row.name == name), None)
+        return name, placeholder if row is None else row.load(), rest
+
+
 app = typer.Typer(
     name="dragoman",
+    cls=LazyGroup,
     help=_HELP,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-app.add_typer(approvals.app, name="approvals", help=approvals.HELP, short_help="Answer calls that wait for approval.")
-app.add_typer(audit.app, name="audit", help=audit.HELP, short_help="Verify and show the log of decisions.")
-app.command("chat", help=chat.HELP, short_help="Talk with a model that has tools.")(chat.chat)
-app.add_typer(config.app, name="config", help=config.HELP, short_help="Show the settings, or write a file of them.")
-app.add_typer(sessions.app, name="sessions", help=sessions.HELP, short_help="Show what runs have left behind.")
-app.command("convert", help=convert.HELP, short_help="Turn a request into another provider's.")(convert.convert)
-app.command("demo", help=demo.HELP, short_help="See it at work with a real model.")(demo.demo)
-app.command("doctor", help=doctor.HELP, short_help="Find out what an endpoint can do.")(doctor.doctor)
-app.command("formats", help=formats.HELP, short_help="List the formats, or show one.")(formats.formats)
-app.add_typer(model.app, name="model", help=model.HELP, short_help="Fetch and list models that run in this process.")
-app.command("parse", help=parse.HELP, short_help="Show what is in a model's text.")(parse.parse)
-app.command("providers", help=providers.HELP, short_help="List the endpoints, or explain one.")(providers.providers)
-app.command("run", help=RUN_HELP, short_help="Do a task with a model and tools.")(run_task)
 
 
 def _print_version(wanted: bool) -> None:
@@ -154,3 +148,29 @@ def _complain(message: str, hint: str) -> None:
 
 def _lower_first(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
+
+
+# ---- notices of the library, such as a model that is being loaded ----------------------------------------------------
+
+_SILENT = frozenset({"--json", "--quiet", "-q"})
+
+
+class _NoticeHandler(logging.Handler):
+    """Writes to whatever standard error is at the moment."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from dragoman.cli.screen import show_controls
+
+        print(show_controls(record.getMessage()), file=sys.stderr, flush=True)
+
+
+_handler = _NoticeHandler(logging.INFO)
+
+
+def show_notices(arguments: Sequence[str]) -> None:
+    """Show the notices of the library on standard error, unless the user asked for silence."""
+    log = logging.getLogger("dragoman.local")
+    log.removeHandler(_handler)
+    log.propagate = False
+    log.setLevel(logging.WARNING if _SILENT & set(arguments) else logging.INFO)
+    log.addHandler(_handler)

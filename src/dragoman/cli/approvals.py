@@ -327,7 +327,7 @@ Examples:
 The beginning of an ID is enough.
 """
 
-app = typer.Typer(name="approvals", help=HELP, rich_markup_mode=None)
+app = typer.Typer(name="approvals", help=HELP, add_completion=False, rich_markup_mode=None)
 app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Tools of MCP servers that changed.")
 
 Place = Annotated[

@@ -33,7 +33,7 @@ Examples:
   dragoman audit show --run run_1a2b -n 0    everything about one run
 """
 
-app = typer.Typer(name="audit", help=HELP, rich_markup_mode=None)
+app = typer.Typer(name="audit", help=HELP, add_completion=False, rich_markup_mode=None)
 BROKEN = 1
 _SHOWN = 50
 _OWN = ("n", "at", "kind", "run", "call", "prev", "hash", "damaged")

@@ -323,6 +323,10 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM while nothing goes on."""
 
 
+app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("chat", help=HELP)
 def chat(
     model: shared.Model = None,
     tools: shared.Tools = None,

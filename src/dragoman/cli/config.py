@@ -131,7 +131,7 @@ Examples:
   DRAGOMAN_LIMITS_TURNS=3 dragoman ...  a setting for one command
 """
 
-app = typer.Typer(name="config", help=HELP, rich_markup_mode=None)
+app = typer.Typer(name="config", help=HELP, add_completion=False, rich_markup_mode=None)
 
 
 @app.callback(invoke_without_command=True)

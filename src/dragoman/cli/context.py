@@ -39,7 +39,6 @@ from dragoman.policy import Rules, read_rule
 from dragoman.policy.rules import FAMILIES
 from dragoman.providers import WIRES, Facts, MemoryFacts
 from dragoman.secrets import HumanSink, known_secrets, worth_hiding
-from dragoman.telemetry import JsonLog
 from dragoman.types import Tool
 from dragoman.wire.codec import NEUTRAL
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from dragoman.journal import SqliteJournal
     from dragoman.journal.audit import AuditLog
     from dragoman.mcp import Toolbox
+    from dragoman.telemetry import JsonLog
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -144,10 +144,12 @@ class Guard:
     def sandbox(self, tools: Iterable[Tool]) -> Any:
         """The sandbox for commands, where there are any; a sandbox that is named has to work."""
         if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
-            from dragoman.sandbox import find_sandbox
+            from dragoman.sandbox import AutoSandbox, find_sandbox
 
-            self._sandbox = find_sandbox(self._config["sandbox"])
-            if self._config["mode"] == "sandboxed" and not _holds(self._sandbox):
+            name, relies = self._config["sandbox"], self._config["mode"] == "sandboxed"
+            # To look for a sandbox starts a process. Where no certain one is asked for, the first command does it.
+            self._sandbox = AutoSandbox() if name == "auto" and not relies else find_sandbox(name)
+            if relies and not _holds(self._sandbox):
                 self._warnings.append(
                     "no sandbox holds here, so commands are asked about; `dragoman doctor --sandbox` says why"
                 )
@@ -319,7 +321,8 @@ class Workshop:
             retries=Retries(attempts=config["retries.attempts"]),
             registry=self.registry,
             facts=self.facts,
-            prices=read_prices(config["prices"]),
+            # Without rows of the user, the agent reads those that ship, and only when there is something to pay.
+            prices=read_prices(config["prices"]) if config["prices"] else None,
             workspace=self.workspace,
             environment=self._environment,
         )
@@ -378,7 +381,11 @@ class Workshop:
 
     def _open_log(self) -> JsonLog | None:
         path = self.config["log"]
-        return JsonLog(path, secrets=self._keys.values()) if path else None
+        if not path:
+            return None
+        from dragoman.telemetry import JsonLog
+
+        return JsonLog(path, secrets=self._keys.values())
 
     def _open_journal(self) -> Journal | None:
         if not self.wanted.journal or not self.config["journal.enabled"]:

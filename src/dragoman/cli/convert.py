@@ -32,6 +32,10 @@ Examples:
 """
 
 
+app = typer.Typer(name="convert", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("convert", help=HELP)
 def convert(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="The request; - is standard input.", show_default=False)

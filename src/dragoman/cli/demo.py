@@ -291,6 +291,10 @@ NEXT = (
 )
 
 
+app = typer.Typer(name="demo", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("demo", help=HELP)
 def demo(
     replies: Annotated[bool, typer.Option("--replies", help="Show the replies that ship with the package.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,

@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 from msgspec import Struct
-from rich.console import Console
 
 from dragoman.cli.screen import FATAL, SIGNALLED, Screen, Waiting, write_json
 from dragoman.cli.signals import Interrupts
@@ -41,6 +41,9 @@ from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
 from dragoman.sandbox.detection import Attempt, ProbeReport
 from dragoman.secrets.exchanges import RequestRedactor
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the probe of a sandbox found, as lines for a person.
@@ -116,7 +119,7 @@ class Consultation:
         path = learned_file(environment)
         self._facts = FileFacts(path, "doctor") if path is not None else None
         self._screen = Screen()
-        self._waiting = Waiting(Console(stderr=True, highlight=False), shown=not wish.as_json)
+        self._waiting = Waiting(_open_console, shown=not wish.as_json)
         self.report: Report | None = None
 
     def hold(self) -> int:
@@ -302,6 +305,13 @@ class Consultation:
         return 0
 
 
+@cache
+def _open_console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
 def _as_data(report: Report, path: str | None) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(report)
     data["faults"] = [finding.probe for finding in report.faults]
@@ -341,6 +351,10 @@ Exit codes:
 """
 
 
+app = typer.Typer(name="doctor", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("doctor", help=HELP)
 def doctor(
     target: Annotated[
         str | None,

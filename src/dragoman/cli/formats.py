@@ -42,6 +42,10 @@ def family_of(row: Format) -> str:
     return FAMILIES.get(row.family, row.family)
 
 
+app = typer.Typer(name="formats", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("formats", help=HELP)
 def formats(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="One format, by its name or an alias.", show_default=False)

@@ -30,7 +30,7 @@ Examples:
   dragoman run -m local "What is 17 * 23?" --tools tools.py
 """
 
-app = typer.Typer(name="model", help=HELP, rich_markup_mode=None)
+app = typer.Typer(name="model", help=HELP, add_completion=False, rich_markup_mode=None)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 

@@ -142,6 +142,10 @@ Examples:
 """
 
 
+app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("parse", help=HELP)
 def parse(
     file: Annotated[
         str | None, typer.Argument(metavar="FILE", help="The text; - is standard input.", show_default=False)

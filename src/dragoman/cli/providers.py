@@ -52,6 +52,10 @@ NATIVE = {
 _GAP = "  "
 
 
+app = typer.Typer(name="providers", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("providers", help=HELP)
 def providers(
     name: Annotated[
         str | None,

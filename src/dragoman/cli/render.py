@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import IO, Any, Protocol
+from functools import cached_property
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from dragoman.agent.events import (
     ApprovalNeeded,
@@ -27,6 +28,9 @@ from dragoman.cli.screen import WHAT_HELPS, Waiting, first_lines, name_part, one
 from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallRefused, CallStarted, PartReceived, ReplyEnded, TextDelta, ThinkingDelta
 from dragoman.types import ToolCall
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _SECONDS_BETWEEN_LINES = 1.0
 _WORTH_TELLING = 1.0
@@ -75,14 +79,11 @@ class ScreenView:
     """A run for people."""
 
     def __init__(self, out: IO[str], *, quiet: bool = False, thinking: bool = False) -> None:
-        from rich.console import Console
-
         self._out = out
-        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._streams = out.isatty()
         self._quiet = quiet
         self._thinks = thinking
-        self._waiting = Waiting(self._console, shown=not quiet)
+        self._waiting = Waiting(lambda: self.console, shown=not quiet)
         self._said: list[str] = []
         self._half_line: IO[str] | None = None
         self._return_held = False
@@ -108,9 +109,12 @@ class ScreenView:
             RunEnded: lambda event: self._ended(event.result),
         }
 
-    @property
-    def console(self) -> Any:
-        return self._console
+    @cached_property
+    def console(self) -> Console:
+        """Standard error, opened when the first line is drawn."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
     def show(self, event: RunEvent) -> None:
         handle = self._table.get(type(event))
@@ -134,7 +138,7 @@ class ScreenView:
             text = Text()
             for content, kind in ((words, style), *more):
                 text.append(tame(content), kind)
-            self._console.print(text)
+            self.console.print(text)
 
     def note(self, message: str) -> None:
         self.line("note: ", "yellow", (one_line(message, 400), ""))
@@ -177,7 +181,7 @@ class ScreenView:
         if not self._streams:
             return
         self._waiting.hide()
-        if self._half_line is self._console.file:
+        if self._half_line is self.console.file:
             self._end_line()
         # A line may end with both characters, and they may come apart.
         shown = ("\r" if self._return_held else "") + text
@@ -194,10 +198,10 @@ class ScreenView:
         from rich.text import Text
 
         self._waiting.hide()
-        if self._half_line is not None and self._half_line is not self._console.file:
+        if self._half_line is not None and self._half_line is not self.console.file:
             self._end_line()
-        self._console.print(Text(tame(event.text), "dim"), end="")
-        self._half_line = None if event.text.endswith("\n") else self._console.file
+        self.console.print(Text(tame(event.text), "dim"), end="")
+        self._half_line = None if event.text.endswith("\n") else self.console.file
 
     def _tell_said(self) -> None:
         """What the model said before it called something; in a pipe it is not part of the answer."""

@@ -58,6 +58,10 @@ Exit codes:
 """
 
 
+app = typer.Typer(name="run", add_completion=False, rich_markup_mode=None)
+
+
+@app.command("run", help=HELP)
 def run(
     task: Annotated[
         list[str] | None,

@@ -5,27 +5,28 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sys
 import traceback
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
-from rich.console import Console
-from rich.text import Text
 
 from dragoman.agent.result import Category, RunResult
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.secrets import scrub
 from dragoman.toolset import Toolset
-from dragoman.types import File, Image, InvalidCall, ToolCall, ToolResult
-from dragoman.types import Text as TextPart
+from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
 
+# rich is imported by whatever draws first: many commands print nothing but plain text.
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, TaskID
     from rich.status import Status
 
@@ -97,10 +98,17 @@ def show_controls(text: str) -> str:
     return text.translate(_PICTURES)
 
 
+def may_be_terminal(stream: IO[str]) -> bool:
+    """Whether rich may take a stream for a terminal; found without importing rich, by the variables that it reads."""
+    return stream.isatty() or "FORCE_COLOR" in os.environ or "TTY_COMPATIBLE" in os.environ
+
+
 class Screen:
     """Prints lines made of styled words; nothing in them is taken for markup."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
+        from rich.console import Console
+
         self._console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, file=file)
         self._started = False
 
@@ -111,6 +119,8 @@ class Screen:
 
     def line(self, *words: str | tuple[str, str]) -> None:
         """Print words, each plain or with a style, on one line."""
+        from rich.text import Text
+
         text = Text()
         for word in words:
             content, style = (word, "") if isinstance(word, str) else word
@@ -302,7 +312,7 @@ def result_text(result: ToolResult) -> str:
     """What a tool answered, as text; images and files by their kind."""
     if isinstance(result.content, str):
         return result.content
-    return "\n".join(part.text if isinstance(part, TextPart) else name_part(part) for part in result.content)
+    return "\n".join(part.text if isinstance(part, Text) else name_part(part) for part in result.content)
 
 
 def name_part(part: Image | File) -> str:
@@ -321,12 +331,19 @@ _MOST = 100
 class Waiting:
     """A spinner with a few words beside it."""
 
-    def __init__(self, console: Console, *, shown: bool = True) -> None:
-        self._console = console
+    def __init__(self, get_console: Callable[[], Console], *, shown: bool = True) -> None:
+        self._get_console = get_console
         self._status: Status | None = None
         self._words = ""
-        self.is_live = shown and console.is_terminal and not console.is_dumb_terminal
+        self._shown = shown
+
+    @cached_property
+    def is_live(self) -> bool:
         """Whether there is a terminal on which a line can move."""
+        if not self._shown or not may_be_terminal(sys.stderr):
+            return False
+        console = self._get_console()
+        return console.is_terminal and not console.is_dumb_terminal
 
     def show(self, words: str) -> None:
         """Show these words, or change them."""
@@ -335,9 +352,10 @@ class Waiting:
         from rich.text import Text
 
         self._words = words
-        shown = Text(one_line(words, max(20, min(_MOST, self._console.width - 4))), "dim")
+        console = self._get_console()
+        shown = Text(one_line(words, max(20, min(_MOST, console.width - 4))), "dim")
         if self._status is None:
-            self._status = self._console.status(shown)
+            self._status = console.status(shown)
             self._status.start()
         else:
             self._status.update(shown)

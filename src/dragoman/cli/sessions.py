@@ -213,7 +213,7 @@ Examples:
   dragoman sessions delete trip              gone for good
 """
 
-app = typer.Typer(name="sessions", help=HELP, rich_markup_mode=None)
+app = typer.Typer(name="sessions", help=HELP, add_completion=False, rich_markup_mode=None)
 _GAP = "  "
 
 Place = Annotated[

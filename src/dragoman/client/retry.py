@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Literal
 
 from msgspec import Struct
@@ -57,6 +56,8 @@ def _number(text: str) -> float | None:
 
 
 def _until(text: str, now: float) -> float | None:
+    from email.utils import parsedate_to_datetime
+
     try:
         return max(0.0, min(parsedate_to_datetime(text).timestamp() - now, NEVER))
     except (ValueError, OverflowError, TypeError):

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, nearest
 from dragoman.extraction.trust import is_exec
-from dragoman.policy import shell
 from dragoman.policy.patterns import DOMAIN, read_address, spellings_of
 from dragoman.policy.rules import (
     STRICTNESS,
@@ -336,6 +335,8 @@ def _suggest_command(context: DecisionContext) -> str | None:
     family = context.tool.metadata.get("family")
     if len(commands) != 1:
         return None
+    from dragoman.policy import shell
+
     try:
         pattern = shell.suggest(commands[0])
     except Exception:

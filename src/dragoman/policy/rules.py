@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.policy import shell
 from dragoman.policy.patterns import (
     DOMAIN,
     allows_address,
@@ -24,6 +23,10 @@ from dragoman.policy.patterns import (
     spellings_of,
 )
 from dragoman.types import Operand, OperandKind, Tool, ToolCall
+
+# The reader of command lines is imported where a command is judged: it takes 8 ms, and many runs have no command.
+if TYPE_CHECKING:
+    from dragoman.policy import shell
 
 # --------------------------------------------------------------------------------------------------------------------
 # What is decided about a call, and everything that a decision is made from.
@@ -278,6 +281,8 @@ def paths_of(context: DecisionContext) -> list[str]:
 
 def allows(patterns: Sequence[str], command: str) -> bool:
     """Whether patterns of rules that allow cover a command line entirely."""
+    from dragoman.policy import shell
+
     # The policy is total: a line that breaks its own reader is one that nobody understood.
     try:
         return shell.allows_any(patterns, command)
@@ -287,6 +292,8 @@ def allows(patterns: Sequence[str], command: str) -> bool:
 
 def mentions(pattern: str, command: str) -> bool:
     """Whether a command line may run what a rule that denies or asks names."""
+    from dragoman.policy import shell
+
     try:
         return shell.mentions(pattern, command)
     except Exception:
@@ -296,6 +303,8 @@ def mentions(pattern: str, command: str) -> bool:
 # A rule about files asks for the same reading as the mode does, and there may be many rules.
 @lru_cache(maxsize=8)
 def _read_only(command: str) -> shell.ReadOnly | None:
+    from dragoman.policy import shell
+
     try:
         return shell.read_only(command)
     except Exception:

@@ -1,13 +1,23 @@
 """Commands in a box: what they can reach, how much they can use, and proof that it holds."""
 
 from dragoman.sandbox.boxes import Box, BoxLimits, Finished, Launch, NoSandbox, Sandbox, Tier, toolchains
-from dragoman.sandbox.detection import Attempt, ProbeReport, SandboxMissing, find_sandbox, probe, proof, why_not
+from dragoman.sandbox.detection import (
+    Attempt,
+    AutoSandbox,
+    ProbeReport,
+    SandboxMissing,
+    find_sandbox,
+    probe,
+    proof,
+    why_not,
+)
 from dragoman.sandbox.protection import PROTECTED, WATCHED
 
 __all__ = [
     "PROTECTED",
     "WATCHED",
     "Attempt",
+    "AutoSandbox",
     "Box",
     "BoxLimits",
     "Finished",

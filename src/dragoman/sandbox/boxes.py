@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -527,7 +527,10 @@ class Finished(Struct, frozen=True):
 class Sandbox:
     """A way to run commands so that they can do no more than a box allows."""
 
-    tier: ClassVar[Tier]
+    @property
+    def tier(self) -> Tier:
+        """What confines the commands."""
+        raise AttributeError(f"{type(self).__name__} has no tier")
 
     @property
     def confines(self) -> bool:

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.sandbox.boxes import Box, BoxLimits, NoSandbox, Sandbox, Tier
+from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier
 from dragoman.types import SandboxName
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -323,6 +323,20 @@ def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
     if wanted == "auto":
         return NoSandbox()
     raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
+
+
+class AutoSandbox(Sandbox):
+    """The best sandbox that works here, which is looked for when it is first used.
+
+    To look for one means to run a command in it. Whoever may never run a command need not wait for that.
+    """
+
+    @property
+    def tier(self) -> Tier:
+        return find_sandbox().tier
+
+    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+        return find_sandbox().launch(argv, box)
 
 
 def why_not(wanted: SandboxName) -> tuple[str, ...]:

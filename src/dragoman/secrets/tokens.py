@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 from dragoman.secrets.fields import is_mixed, is_placeholder, is_random, is_wordy
@@ -55,13 +55,20 @@ def _compile(kind: str, prefix: str, body: str, demand: str) -> Token:
 
 
 @lru_cache(maxsize=1)
-def _by_prefix() -> dict[str, tuple[Token, ...]]:
-    """The shapes by the first three characters of their prefix, or two if it has no more; the longest prefix first."""
-    table: dict[str, list[Token]] = {}
+def _by_prefix() -> dict[str, list[tuple[str, str, str, str]]]:
+    """The arguments of `_compile` by the first three characters of their prefix, or two if it has no more."""
+    table: dict[str, list[tuple[str, str, str, str]]] = {}
     for kind, prefixes, body, demand in VENDORS:
         for prefix in prefixes.split():
-            table.setdefault(prefix[:3], []).append(_compile(kind, prefix, body, demand))
-    return {start: tuple(sorted(rows, key=lambda row: -len(row.prefix))) for start, rows in table.items()}
+            table.setdefault(prefix[:3], []).append((kind, prefix, body, demand))
+    return table
+
+
+# Compiled for each prefix when it first occurs: all of them together take longer than most texts.
+@cache
+def _tokens(start: str) -> tuple[Token, ...]:
+    """The shapes whose prefix begins so, a key of `_by_prefix`; the longest prefix first."""
+    return tuple(sorted((_compile(*row) for row in _by_prefix()[start]), key=lambda row: -len(row.prefix)))
 
 
 @lru_cache(maxsize=1)
@@ -156,7 +163,8 @@ def _match(text: str, start: int, end: int, stop: int) -> tuple[int, str] | None
 def match_token(text: str, start: int, end: int) -> tuple[int, str] | None:
     """Where the token that begins at `start` ends, and its kind; None if none begins there."""
     known = _by_prefix()
-    for row in (*known.get(text[start : start + 3], ()), *known.get(text[start : start + 2], ())):
+    starts = (text[start : start + 3], text[start : start + 2])
+    for row in (row for each in starts if each in known for row in _tokens(each)):
         if text.startswith(row.prefix, start) and not (row.bare and _is_inside_base64(text, start)):
             # Four dashes are no part of a token: they begin something else.
             dashes = text.find("----", start, end)

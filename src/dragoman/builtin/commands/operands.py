@@ -8,11 +8,14 @@ import re
 import stat
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.policy.shell import ProgramStart
 from dragoman.types import Operand
+
+if TYPE_CHECKING:
+    from dragoman.policy.shell import ProgramStart
 
 # --------------------------------------------------------------------------------------------------------------------
 # The settings of a repository, read far enough to say whether git would run something that they name.

@@ -17,8 +17,6 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.builtin.web.addresses import Refused, WebAddress, follow, judge_address, judge_name, read_url
-from dragoman.builtin.web.markup import names, tokens
-from dragoman.builtin.web.readable import to_readable
 from dragoman.client.http import HttpTransport, Limits
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError
@@ -152,14 +150,12 @@ async def open_page(
 
 PageKind = Literal["html", "text", "binary"]
 
-_TEXTS = frozenset(
-    f"application/{name}"
-    for name in names(
-        "json jsonlines ndjson x-ndjson xml xml-dtd javascript ecmascript x-javascript typescript yaml x-yaml toml sql "
-        "graphql x-sh x-httpd-php x-www-form-urlencoded x-tex x-latex x-python x-ruby x-perl x-subrip rtf mbox "
-        "x-patch x-diff pgp-signature pgp-keys pem-certificate-chain x-pem-file manifest"
-    )
+_APPLICATIONS_AS_TEXT = (
+    "json jsonlines ndjson x-ndjson xml xml-dtd javascript ecmascript x-javascript typescript yaml x-yaml toml sql "
+    "graphql x-sh x-httpd-php x-www-form-urlencoded x-tex x-latex x-python x-ruby x-perl x-subrip rtf mbox "
+    "x-patch x-diff pgp-signature pgp-keys pem-certificate-chain x-pem-file manifest"
 )
+_TEXTS = frozenset(f"application/{name}" for name in _APPLICATIONS_AS_TEXT.split())
 _VAGUE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown"})
 _MAGIC = (
     (b"%PDF-", "a PDF document"),
@@ -278,6 +274,8 @@ def _known(label: str) -> str:
 
 def _declared(data: bytes) -> str:
     """The charset that a page names itself, near its beginning."""
+    from dragoman.builtin.web.markup import tokens
+
     for token in tokens(data[:_PEEK].decode("latin-1")):
         if token.value != "meta" or token.kind != "start":
             continue
@@ -299,6 +297,8 @@ def read_page(data: bytes, media_type: str, charset: str, address: str, *, raw: 
     text = decode(data, charset, is_html=kind == "html")
     if kind == "text" or raw:
         return Page(kind, text.replace("\r\n", "\n"), media_type)
+    from dragoman.builtin.web.readable import to_readable
+
     found = to_readable(text, address)
     left_out = [
         _count(found.hidden, "hidden element"),
