@@ -94,6 +94,37 @@ NEUTRAL = frozenset(
 SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 
 
+class OptionTable(Struct, frozen=True):
+    """Options that are one field of a body each, in both directions: our names, and the names of the fields."""
+
+    names: dict[str, str]
+    numeric: bool = False
+    """Only numbers are read; a field that holds anything else is not one of ours."""
+
+    def write(self, options: Mapping[str, Any]) -> JsonObject:
+        return {name: options[ours] for ours, name in self.names.items() if options.get(ours) is not None}
+
+    def write_sampling(self, options: Mapping[str, Any], quirks: Quirks, taken: set[str]) -> JsonObject:
+        """The fields, and their options among the `taken` ones; nothing where the endpoint refuses sampling."""
+        if not quirks.sends_sampling:
+            return {}
+        taken.update(self.names)
+        return self.write(options)
+
+    def read(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        return {ours: fields[name] for ours, name in self.names.items() if self._accepts(fields.get(name))}
+
+    def take(self, fields: JsonObject) -> dict[str, Any]:
+        """Read, and remove from the fields what was read."""
+        found = self.read(fields)
+        for ours in found:
+            del fields[self.names[ours]]
+        return found
+
+    def _accepts(self, value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) if self.numeric else value is not None
+
+
 class Choice(Struct, frozen=True):
     """Whether the model may, must or must not call, and which tools it may choose from (empty: all of them)."""
 

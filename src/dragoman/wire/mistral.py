@@ -11,7 +11,7 @@ from dragoman.events import Event, PartEnded, ReplyEnded
 from dragoman.stage import Stage
 from dragoman.types import Failure, InvalidCall, JsonObject, Reply, Text, Thinking, ToolCall
 from dragoman.wire.aliases import Identifier, IdRule
-from dragoman.wire.codec import Draft
+from dragoman.wire.codec import SAMPLING, Draft, OptionTable
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.failures import fail, status_of
 from dragoman.wire.history import HistoryRules
@@ -116,11 +116,10 @@ class Mistral(OpenAIChat):
     dialect: ClassVar[Dialect] = Dialect(
         "mistral",
         max_tokens="max_tokens",
-        seed="random_seed",
+        sampling=OptionTable({name: name for name in SAMPLING} | {"seed": "random_seed"}),
         required="any",
         names_results=True,
         takes_user=False,
-        takes_top_k=True,
         stream_options=False,
         empty_content="",
         thinking_blocks=True,

@@ -158,11 +158,6 @@ def _without_surrogates(value: Any) -> Any:
     return value
 
 
-def omit_none(**fields: Any) -> JsonObject:
-    """An object of the fields that have a value."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Text of parts and results, for wires that have one field for it.
 

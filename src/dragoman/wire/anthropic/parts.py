@@ -30,7 +30,7 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire.aliases import IdRule, NameRule
-from dragoman.wire.codec import unsupported_options
+from dragoman.wire.codec import OptionTable, unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.quirks import Quirks
@@ -440,7 +440,7 @@ def read_result(block: JsonObject, identity: str, name: str) -> ToolResult:
 
 DEFAULT_LIMIT = 4096
 _LEAST_BUDGET = 1024
-_SAMPLING = ("temperature", "top_p", "top_k")
+_SAMPLING = OptionTable({name: name for name in ("temperature", "top_p", "top_k")})
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 
 # ---- ours to the wire's ----------------------------------------------------------------------------------------------
@@ -478,13 +478,7 @@ class SettingsWriter:
         self._losses.append(Loss(rule, "options", detail))
 
     def _write_sampling(self) -> None:
-        if not self._quirks.sends_sampling:
-            return
-        for name in _SAMPLING:
-            value = self._options.get(name)
-            if value is not None:
-                self._taken.add(name)
-                self.fields[name] = value
+        self.fields.update(_SAMPLING.write_sampling(self._options, self._quirks, self._taken))
         if isinstance(self.fields.get("temperature"), int | float) and self.fields["temperature"] > 1:
             self._report("approximated", "temperature goes up to 1 on this wire")
             self.fields["temperature"] = 1
@@ -578,11 +572,11 @@ _READ_APART = ("thinking", "output_config", "metadata")
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of this wire."""
     options: dict[str, Any] = {}
-    rest = without(body, *_KNOWN, *_SAMPLING, *_READ_APART)
+    rest = without(body, *_KNOWN, *_SAMPLING.names, *_READ_APART)
     limit = body.get("max_tokens")
     if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
         options["max_tokens"] = limit
-    for name in _SAMPLING:
+    for name in _SAMPLING.names:
         if isinstance(body.get(name), int | float):
             options[name] = body[name]
     stop = [text for text in as_list(body.get("stop_sequences")) if isinstance(text, str)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, Text, Thinking, ToolResult, Usage
-from dragoman.wire.codec import keep_unknown, unsupported_options
+from dragoman.wire.codec import SAMPLING, OptionTable, keep_unknown, unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
 from dragoman.wire.quirks import Quirks
@@ -222,14 +222,7 @@ def _fit_result(part: Any, *, takes_images: bool) -> Text | Image:
 # --------------------------------------------------------------------------------------------------------------------
 # The options of a request under the names that Cohere gives them, both ways.
 
-_SAMPLING = {
-    "temperature": "temperature",
-    "top_p": "p",
-    "top_k": "k",
-    "seed": "seed",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
+_SAMPLING = OptionTable({name: name for name in SAMPLING} | {"top_p": "p", "top_k": "k"}, numeric=True)
 _MOST_STOPS = 5
 _CHOICES = {"REQUIRED": "required", "NONE": "none", "AUTO": "auto"}
 
@@ -244,9 +237,7 @@ def write_settings(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss
     taken |= {"tool_choice", "parallel_tool_calls"}
     if isinstance(options.get("max_tokens"), int):
         fields[quirks.max_tokens_field or "max_tokens"] = options["max_tokens"]
-    if quirks.sends_sampling:
-        fields.update({name: options[ours] for ours, name in _SAMPLING.items() if options.get(ours) is not None})
-        taken |= set(_SAMPLING)
+    fields.update(_SAMPLING.write_sampling(options, quirks, taken))
     fields.update(_write_stops(options.get("stop"), losses))
     fields.update(_write_format(as_dict(options.get("response_format")), losses, with_tools=with_tools))
     fields.update(_write_thinking(as_dict(options.get("reasoning")), losses))
@@ -301,13 +292,12 @@ def _write_thinking(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
 
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name, or an odd value, stands under the name of the wire."""
-    options: dict[str, Any] = {}
-    read = {"model", "messages", "tools", "stream"}
-    for ours, name in (*_SAMPLING.items(), ("max_tokens", "max_tokens")):
-        value = body.get(name)
-        if isinstance(value, int if ours == "max_tokens" else int | float) and not isinstance(value, bool):
-            options[ours] = value
-            read.add(name)
+    options = _SAMPLING.read(body)
+    read = {"model", "messages", "tools", "stream", *(_SAMPLING.names[ours] for ours in options)}
+    limit = body.get("max_tokens")
+    if isinstance(limit, int) and not isinstance(limit, bool):
+        options["max_tokens"] = limit
+        read.add("max_tokens")
     stops = body.get("stop_sequences")
     if isinstance(stops, list) and stops and all(isinstance(stop, str) for stop in stops):
         options["stop"] = stops

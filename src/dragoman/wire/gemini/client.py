@@ -21,7 +21,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
 )
-from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import Choice, Offer, OptionTable, Prepared, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 from dragoman.wire.gemini.parts import (
@@ -246,14 +246,17 @@ class ListDecoder:
 # --------------------------------------------------------------------------------------------------------------------
 # Options of a request as the fields of generateContent that are neither conversation nor tools.
 
-NAMES = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "seed": "seed",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-}
+NAMES = OptionTable(
+    {
+        "temperature": "temperature",
+        "top_p": "topP",
+        "top_k": "topK",
+        "seed": "seed",
+        "presence_penalty": "presencePenalty",
+        "frequency_penalty": "frequencyPenalty",
+    },
+    numeric=True,
+)
 _TAKEN = {"max_tokens", "stop", "stream", "tool_choice", "parallel_tool_calls", "reasoning", "response_format"}
 
 
@@ -264,9 +267,7 @@ def write_config(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonOb
     taken = set(_TAKEN)
     if isinstance(options.get("max_tokens"), int):
         config["maxOutputTokens"] = options["max_tokens"]
-    if quirks.sends_sampling:
-        config.update({NAMES[ours]: options[ours] for ours in SAMPLING if options.get(ours) is not None})
-        taken |= set(SAMPLING)
+    config.update(NAMES.write_sampling(options, quirks, taken))
     if options.get("stop"):
         stop = options["stop"]
         config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)

@@ -31,7 +31,7 @@ from dragoman.types import (
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS, Identifier
-from dragoman.wire.codec import Choice, keep_unknown, write_choice
+from dragoman.wire.codec import Choice, OptionTable, keep_unknown, write_choice
 from dragoman.wire.gemini.client import NAMES
 from dragoman.wire.gemini.parts import (
     FINISHES,
@@ -289,13 +289,12 @@ def read_options(given: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     return options
 
 
+_NUMBERS = OptionTable({"max_tokens": "maxOutputTokens", **NAMES.names}, numeric=True)
+
+
 def _take_config(config: JsonObject) -> dict[str, Any]:
     """Take out of the configuration what has a neutral name; what is left is this wire's own."""
-    options: dict[str, Any] = {}
-    for ours, name in {"max_tokens": "maxOutputTokens", **NAMES}.items():
-        value = config.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            options[ours] = config.pop(name)
+    options = _NUMBERS.take(config)
     stop = config.get("stopSequences")
     if isinstance(stop, list) and stop and all(isinstance(entry, str) for entry in stop):
         options["stop"] = config.pop("stopSequences")

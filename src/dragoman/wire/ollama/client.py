@@ -21,7 +21,7 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Offer, Prepared, Reader, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, OptionTable, Prepared, Reader, read_choice, unsupported_options
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
 from dragoman.wire.quirks import Quirks
@@ -44,16 +44,18 @@ from dragoman.wire.values import (
 
 STOPS: Mapping[str, StopReason] = {"stop": "end", "length": "length", "load": "end", "unload": "end"}
 
-OPTIONS = {
-    "max_tokens": "num_predict",
-    "temperature": "temperature",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "seed": "seed",
-    "stop": "stop",
-    "presence_penalty": "presence_penalty",
-    "frequency_penalty": "frequency_penalty",
-}
+OPTIONS = OptionTable(
+    {
+        "max_tokens": "num_predict",
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "top_k": "top_k",
+        "seed": "seed",
+        "stop": "stop",
+        "presence_penalty": "presence_penalty",
+        "frequency_penalty": "frequency_penalty",
+    }
+)
 """Our options, and what they are called inside `options`."""
 
 
@@ -167,7 +169,7 @@ def write_tools(request: Request, offered: Offer, losses: list[Loss]) -> JsonObj
 def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     options = request.options
     own = as_dict(options.get(WIRE))
-    runtime = {name: options[ours] for ours, name in OPTIONS.items() if options.get(ours) is not None}
+    runtime = OPTIONS.write(options)
     if quirks.context_window:
         runtime["num_ctx"] = quirks.context_window
     runtime.update(as_dict(own.get("options")))
@@ -176,7 +178,7 @@ def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonO
     fields.update({"options": runtime} if runtime else {})
     fields.update(_write_format(as_dict(options.get("response_format"))))
     fields.update(_write_thinking(as_dict(options.get("reasoning"))))
-    taken = {*OPTIONS, "stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
+    taken = {*OPTIONS.names, "stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
     losses += unsupported_options(options, taken, WIRE)
     return {**fields, **{name: value for name, value in own.items() if name not in ("tools", "options")}}
 

@@ -114,8 +114,7 @@ def _read_image(data: str) -> Image:
 
 def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     given = as_dict(body.get("options"))
-    names = {wire: ours for ours, wire in OPTIONS.items()}
-    options = {names[name]: value for name, value in given.items() if name in names and value is not None}
+    options = OPTIONS.read(given)
     stop = options.get("stop")
     if isinstance(stop, str):
         options["stop"] = [stop]
@@ -130,7 +129,7 @@ def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     elif isinstance(wanted, dict) and wanted:
         options["response_format"] = {"type": "json_schema", "schema": wanted}
     own = keep_unknown(body, _KNOWN)
-    rest = {name: value for name, value in given.items() if name not in names}
+    rest = keep_unknown(given, frozenset(OPTIONS.names.values()))
     own.update({"options": rest} if rest else {})
     own.update({"tools": others} if others else {})
     return {**options, WIRE: own} if own else options

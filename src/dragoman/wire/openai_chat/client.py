@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from dragoman.events import Event
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
-from dragoman.wire.codec import SAMPLING, Choice, Offer, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import SAMPLING, Choice, Offer, OptionTable, Prepared, read_choice, unsupported_options
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
     STOPS,
@@ -45,12 +45,11 @@ class Dialect(Struct, frozen=True):
 
     wire: str
     max_tokens: str = "max_completion_tokens"
-    seed: str = "seed"
+    sampling: OptionTable = OptionTable({name: name for name in SAMPLING if name != "top_k"})
     required: str = "required"
     names_results: bool = False
     """Tool messages carry the name of the tool."""
     takes_user: bool = True
-    takes_top_k: bool = False
     stream_options: bool = True
     empty_content: str = "null"
     """As the quirk of that name, where the endpoint has none of its own."""
@@ -198,10 +197,7 @@ def write_options(
     taken |= {"max_tokens", "stop", "stream", "cache", "response_format", "metadata"}
     if isinstance(options.get("max_tokens"), int):
         fields[quirks.max_tokens_field or dialect.max_tokens] = options["max_tokens"]
-    if quirks.sends_sampling:
-        names = {name: name for name in SAMPLING if name != "top_k" or dialect.takes_top_k} | {"seed": dialect.seed}
-        fields.update({name: options[ours] for ours, name in names.items() if options.get(ours) is not None})
-        taken |= set(names)
+    fields.update(dialect.sampling.write_sampling(options, quirks, taken))
     if options.get("stop"):
         fields["stop"] = options["stop"]
     if dialect.takes_user:

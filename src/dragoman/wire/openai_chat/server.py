@@ -31,7 +31,7 @@ from dragoman.types import (
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
-from dragoman.wire.codec import Choice, keep_unknown, write_choice
+from dragoman.wire.codec import SAMPLING, Choice, OptionTable, keep_unknown, write_choice
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.openai_chat.parts import (
     FINISHES,
@@ -49,20 +49,11 @@ from dragoman.wire.writer import NO_END, StreamWriter
 # --------------------------------------------------------------------------------------------------------------------
 # The body of a chat completion, as a client sent it, read into a request.
 
+_PLAIN = OptionTable({name: name for name in (*SAMPLING, "user", "metadata")})
 _KNOWN = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens"}
-    | {
-        "temperature",
-        "top_p",
-        "top_k",
-        "seed",
-        "random_seed",
-        "presence_penalty",
-        "frequency_penalty",
-        "stop",
-        "stream",
-    }
-    | {"stream_options", "reasoning_effort", "response_format", "user", "metadata", "functions", "function_call"}
+    | {*_PLAIN.names, "random_seed", "stop", "stream", "stream_options", "reasoning_effort", "response_format"}
+    | {"functions", "function_call"}
 )
 _TOOL_FIELDS = frozenset({"name", "description", "parameters", "metadata"})
 _OWN_MESSAGE_FIELDS = ("name", "audio", "annotations", "prefix")
@@ -165,10 +156,7 @@ def read_tools(body: JsonObject, wire: str = "openai_chat") -> tuple[list[Tool],
 
 def read_options(body: JsonObject, wire: str, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of the wire."""
-    options: dict[str, Any] = {}
-    for name in ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty", "user", "metadata"):
-        if body.get(name) is not None:
-            options[name] = body[name]
+    options = _PLAIN.read(body)
     if body.get("random_seed") is not None:
         options["seed"] = body["random_seed"]
     limit = body.get("max_completion_tokens", body.get("max_tokens"))

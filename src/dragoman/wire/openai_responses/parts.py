@@ -26,7 +26,7 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import Choice, Offer, Offered, as_object, keep_unknown
+from dragoman.wire.codec import Choice, Offer, Offered, OptionTable, as_object, keep_unknown
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_count, as_dict, as_list, as_text, dicts, mark_error, parse, split_data_url, write
@@ -661,7 +661,8 @@ _KNOWN = frozenset(
     {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "stream"}
     | {"max_output_tokens", "temperature", "top_p", "user", "metadata"}
 )
-_SAME = ("temperature", "top_p", "user", "metadata")
+_SAMPLING = OptionTable({"temperature": "temperature", "top_p": "top_p"})
+_LABELS = OptionTable({"user": "user", "metadata": "metadata"})
 _FORMAT_FIELDS = ("name", "schema", "strict", "description")
 
 
@@ -674,9 +675,7 @@ def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) 
     taken = {"stream", "cache", "reasoning", "response_format", "max_tokens", "user", "metadata"}
     if options.get("max_tokens") is not None:
         fields[quirks.max_tokens_field or "max_output_tokens"] = options["max_tokens"]
-    if quirks.sends_sampling:
-        taken |= {"temperature", "top_p"}
-    fields |= {name: options[name] for name in _SAME if name in taken and options.get(name) is not None}
+    fields |= _SAMPLING.write_sampling(options, quirks, taken) | _LABELS.write(options)
     reasoning = _write_reasoning(as_dict(options.get("reasoning")), losses)
     if reasoning:
         fields["reasoning"] = reasoning
@@ -738,7 +737,7 @@ def merge_own(body: JsonObject, own: JsonObject) -> JsonObject:
 
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The options of a body; what has no neutral name stands under the name of the wire."""
-    options: dict[str, Any] = {name: body[name] for name in _SAME if body.get(name) is not None}
+    options = _SAMPLING.read(body) | _LABELS.read(body)
     own = keep_unknown(body, _KNOWN)
     limit = body.get("max_output_tokens")
     if isinstance(limit, int) and not isinstance(limit, bool):
