@@ -98,7 +98,6 @@ TAG_STARTS = tuple("<" + letter for letter in string.ascii_letters + "_")
 """Any tag may be named after a tool; a `<` before a blank or a number, as in prose and code, wakes nobody."""
 CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>", "</invoke>", "</tool_calls>")
 _tag_end = Markers([">"])
-_is_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 _tag = re.compile(r"<([A-Za-z_][\w.\-]{0,99})>").match
 _tag_begins = re.compile(r"<(?:[A-Za-z_][\w.\-]{0,99})?\Z").match
 _key = re.compile(r"""<([A-Za-z_][\w.\-]{0,99})(?:\s+name\s*=\s*["']?([^"'<>]{1,100}?)["']?)?\s*\Z""").match
@@ -246,24 +245,6 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
         cursor.position += 1
         yield from arguments.read_value(cursor, key[2] or key[1], closing_tag(key[1]))
         cursor.position += len(key[1]) + 3
-
-
-def write_elements(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(_write_named_element(call) for call in calls)
-
-
-def _write_named_element(call: ToolCall) -> str:
-    children = []
-    for key, value in call.arguments.items():
-        text = value if isinstance(value, str) else write_json(value)
-        if not _is_name(key):
-            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an element")
-        if f"</{key}>" in text:
-            raise CannotExpress(f"$.{key}", "the value holds the tag that would end it")
-        children.append(f"<{key}>{text}</{key}>")
-    if not _is_name(call.name):
-        raise CannotExpress("$.name", f"{call.name[:40]!r} is no name of an element")
-    return f"<{call.name}>{''.join(children)}</{call.name}>"
 
 
 # --------------------------------------------------------------------------------------------------------------------
