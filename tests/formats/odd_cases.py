@@ -65,7 +65,7 @@ class Rows:
 
 def account(parsed: Parsed) -> tuple[Any, ...]:
     refused = [event.call for event in parsed.refused]
-    broken = [(event.raw, event.why, event.span) for event in parsed.broken]
+    broken = [(event.raw, event.why, event.span, event.is_cut) for event in parsed.broken]
     return parsed.text, parsed.thinking, parsed.calls, refused, broken
 
 

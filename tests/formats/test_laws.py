@@ -106,7 +106,7 @@ def see(events: list[Event]) -> Seen:
         parsed.thinking,
         [_account(call) for call in parsed.calls],
         [(*_account(refused.call), refused.why) for refused in parsed.refused],
-        [(broken.raw, broken.why, broken.span, broken.format, broken.name) for broken in parsed.broken],
+        [(broken.raw, broken.why, broken.span, broken.format, broken.name, broken.is_cut) for broken in parsed.broken],
         arguments,
         raw_of(events),
     )

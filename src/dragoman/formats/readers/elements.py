@@ -298,7 +298,9 @@ def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | No
         match = _attribute(cursor.text, cursor.position)
         if match is not None:
             break
-        if cursor.final or not _may_be_attribute(cursor.text, cursor.position):
+        may_grow = _may_be_attribute(cursor.text, cursor.position) is not None
+        if cursor.final or not may_grow:
+            cursor.ended = may_grow
             return None
         yield
     cursor.position = match.end()
@@ -317,7 +319,9 @@ def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
         if match is not None:
             cursor.position = match.end()
             return match[0]
-        if cursor.final or not _may_end_tag(cursor.text, cursor.position):
+        may_grow = _may_end_tag(cursor.text, cursor.position) is not None
+        if cursor.final or not may_grow:
+            cursor.ended = cursor.ended or may_grow
             return ""
         yield
 

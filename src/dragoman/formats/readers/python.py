@@ -376,6 +376,7 @@ class PythonReader:
                 call = yield from self.read_call()
             except NotACall as not_a_call:
                 # The calls before it have been reported: too late to say that all of it was text.
+                cursor.ended = cursor.final and cursor.position >= len(cursor.text)
                 raise BrokenCall(str(not_a_call)) from None
 
     def _reach_next(self) -> Generator[None, None, tuple[bool, tuple[str, ...]]]:
