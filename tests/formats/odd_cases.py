@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.plan import Plan
+from dragoman.formats.renderer import render, write_template
 from dragoman.formats.template import Format
 from dragoman.toolset import Toolset
+from dragoman.types import ToolCall
 
 
 def tool(name: str, required: Iterable[str] = (), **kinds: str) -> dict[str, Any]:
@@ -25,6 +27,16 @@ TOOLS = Toolset(
         tool("ping"),
     ]
 )
+
+
+def write(calls: Sequence[ToolCall], row: Format) -> str:
+    """The calls as the row writes them, not yet read back: the reader under test has to do that."""
+    return row.writer(calls) if row.writer is not None else write_template(calls, row)
+
+
+def write_checked(calls: Sequence[ToolCall], row: Format) -> str:
+    """The calls as `formats.render` writes them: a text that would be read otherwise is refused."""
+    return render(calls, row, Plan([row], named=True))
 
 
 class Rows:
@@ -53,7 +65,7 @@ class Rows:
 
 def account(parsed: Parsed) -> tuple[Any, ...]:
     refused = [event.call for event in parsed.refused]
-    broken = [(event.raw, event.why, event.span) for event in parsed.broken]
+    broken = [(event.raw, event.why, event.span, event.is_cut) for event in parsed.broken]
     return parsed.text, parsed.thinking, parsed.calls, refused, broken
 
 

@@ -131,7 +131,7 @@ def literals(name: str) -> tuple[str, ...]:
     found: list[str] = [tag for template in (row.template, *row.also) for tag in _HOLE.split(template)]
     found += [*(row.section or ()), *row.drop, *(tag for pair in row.thinking for tag in pair)]
     found += [opener for entry in (*row.entries, *row.named_entries) for opener in entry.openers]
-    found += [bit for text in samples(name)[:3] for bit in _WORD.findall(text)] if row.writer else []
+    found += [bit for text in samples(name)[:3] for bit in _WORD.findall(text)] if not _reads_template(row) else []
     return tuple(dict.fromkeys(bit for tag in found for bit in (tag, tag.strip()) if bit))
 
 
@@ -164,7 +164,11 @@ def try_render(calls: Iterable[Call], name: str) -> str | None:
 
 def has_openers(row: Format) -> bool:
     """Whether calls of the format are announced by a marker, so that prose may stand around them."""
-    return bool(row.template) or any(entry.openers for entry in row.entries)
+    return _reads_template(row) or any(entry.openers for entry in row.entries)
+
+
+def _reads_template(row: Format) -> bool:
+    return bool(row.template) and row.template_is_read
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.formats.odd_cases import TOOLS, Rows, account, calls_of
+from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, write, write_checked
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.catalogue.other_rows import CHANNEL_ROWS
@@ -349,9 +349,9 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("row", [row for row in CHANNEL_ROWS if row.writer], ids=lambda row: row.name)
+@pytest.mark.parametrize("row", CHANNEL_ROWS, ids=lambda row: row.name)
 def test_what_a_row_writes_all_rows_together_read(row: Any) -> None:
-    parsed = CHANNELS.run("all", [row.writer(CALLS)])
+    parsed = CHANNELS.run("all", [write(CALLS, row)])
     assert calls_of(parsed) == [(call.name, call.arguments) for call in CALLS]
     assert {call.provenance.format for call in parsed.calls if call.provenance} == {row.name}
 
@@ -360,16 +360,15 @@ UNWRITABLE = {
     "harmony": ToolCall("", "two words", {}),
     "kimi_k3": ToolCall("", "f", {"a": "x<|close|>argument<|sep|>"}),
     "minimax_m3": ToolCall("", "f", {"a": f"x{NS}</a>"}),
-    "muse_glimmer": ToolCall("", "f", {"a": "x</atem:parameter>"}),
+    # One closer alone can be told from the end of the value by what follows it; this text cannot.
+    "muse_glimmer": ToolCall("", "f", {"a": "x</atem:parameter>\n</atem:invoke>"}),
 }
 
 
 @pytest.mark.parametrize(("name", "call"), UNWRITABLE.items(), ids=UNWRITABLE)
 def test_what_a_format_cannot_carry_is_refused(name: str, call: ToolCall) -> None:
-    writer = CHANNELS.rows[name].writer
-    assert writer is not None
     with pytest.raises(CannotExpress):
-        writer([call])
+        write_checked([call], CHANNELS.rows[name])
 
 
 FRAGMENTS = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, tool
+from tests.formats.odd_cases import TOOLS, Rows, account, calls_of, tool, write, write_checked
 
 from dragoman.errors import CannotExpress
 from dragoman.formats.catalogue.other_rows import LINE_ROWS
@@ -255,7 +255,7 @@ CALLS = [
 
 @pytest.mark.parametrize("row", LINE_ROWS, ids=lambda row: row.name)
 def test_what_a_row_writes_all_rows_together_read(row: Any) -> None:
-    parsed = LINES.run("all", [row.writer(CALLS)])
+    parsed = LINES.run("all", [write(CALLS, row)])
     assert calls_of(parsed) == [(call.name, call.arguments) for call in CALLS]
     assert {call.provenance.format for call in parsed.calls if call.provenance} == {row.name}
 
@@ -263,7 +263,7 @@ def test_what_a_row_writes_all_rows_together_read(row: Any) -> None:
 @pytest.mark.parametrize("row", [row for row in LINE_ROWS if row.name != "cohere_command_r"], ids=lambda row: row.name)
 def test_a_name_that_does_not_fit_is_refused(row: Any) -> None:
     with pytest.raises(CannotExpress):
-        row.writer([ToolCall("", "two\nlines <", {})])
+        write_checked([ToolCall("", "two\nlines <", {})], row)
 
 
 FRAGMENTS = [

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.formats.odd_cases import write
 
 from dragoman.errors import CannotExpress
 from dragoman.events import ArgumentsDelta, CallEnded
@@ -245,9 +246,7 @@ def test_small_pieces_give_the_same(name: str, text: str, size: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_that_is_cut_off_is_never_complete(name: str) -> None:
-    writer = ROW[name].writer
-    assert writer is not None
-    text = writer([ToolCall("", "search", {"q": "a 'b' \"c\" ) ]", "n": [1, {"k": "v"}]})])
+    text = write([ToolCall("", "search", {"q": "a 'b' \"c\" ) ]", "n": [1, {"k": "v"}]})], ROW[name])
     end = text.rindex(")")
     for cut in range(end):
         assert read(name, text[:cut]).calls == [], cut
@@ -302,9 +301,7 @@ _OPEN_TOOLS = Toolset([{"name": name} for name in ("search", "grocery.order", "g
 @pytest.mark.parametrize("name", NAMES)
 @given(calls=st.lists(_CALL, min_size=1, max_size=3), size=st.integers(1, 9))
 def test_what_is_written_is_read_again(name: str, calls: list[ToolCall], size: int) -> None:
-    writer = ROW[name].writer
-    assert writer is not None
-    text = writer(calls)
+    text = write(calls, ROW[name])
     parsed = read(name, text, _OPEN_TOOLS)
     assert calls_of(parsed) == [(call.name, call.arguments) for call in calls]
     assert repr([call.arguments for call in parsed.calls]) == repr([call.arguments for call in calls])
@@ -313,10 +310,8 @@ def test_what_is_written_is_read_again(name: str, calls: list[ToolCall], size: i
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", 10**400, b"x", {1: 2}])
 def test_what_python_cannot_carry_here_is_refused(value: object) -> None:
-    writer = ROW["lfm2"].writer
-    assert writer is not None
     with pytest.raises(CannotExpress) as refusal:
-        writer([ToolCall("", "search", {"q": [value]})])
+        write([ToolCall("", "search", {"q": [value]})], ROW["lfm2"])
     assert refusal.value.path.startswith("$.q[0]")
 
 
@@ -391,9 +386,7 @@ def test_any_text_in_any_pieces_is_total_and_conserved(name: str, data: st.DataO
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_deltas_are_the_arguments(name: str) -> None:
-    writer = ROW[name].writer
-    assert writer is not None
-    parsed = read(name, writer([ToolCall("", "search", {"q": "ä\n", "n": [1, None]})]), size=1)
+    parsed = read(name, write([ToolCall("", "search", {"q": "ä\n", "n": [1, None]})], ROW[name]), size=1)
     deltas = "".join(event.text for event in parsed.events if isinstance(event, ArgumentsDelta))
     (ended,) = (event for event in parsed.events if isinstance(event, CallEnded))
     assert json.loads(deltas) == ended.call.arguments == {"q": "ä\n", "n": [1, None]}

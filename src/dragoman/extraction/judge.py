@@ -284,10 +284,9 @@ def _invalid(call: ToolCall, kind: InvalidKind, faults: tuple[Fault, ...]) -> In
 
 def read_broken(event: CallBroken) -> InvalidCall:
     """What a parser could not read as a call."""
-    cut = "cut" in event.why or "end" in event.why
     provenance = Provenance("text", event.format, event.span)
     faults = (Fault("$", event.why),)
-    kind: InvalidKind = "truncated" if cut else "malformed"
+    kind: InvalidKind = "truncated" if event.is_cut else "malformed"
     return InvalidCall("", event.name or "", event.raw, faults, provenance, kind=kind)
 
 

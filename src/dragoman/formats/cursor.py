@@ -204,6 +204,7 @@ class Cursor:
         "_tile_start",
         "base",
         "committed",
+        "ended",
         "final",
         "format",
         "gave_up",
@@ -236,6 +237,7 @@ class Cursor:
         self.started: str | None = None  # the name of the call that CallStarted has announced
         self.name: str | None = None  # the name that was read, if perhaps not announced
         self.committed = False
+        self.ended = False  # the text ended where the call was to go on
         self.gave_up = False  # unmarked JSON was mended to the end of the text once, in vain
         self.hurries = True  # arguments that have arrived whole may be taken in one go
         self.quiet: PassThrough | None = None
@@ -294,6 +296,7 @@ class Cursor:
     def need(self) -> Reader:
         """Wait for more text; at the end of the text the call is cut off."""
         if self.final:
+            self.ended = True
             raise Truncated
         yield
 
@@ -318,6 +321,7 @@ class Cursor:
             if self.position < len(self.text):
                 return self.text[self.position]
             if self.final:
+                self.ended = True
                 return ""
             yield
 
@@ -328,8 +332,11 @@ class Cursor:
         if at - self.position > BLANK_LIMIT:
             return None, at - self.position
         if at == len(text):
+            self.ended = self.final
             return (None, at - self.position) if self.final else None
         found, growing = markers.at(text, at, final=self.final)
+        if found is None:
+            self._notice_end(markers, at)
         return None if growing else (found, at - self.position)
 
     def look(self, markers: Markers, ahead: int = 0) -> Generator[None, None, tuple[str | None, int]]:
@@ -341,11 +348,19 @@ class Cursor:
                 return None, ahead
             if at < len(self.text):
                 found, growing = markers.at(self.text, at, final=self.final)
+                if found is None:
+                    self._notice_end(markers, at)
                 if not growing:
                     return found, ahead
             elif self.final:
+                self.ended = True
                 return None, ahead
             yield
+
+    def _notice_end(self, markers: Markers, at: int) -> None:
+        """The marker is not there: notice if the text ended inside it."""
+        if self.final and len(self.text) - at < _LINE_START:
+            self.ended = self.ended or markers.at(self.text, at, final=False)[1]
 
     def expect(self, markers: Markers) -> Reader:
         """Move over one of these literals, which must stand right here."""
@@ -356,6 +371,7 @@ class Cursor:
                     self.position += len(found)
                     return
                 if not growing:
+                    self._notice_end(markers, self.position)
                     raise BrokenCall(f"expected {min(markers)!r}")
             yield from self.need()
 
@@ -446,11 +462,12 @@ class Cursor:
         self.repair("unwrapped_arguments")
         return found
 
-    def break_call(self, why: str) -> None:
-        """Report what was read so far as a broken call."""
+    def break_call(self, why: str, *, is_cut: bool = False) -> None:
+        """Report what was read so far as a broken call. It is cut if the text ended before the call did."""
         raw, span = self._close_tile()
         index = self.index if self.started is not None and not self.refusing else None
-        self.out.append(CallBroken(raw, why, span, self.format, self.started or self.name, index))
+        name = self.started or self.name
+        self.out.append(CallBroken(raw, why, span, self.format, name, index, is_cut=is_cut or self.ended))
         if index is not None:
             self.index += 1
         self._reset_call()
@@ -496,6 +513,6 @@ class Cursor:
 
     def _reset_call(self) -> None:
         self.started = self.name = None
-        self.committed = False
+        self.committed = self.ended = False
         self.quiet = None
         self.repairs = []

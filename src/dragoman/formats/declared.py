@@ -14,14 +14,13 @@ from typing import Any, NoReturn
 from msgspec import structs
 
 from dragoman.errors import ConfigError
-from dragoman.formats.cursor import Cursor, Markers, Reader, write_json
+from dragoman.formats.cursor import Cursor, Markers, Reader
 from dragoman.formats.envelope import ARGUMENT_KEYS, ID_KEYS, NAME_KEYS
 from dragoman.formats.plan import compile_entry
 from dragoman.formats.readers.arguments import Arguments, run_value
-from dragoman.formats.readers.gemma import GemmaCalls, GemmaWriter
+from dragoman.formats.readers.gemma import GemmaCalls
 from dragoman.formats.steps import ReadArguments, ReadSlot, Scope, Step, Waiting, announce
 from dragoman.formats.template import Format, TemplateError, compile_template
-from dragoman.types import ToolCall
 
 _HEAD = ("version", "defaults", "fields", "start_anchor", "start_anchor_pattern")
 _FIELD = ("open", "open_pattern", "close", "close_pattern", "content", "content_args", "repeats", "join", "optional")
@@ -205,10 +204,11 @@ def _add_calls(row: Format, field: Mapping[str, Any], path: str) -> Format:
     except ValueError as error:
         _refuse(path, str(error), _REWRITE)
     if content == "kv-lines":
-        lines = _ReadLines(sources[0], arguments, closers, untyped_is_text=row.untyped_is_text)
+        lines = _ReadLines(arguments, closers, untyped_is_text=row.untyped_is_text)
         for entry in entries:
             entry.steps = tuple(lines.replace(step) for step in entry.steps)
-        return structs.replace(row, template="", also=(), entries=tuple(entries), writer=lines.write)
+        template = sources[0].replace("{args}", lines.template)
+        return structs.replace(row, template=template, template_is_read=False, also=(), entries=tuple(entries))
     loose = [entry for entry, head in zip(entries, heads, strict=True) if "{gap}" in head]
     for entry in loose:
         entry.steps = tuple(_ReadFirstWord.replace(step) for step in entry.steps)
@@ -241,7 +241,10 @@ def _add_dialect(row: Format, head: str, closers: list[str], quotes: Any, path: 
     match quotes, closers:
         case [[str(quote), other]], [closer] if quote == other and quote[1:] and head.endswith("call:{name}"):
             entry = GemmaCalls(row.name, head.removesuffix("call:{name}"), closer, quote)
-            return structs.replace(row, entries=(entry,), writer=GemmaWriter(entry))
+            template = f"{head}{{args}}{closer}"
+            return structs.replace(
+                row, template=template, template_is_read=False, notation="gemma", quote=quote, entries=(entry,)
+            )
     _refuse(path, "such strings are read behind `call:` and a name only", "register a row of your own")
 
 
@@ -259,9 +262,10 @@ class _ReadFirstWord(ReadSlot):
 class _ReadLines(Waiting):
     """Arguments as lines with a key and a value each."""
 
-    def __init__(self, source: str, said: Mapping[str, Any], closers: Sequence[str], *, untyped_is_text: bool) -> None:
-        self.source, self.untyped_is_text = source, untyped_is_text
+    def __init__(self, said: Mapping[str, Any], closers: Sequence[str], *, untyped_is_text: bool) -> None:
+        self.untyped_is_text = untyped_is_text
         self.line_end, self.colon = str(said.get("line_sep") or "\n"), str(said.get("kv_sep") or ":")
+        self.template = f"{self.line_end}{{*{{key}}{self.colon} {{value}}{self.line_end}*}}"
         self.stops = Markers((self.line_end, *closers))
 
     def replace(self, step: Step) -> Step:
@@ -287,11 +291,3 @@ class _ReadLines(Waiting):
             (arguments.add if is_text else arguments.add_text)(cursor, key, text)
         elif line.strip():
             cursor.repair("skipped_text")
-
-    def write(self, calls: Sequence[ToolCall]) -> str:
-        written = ""
-        for call in calls:
-            texts = {key: each if isinstance(each, str) else write_json(each) for key, each in call.arguments.items()}
-            lines = "".join(f"{key}{self.colon} {text}{self.line_end}" for key, text in texts.items())
-            written += self.source.replace("{name}", call.name).replace("{args}", self.line_end + lines)
-        return written

@@ -9,7 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, decode, raw_decode
-from dragoman.args.tolerant import repair
+from dragoman.args.tolerant import TolerantReader, repair
+from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader
 from dragoman.formats.envelope import (
     ARGUMENT_KEYS,
@@ -318,11 +319,22 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
     found = yield from run_to(cursor, body.stops)
     text = cursor.since(mark)
     mended = repair("[" + text.lstrip(", \t\r\n") if in_list else text, complete=found)
+    # Where no marker ends a call, it reaches to the end of the text, and may be malformed long before that.
+    cursor.ended = not found and mended.error is not None and _lacks_end(text.lstrip())
     if mended.error is not None:
         raise BrokenCall(f"{why}; {mended.error}")
     for rule in mended.rules:
         cursor.repair(rule)
     return mended.value
+
+
+def _lacks_end(text: str) -> bool:
+    """Whether the only fault of a value that cannot be mended is that the rest of it is missing."""
+    try:
+        TolerantReader(text, closing=False).value(0, whole=True)
+    except Unreadable as unreadable:
+        return unreadable.cut
+    return False
 
 
 def run_to(cursor: Cursor, stops: Markers | None) -> Generator[None, None, bool]:
@@ -333,6 +345,7 @@ def run_to(cursor: Cursor, stops: Markers | None) -> Generator[None, None, bool]
         if hit is not None and hit[1] is not None:
             return True
         if cursor.final:
+            cursor.ended = True
             return False
         if hit is None and stops is not None:
             cursor.quiet = PassThrough(stops.wakes, "silent")

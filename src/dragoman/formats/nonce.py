@@ -11,14 +11,12 @@ into history or results. A page or a file that holds a call in any public spelli
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from dragoman.errors import ConfigError
 from dragoman.formats.cursor import Cursor, NotACall, Reader
 from dragoman.formats.plan import compile_entry
 from dragoman.formats.steps import ReadSlot, Scope, TemplateEntry
 from dragoman.formats.template import Format
-from dragoman.types import ToolCall
 
 NONCE = "nonce"
 """The format of a call in a wrapper with this turn's nonce, in its provenance."""
@@ -49,8 +47,9 @@ def nonce_format(nonce: str) -> Format:
         )
     return Format(
         name=NONCE,
+        template=_READ.replace("{id}", nonce),
+        template_is_read=False,  # the reader also takes wrappers with another word, and says so
         entries=(_entry(nonce),),
-        writer=_Writer(nonce),
         thinking=(),
         family="A",
         models="any model that is asked to, for one turn",
@@ -81,15 +80,3 @@ class _CompareNonce:
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         self.now(cursor, scope)
         yield from ()
-
-
-class _Writer:
-    """Writes the same wrapper with the nonce filled in."""
-
-    def __init__(self, nonce: str) -> None:
-        self._row = Format(name=NONCE, template=_READ.replace("{id}", nonce))
-
-    def __call__(self, calls: Sequence[ToolCall]) -> str:
-        from dragoman.formats.renderer import write_template
-
-        return write_template(calls, self._row)

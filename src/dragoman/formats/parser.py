@@ -18,7 +18,7 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, NotACall, Reader, escape, skip_blanks
+from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, NotACall, Reader, Truncated, escape, skip_blanks
 from dragoman.formats.plan import WAITS, WAKES, LineFilter, Plan, is_word
 from dragoman.formats.template import Entry
 from dragoman.toolset import Toolset
@@ -433,7 +433,7 @@ class Parser(Cursor):
         entry, *self._untried = self._untried
         self.position = at
         self.format = entry.format
-        self.committed = False
+        self.committed = self.ended = False
         self.name = None
         self.repairs = []
         if not self.refusing:
@@ -454,7 +454,7 @@ class Parser(Cursor):
             if self.started is None and (not self.committed or isinstance(failure, NotACall)):
                 self._step_back(str(failure))
             else:
-                self._give_up(str(failure))
+                self._give_up(str(failure), is_cut=isinstance(failure, Truncated))
         return True
 
     def _step_back(self, why: str) -> None:
@@ -473,15 +473,15 @@ class Parser(Cursor):
         self._after_call = False
         self._scan_from = opener + (1 if self._opener else 0)
 
-    def _give_up(self, why: str) -> None:
+    def _give_up(self, why: str, *, is_cut: bool) -> None:
         """It was a call, and it is past mending."""
         if self.refusing:
             # Drafts inside thinking are no news.
             self.out.append(ThinkingDelta(self.take_tile()))
-            self.started, self.committed, self.repairs = None, False, []
+            self.started, self.committed, self.ended, self.repairs = None, False, False, []
         else:
             self._note_at(self._tile_start, self._opener, self.format, "broken", why)
-            self.break_call(why)
+            self.break_call(why, is_cut=is_cut)
         self._settle()
 
     def _settle(self) -> None:

@@ -124,7 +124,7 @@ class LineFilter:
 
 def compile_entries(row: Format, *, named: bool) -> tuple[Entry, ...]:
     """All ways into the calls of a format: its template, its other spellings, its own readers."""
-    sources = (row.template, *row.also) if row.template else row.also
+    sources = (row.template, *row.also) if row.template and row.template_is_read else row.also
     compiled = (compile_entry(row, source) for source in sources)
     return (*compiled, *row.entries, *(row.named_entries if named else ()))
 
@@ -314,7 +314,7 @@ _NO_MARKER = "\0\0no marker\0\0"
 
 
 def _sections(row: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if row.section is None:
+    if row.section is None or not row.template_is_read:
         return (), ()
     opener, closer = (tag.strip() for tag in row.section)
     ends = (closer, *row.spellings.get(closer, ())) if closer else ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dragoman.errors import CannotExpress, ConfigError
+from dragoman.formats.notation import notation_of
+from dragoman.formats.notation import write_strict_json as write_strict_json  # the changelog names this path
 from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.plan import Plan
 from dragoman.formats.template import Format, Literal, Many, Maybe, Node, Space, compile_template, has_hole
@@ -16,7 +17,6 @@ from dragoman.types import JsonObject, Tool, ToolCall
 # --------------------------------------------------------------------------------------------------------------------
 # Small helpers for writing calls.
 
-write_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 _TYPES = {
     str: "string",
     bool: "boolean",
@@ -31,12 +31,6 @@ _TYPES = {
 def json_type(value: Any) -> str:
     """The JSON Schema name of a value's type."""
     return _TYPES.get(type(value), "null")
-
-
-def write_json_calls(calls: Sequence[ToolCall]) -> str:
-    """One bare envelope, or a list of them."""
-    envelopes = [{"name": call.name, "arguments": call.arguments} for call in calls]
-    return write_strict_json(envelopes[0] if len(envelopes) == 1 else envelopes)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -88,10 +82,11 @@ class _Writer:
     def __init__(self, row: Format) -> None:
         self.row = row
         self.nodes = compile_template(row.template)
+        self.notation = notation_of(row)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         if has_hole(self.nodes, "calls"):
-            body = self._fill(self.nodes, {"calls": [self._envelope(call, index) for index, call in enumerate(calls)]})
+            body = self._fill(self.nodes, {"calls": self._write_list(calls)})
         else:
             body = self.row.separator.join(
                 self._fill(self.nodes, self._scope(call, index)) for index, call in enumerate(calls)
@@ -103,9 +98,17 @@ class _Writer:
         return {
             "name": call.name,
             "id": self._identity(call, index),
-            "args": call.arguments,
-            "call": self._envelope(call, index),
+            "args": self.notation.write_arguments(call.arguments) if has_hole(self.nodes, "args") else "",
+            "call": self._write_call(call, index) if has_hole(self.nodes, "call") else "",
+            "pairs": call.arguments,
         }
+
+    def _write_list(self, calls: Sequence[ToolCall]) -> str:
+        written = [self._write_call(call, index) for index, call in enumerate(calls)]
+        return written[0] if self.row.single_is_bare and len(written) == 1 else f"[{', '.join(written)}]"
+
+    def _write_call(self, call: ToolCall, index: int) -> str:
+        return self.notation.write_call(call.name, call.arguments, self._envelope(call, index))
 
     def _identity(self, call: ToolCall, index: int) -> str:
         """Where the id also names the tool, it must be one that does."""
@@ -132,12 +135,11 @@ class _Writer:
             wanted = [kind for kind in ("id", "type") if has_hole(node.body, kind)]
             return self._fill(node.body, scope) if all(scope.get(kind) for kind in wanted) else ""
         if isinstance(node, Many):
-            return "".join(self._fill(node.body, self._pair(key, value)) for key, value in scope["args"].items())
-        content = scope[node.kind]
-        return write_strict_json(content) if node.kind in ("args", "call", "calls") else str(content)
+            return "".join(self._fill(node.body, self._pair(key, value)) for key, value in scope["pairs"].items())
+        return str(scope[node.kind])
 
     def _pair(self, key: str, value: Any) -> dict[str, str]:
-        text = value if isinstance(value, str) else write_strict_json(value)
+        text = value if isinstance(value, str) else self.notation.write(value, f"$.{key}")
         if self.row.cdata and isinstance(value, str) and ("<" in text or text != text.strip()) and "]]>" not in text:
             text = f"<![CDATA[{text}]]>"
         yes, no = self.row.type_words

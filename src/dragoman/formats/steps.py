@@ -277,9 +277,14 @@ def read_or_skip(
 
 
 def skip_broken(cursor: Cursor, closers: Markers, stops: Markers | None) -> Reader:
-    """A broken call reaches to its closer, or to one of the stops, such as the opener of the next one."""
+    """A broken call reaches to its closer, or to one of the stops, such as the opener of the next one.
+
+    If the text ends before, the call is as broken as it was: it was not the end that broke it.
+    """
     cursor.quiet = None
+    ended = cursor.ended
     yield from run_to(cursor, stops)
+    cursor.ended = ended
     marker, _ = closers.at(cursor.text, cursor.position, final=True)
     if marker is not None:
         cursor.position += len(marker)

@@ -225,6 +225,12 @@ class Format(Struct, frozen=True):
 
     name: str
     template: str = ""
+    template_is_read: bool = True
+    """Whether the template is also read; False where `entries` read what it writes, because no template can."""
+    notation: OneOf["json", "python", "gemma"] = "json"
+    """How the arguments are written. In Python, `{args}` is `key="value"` and `{calls}` is `[name(key="value")]`."""
+    quote: str = ""
+    """The token on both sides of a text in Gemma's notation."""
     also: tuple[str, ...] = ()
     section: tuple[str, str] | None = None
     """Tags around all the calls of one reply."""
@@ -237,6 +243,8 @@ class Format(Struct, frozen=True):
     """Its models always write one object with a name and arguments; a list, or a name alone, is something else."""
     id_key: str | None = None
     name_is_key: bool = False
+    single_is_bare: bool = False
+    """A single call in `{calls}` is written without the brackets of the list."""
     type_words: tuple[str, str] = ("", "")
     """What `{type}` says of a string and of anything else; empty: the JSON type's name."""
     separator: str = "\n"
@@ -260,7 +268,7 @@ class Format(Struct, frozen=True):
     named_entries: tuple[Entry, ...] = ()
     """Readers that are too eager for `auto`: used only when the format is named."""
     writer: Callable[[Sequence[ToolCall]], str] | None = None
-    """Writes the calls of formats that have no template."""
+    """Writes the calls of a format that no template can express; without one, the template is filled in."""
     aliases: tuple[str, ...] = ()
     family: str = ""
     models: str = ""

@@ -7,24 +7,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dragoman.errors import ConfigError
-from dragoman.formats.grammars.calls import shape_of
+from dragoman.formats.grammars.calls import has_grammar
 from dragoman.formats.registry import rows
 from dragoman.types import JsonObject
 
-WITHOUT = ("kimi_k3", "minimax_m3", "perl", "xml_attributes", "xml_elements")
+WITHOUT = ("kimi_k3", "minimax_m3", "perl", "xml_attributes")
 """Formats for which there is no grammar."""
 
 
-def _has_grammar(row: Any) -> bool:
-    try:
-        shape_of(row)
-    except ConfigError:
-        return False
-    return True
-
-
-NAMES = [row.name for row in rows() if _has_grammar(row)]
+NAMES = [row.name for row in rows() if has_grammar(row)]
 """Every other row of the catalogue: a new one is under the laws as soon as it is there."""
 
 _KEYS = ["city", "days", "unit", "note", "path", "flag", "size", "when"]

@@ -23,7 +23,7 @@ from dragoman import formats
 from dragoman.args.loader import validate
 from dragoman.errors import CannotExpress, ConfigError
 from dragoman.formats.grammars.builder import build_tree, read_choice
-from dragoman.formats.grammars.calls import shape_of, value_markers
+from dragoman.formats.grammars.calls import value_markers
 from dragoman.formats.grammars.nodes import Limits, Tree
 from dragoman.formats.grammars.syntax import write_gbnf, write_lark
 from dragoman.formats.registry import plan_for
@@ -70,7 +70,7 @@ def check_calls(text: str, name: str, offered: list[JsonObject]) -> None:
 
 
 def rendering(name: str) -> Law:
-    markers = value_markers(shape_of(formats.get(name)).row)
+    markers = value_markers(formats.get(name))
 
     def law(data: st.DataObject) -> None:
         offered = data.draw(strategies.tools())
@@ -110,7 +110,7 @@ def test_what_is_rendered_is_accepted_however_odd(name: str) -> None:
 
 def accepting(name: str) -> Law:
     plan = plan_for(name)
-    spice = tuple(sorted((*plan.openers, *plan.section_ends, *value_markers(shape_of(formats.get(name)).row))))
+    spice = tuple(sorted((*plan.openers, *plan.section_ends, *value_markers(formats.get(name)))))
 
     def law(data: st.DataObject) -> None:
         offered = data.draw(strategies.tools())

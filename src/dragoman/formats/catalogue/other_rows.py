@@ -13,11 +13,7 @@ from dragoman.formats.readers.channels import (
     MuseGlimmer,
     MuseGlimmerRecipient,
     Recipient,
-    write_harmony,
-    write_inkling,
     write_kimi_k3,
-    write_muse_glimmer,
-    write_recipients,
 )
 from dragoman.formats.readers.elements import (
     BareElement,
@@ -27,10 +23,9 @@ from dragoman.formats.readers.elements import (
     TaggedElement,
     TagWithName,
     write_attributes,
-    write_elements,
     write_minimax_m3,
 )
-from dragoman.formats.readers.gemma import GemmaCalls, GemmaWriter
+from dragoman.formats.readers.gemma import GemmaCalls
 from dragoman.formats.readers.lines import (
     CommandR,
     GlmLine,
@@ -38,13 +33,9 @@ from dragoman.formats.readers.lines import (
     Perl,
     PerlWithoutBrackets,
     React,
-    write_command_r,
-    write_lines,
     write_perl,
-    write_react,
 )
-from dragoman.formats.readers.python import ListedCalls, MarkedCalls, MessageCalls, writer
-from dragoman.formats.renderer import write_json_calls
+from dragoman.formats.readers.python import ListedCalls, MarkedCalls, MessageCalls
 from dragoman.formats.template import THINK, Format
 from dragoman.formats.unmarked import FencedMessage, JsonAnywhere, NameThenBraces, NoisyTag, WholeMessage
 
@@ -101,16 +92,20 @@ BARE_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="json_message",
+        template="{calls}",
+        template_is_read=False,
+        single_is_bare=True,
         entries=(WholeMessage("json_message"), FencedMessage("json_message"), NameThenBraces()),
-        writer=write_json_calls,
         aliases=("whole_json", "openai_json"),
         family="I",
         models="small models, Ollama's and MiniMax's tool_calls as text: the whole message is the call",
     ),
     Format(
         name="json",
+        template="{calls}",
+        template_is_read=False,
+        single_is_bare=True,
         named_entries=(JsonAnywhere("json"),),
-        writer=write_json_calls,
         aliases=("generic_json", "json_array"),
         family="I",
         models="any model under a JSON grammar",
@@ -118,9 +113,11 @@ BARE_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="xlam",
+        template="{calls}",
+        template_is_read=False,
+        single_is_bare=True,
         also=("[TOOL_CALLS] {calls}", "<tool_call>{calls}</tool_call>"),
         named_entries=(JsonAnywhere("xlam"),),
-        writer=write_json_calls,
         family="B",
         models="xLAM-2",
         in_auto=False,
@@ -148,8 +145,10 @@ BARE_ROWS: tuple[Format, ...] = (
 CHANNEL_ROWS: tuple[Format, ...] = (
     Format(
         name="harmony",
+        template="<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{args}<|call|>",
+        template_is_read=False,
+        separator="<|start|>assistant",
         entries=(Harmony(), HarmonyRecipient()),
-        writer=write_harmony,
         thinking=(("<|channel|>analysis<|message|>", "<|end|>"),),
         drop=("<|call|>", "<|end|>", "<|return|>", "<|message|>"),
         aliases=("gpt_oss", "openai"),
@@ -159,7 +158,7 @@ CHANNEL_ROWS: tuple[Format, ...] = (
     Format(
         name="kimi_k3",
         entries=(KimiK3(),),
-        writer=write_kimi_k3,
+        writer=write_kimi_k3,  # names and keys are escaped as in XML attributes, and the calls are numbered
         thinking=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
         aliases=("kimi_k3_xtml",),
         family="C",
@@ -168,17 +167,19 @@ CHANNEL_ROWS: tuple[Format, ...] = (
     Format(
         name="minimax_m3",
         entries=(MinimaxM3(),),
-        writer=write_minimax_m3,
+        writer=write_minimax_m3,  # objects and lists are nested elements, to any depth
         thinking=(("<mm:think>", "</mm:think>"), *THINK),
         family="D",
         models="MiniMax M3",
     ),
     Format(
         name="inkling",
-        template="<|content_invoke_tool_json|>{call}<|end_message|>",
+        template="<|message_model|>{name}<|content_invoke_tool_json|>{call}<|end_message|>",
+        template_is_read=False,
+        also=("<|content_invoke_tool_json|>{call}<|end_message|>",),
         entries=(InklingHeader(),),
-        writer=write_inkling,
         keys=("name", "args"),
+        separator="",
         thinking=(("<|content_thinking|>", "<|end_message|>"),),
         drop=("<|content_text|>", "<|end_message|>", "<|content_model_end_sampling|>"),
         family="H",
@@ -186,8 +187,14 @@ CHANNEL_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="muse_glimmer",
+        template=(
+            "<|start|>assistant to={name}<|message|><atem:function_calls>\n"
+            '<atem:invoke name="{name}">\n{*<atem:parameter name="{key}">{value}</atem:parameter>\n*}</atem:invoke>\n'
+            "</atem:function_calls>"
+        ),
+        template_is_read=False,
+        separator="<|eom|>",
         entries=(MuseGlimmer(), MuseGlimmerRecipient()),
-        writer=write_muse_glimmer,
         thinking=(("<|start|>assistant to=self<|message|>", "<|eom|>"),),
         drop=("<|eom|>", "<|eot|>"),
         family="D",
@@ -202,8 +209,9 @@ CHANNEL_ROWS: tuple[Format, ...] = (
 LINE_ROWS: tuple[Format, ...] = (
     Format(
         name="xml_elements",
+        template="<{name}>{*<{key}>{value}</{key}>*}</{name}>",
+        template_is_read=False,
         entries=(TaggedElement(), BareElement()),
-        writer=write_elements,
         aliases=("xml_element_per_argument", "morph_xml"),
         family="I",
         models="agents in the manner of Cline and Roo",
@@ -211,47 +219,53 @@ LINE_ROWS: tuple[Format, ...] = (
     Format(
         name="xml_attributes",
         entries=(TagWithName(), InlineAttributes(), SelfClosing()),
-        writer=write_attributes,
+        writer=write_attributes,  # values are escaped as in XML attributes
         family="I",
         models="local models",
     ),
     Format(
         name="perl",
         entries=(Perl(), PerlWithoutBrackets()),
-        writer=write_perl,
+        writer=write_perl,  # texts are quoted, and a closer inside one is escaped
         aliases=("tool_call_perl",),
         family="I",
         models="MiniMax behind some hosts, local models",
     ),
     Format(
         name="glm_lines",
+        # `name/key>value` would be shorter, but a line that was cut off could not be told from a whole one.
+        template="{name}/{args}",
+        template_is_read=False,
         entries=(GlmLine(), GlmTagged()),
-        writer=write_lines,
         aliases=("glm_short", "cli_line"),
         family="I",
         models="GLM in agents",
     ),
     Format(
         name="cohere_command_r",
+        template="Action: ```json\n{calls}\n```",
+        template_is_read=False,
+        keys=("tool_name", "parameters"),
         entries=(CommandR(),),
-        writer=write_command_r,
         aliases=("command_r",),
         family="B",
         models="Command R, R+ (2024)",
     ),
     Format(
         name="react",
+        template="Action: {name}\nAction Input: {args}",
+        template_is_read=False,
         entries=(React(),),
-        writer=write_react,
         aliases=("react_text",),
         family="I",
         models="models prompted in the ReAct manner",
     ),
     Format(
         name="functionary_v32",
+        template=">>>{name}\n{args}",
+        template_is_read=False,
         entries=(Recipient(), FirstRecipient()),
         named_entries=(FirstWord(),),
-        writer=write_recipients,
         aliases=("functionary_v3.2",),
         family="I",
         models="Functionary 3.2",
@@ -262,18 +276,17 @@ LINE_ROWS: tuple[Format, ...] = (
 # --------------------------------------------------------------------------------------------------------------------
 # Formats that write calls in Python, and Gemma's notation.
 
-_GEMMA4 = GemmaCalls("gemma4", "<|tool_call>", "<tool_call|>", '<|"|>')
-_FUNCTIONGEMMA = GemmaCalls("functiongemma", "<start_function_call>", "<end_function_call>", "<escape>")
-
 PYTHON_ROWS: tuple[Format, ...] = (
     Format(
         name="pythonic",
+        template="{calls}",
+        template_is_read=False,
+        notation="python",
         entries=(
             MarkedCalls("pythonic", ("<|python_start|>",), ("<|python_end|>",), closer_required=False),
             ListedCalls("pythonic", gated=True),
         ),
         named_entries=(ListedCalls("pythonic", openers=("[",), place="anywhere", gated=False),),
-        writer=writer("[", "]"),
         drop=("<|python_end|>",),
         aliases=("llama4_pythonic",),
         family="E",
@@ -282,23 +295,34 @@ PYTHON_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="lfm2",
+        template="<|tool_call_start|>{calls}<|tool_call_end|>",
+        template_is_read=False,
+        notation="python",
         entries=(MarkedCalls("lfm2", ("<|tool_call_start|>",), ("<|tool_call_end|>",)),),
-        writer=writer("<|tool_call_start|>[", "]<|tool_call_end|>"),
         family="E",
         models="Liquid LFM2, LFM2.5",
     ),
     Format(
         name="olmo3",
+        template="{name}({args})",
+        template_is_read=False,
+        notation="python",
+        section=("<function_calls>\n", "\n</function_calls>"),
         entries=(
             MarkedCalls("olmo3", ("<function_calls>",), ("</function_calls>",)),
             MessageCalls("olmo3"),
         ),
-        writer=writer("<function_calls>\n", "\n</function_calls>", separator="\n"),
         family="E",
         models="AI2 Olmo 3",
     ),
     Format(
         name="llama3_builtin",
+        template="{name}.call({args})",
+        template_is_read=False,
+        notation="python",
+        section=("<|python_tag|>", "<|eom_id|>"),
+        separator="; ",
+        spellings={"<|eom_id|>": ("<|eot_id|>",)},
         entries=(
             MarkedCalls(
                 "llama3_builtin",
@@ -309,25 +333,31 @@ PYTHON_ROWS: tuple[Format, ...] = (
                 method=".call",
             ),
         ),
-        writer=writer("<|python_tag|>", "<|eom_id|>", separator="; ", method=".call"),
         family="E",
         models="Llama 3.1 and later, built-in tools",
     ),
     Format(
         name="tool_code",
+        template="{name}({args})",
+        template_is_read=False,
+        notation="python",
+        section=("```tool_code\n", "\n```"),
         entries=(
             MarkedCalls("tool_code", ("```tool_code",), ("\n```",), place="line", code=True),
             MarkedCalls("tool_code", ("<tool_code>",), ("</tool_code>",), code=True),
         ),
-        writer=writer("```tool_code\n", "\n```", separator="\n"),
         aliases=("gemma_tool_code",),
         family="E",
         models="Gemma 2 and 3 when prompted, leaks of Gemini",
     ),
     Format(
         name="gemma4",
-        entries=(_GEMMA4,),
-        writer=GemmaWriter(_GEMMA4),
+        template="<|tool_call>call:{name}{args}<tool_call|>",
+        template_is_read=False,
+        notation="gemma",
+        quote='<|"|>',
+        separator="",
+        entries=(GemmaCalls("gemma4", "<|tool_call>", "<tool_call|>", '<|"|>'),),
         thinking=(
             ("<|channel>thought\n", "<channel|>"),
             ("<|channel>thought", "<channel|>"),
@@ -340,8 +370,12 @@ PYTHON_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="functiongemma",
-        entries=(_FUNCTIONGEMMA,),
-        writer=GemmaWriter(_FUNCTIONGEMMA),
+        template="<start_function_call>call:{name}{args}<end_function_call>",
+        template_is_read=False,
+        notation="gemma",
+        quote="<escape>",
+        separator="",
+        entries=(GemmaCalls("functiongemma", "<start_function_call>", "<end_function_call>", "<escape>"),),
         drop=("<end_function_call>",),
         family="G",
         models="FunctionGemma 270M",

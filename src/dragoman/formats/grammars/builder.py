@@ -8,13 +8,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, nearest
-from dragoman.formats.grammars.calls import CallWriter, shape_of
+from dragoman.formats.grammars.calls import CallWriter
 from dragoman.formats.grammars.nodes import NEVER, FreeText, Limits, Loss, Node, Rules, Tree, choice
 from dragoman.formats.grammars.syntax import write_gbnf, write_lark
 from dragoman.formats.grammars.values import count
+from dragoman.formats.notation import write_strict_json
 from dragoman.formats.plan import Plan
 from dragoman.formats.readers.python import ListedCalls
-from dragoman.formats.renderer import write_json_calls, write_strict_json
 from dragoman.formats.template import Format
 from dragoman.formats.unmarked import JsonAnywhere, NameThenBraces, WholeMessage
 from dragoman.jsonschema.keywords import kinds_of
@@ -66,7 +66,7 @@ _JOINS = frozenset({"allOf", "anyOf", "oneOf", "$ref"})
 
 def write_schema(wants: ReplyForm, row: Format, limits: Limits) -> str:
     """The schema of a reply that is one call, or a list of them."""
-    if row.writer is not write_json_calls:
+    if row.template != "{calls}" or row.notation != "json":
         raise ConfigError(
             f"the format {row.name!r} is no JSON by itself, so that no schema describes it",
             hint="take syntax='gbnf' or 'lark', or the format json",
@@ -227,7 +227,7 @@ def build_tree(wants: ReplyForm, row: Format, plan: Plan, limits: Limits) -> tup
     if wants.replies or not wants.tools:
         ways.append(rules.define("reply", reply(row, plan, limits.reply)))
     if wants.tools:
-        writer = CallWriter(shape_of(row), plan, rules, limits)
+        writer = CallWriter(row, plan, rules, limits)
         calls = writer.calls(wants.tools)
         losses = tuple(writer.losses)
         if calls == NEVER and not wants.replies:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-
-from msgspec import Struct
-from msgspec.structs import replace
+from collections.abc import Iterable, Sequence
 
 from dragoman.args.coercion import read_text
 from dragoman.errors import CannotExpress, ConfigError
@@ -34,8 +30,9 @@ from dragoman.formats.grammars.nodes import (
     row,
 )
 from dragoman.formats.grammars.values import LITERAL, Branch, Branches, Member, Place, SchemaCache, Values, members_of
+from dragoman.formats.notation import closers_of, write_strict_json
 from dragoman.formats.plan import Plan
-from dragoman.formats.renderer import difference, json_type, render, write_json_calls, write_strict_json
+from dragoman.formats.renderer import difference, json_type, render
 from dragoman.formats.template import (
     Format,
     Hole,
@@ -52,106 +49,37 @@ from dragoman.formats.template import Node as TemplateNode
 from dragoman.types import Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# How each format is written, for the sake of its grammar: most are their template; the odd ones are given one here.
-
-_is_keyword = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}\Z").match
-_ATEM = (
-    "<|start|>assistant to={name}<|message|><atem:function_calls>\n"
-    '<atem:invoke name="{name}">\n{*<atem:parameter name="{key}">{value}</atem:parameter>\n*}</atem:invoke>\n'
-    "</atem:function_calls>"
-)
-
-
-class Shape(Struct, frozen=True):
-    """A row with a template, and how the values in it are spelt."""
-
-    row: Format
-    notation: Notation = JSON
-    keywords: bool = False
-    """Arguments are written as in a call in Python: `(key=value)`."""
-    one_or_list: bool = False
-    """A single call stands alone, several stand in a list."""
-
-    def can_be_keyword(self, key: str) -> bool:
-        return not self.keywords or _is_keyword(key) is not None
-
-
-def shape_of(row: Format) -> Shape:
-    """The shape of a row; raises ConfigError for the few that have none."""
-    if row.writer is None and row.template:
-        return Shape(row)
-    if row.writer is write_json_calls:
-        return Shape(replace(row, template="{call}"), one_or_list=True)
-    own = getattr(row.writer, "_row", None)  # the wrapper of one turn: a template with the word filled in
-    if isinstance(own, Format):
-        return Shape(replace(row, template=own.template, separator=own.separator))
-    make = _ODD.get(row.name)
-    if make is None:
-        raise ConfigError(
-            f"there is no grammar for the format {row.name!r}",
-            hint="take one that writes JSON or tags, for example hermes, fenced or qwen3_coder",
-        )
-    return make(row)
-
-
-def _template(template: str, **changes: Any) -> Callable[[Format], Shape]:
-    return lambda row: Shape(replace(row, template=template, **changes))
-
-
-def _python(
-    before: str, after: str, separator: str = ", ", method: str = "", also: str = ""
-) -> Callable[[Format], Shape]:
-    bare = after.strip("\n]")
-    markers = tuple(marker for marker in (bare, also) if marker.strip("`"))
-    return lambda row: Shape(
-        replace(row, template=f"{{name}}{method}{{args}}", section=(before, after), separator=separator),
-        python(markers),
-        keywords=True,
-    )
-
-
-def _gemma(opener: str, closer: str, quote: str) -> Callable[[Format], Shape]:
-    template = f"{opener}call:{{name}}{{args}}{closer}"
-    return lambda row: Shape(replace(row, template=template, separator=""), gemma(quote, closer))
-
-
-_ODD: dict[str, Callable[[Format], Shape]] = {
-    "harmony": _template(
-        "<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>{args}<|call|>",
-        separator="<|start|>assistant",
-    ),
-    "inkling": _template(
-        "<|message_model|>{name}<|content_invoke_tool_json|>{call}<|end_message|>", separator="", keys=("name", "args")
-    ),
-    "muse_glimmer": _template(_ATEM, separator="<|eom|>"),
-    "cohere_command_r": _template("Action: ```json\n{calls}\n```", keys=("tool_name", "parameters")),
-    "react": _template("Action: {name}\nAction Input: {args}"),
-    "functionary_v32": _template(">>>{name}\n{args}"),
-    "glm_lines": _template("{name}/{args}"),
-    "pythonic": _python("[", "]"),
-    "lfm2": _python("<|tool_call_start|>[", "]<|tool_call_end|>"),
-    "olmo3": _python("<function_calls>\n", "\n</function_calls>", "\n"),
-    "llama3_builtin": _python("<|python_tag|>", "<|eom_id|>", "; ", ".call", "<|eot_id|>"),
-    "tool_code": _python("```tool_code\n", "\n```", "\n"),
-    "gemma4": _gemma("<|tool_call>", "<tool_call|>", '<|"|>'),
-    "functiongemma": _gemma("<start_function_call>", "<end_function_call>", "<escape>"),
-}
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # From a format's template and the tools to every way of writing calls: the template, with its holes filled.
 
+_is_keyword = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}\Z").match
 _is_plain_key = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z").match
 _IDENTITY = repeat(chars("azAZ09__--"), 1, 40)
 _FREE_KEY = row(chars("azAZ__"), repeat(chars("azAZ09__"), 0, 40))
 
 
+def has_grammar(row: Format) -> bool:
+    """Whether a grammar can be made from the row: its template says how calls are written."""
+    return bool(row.template) and row.writer is None
+
+
+def _notation_of(row: Format) -> Notation:
+    """How a grammar spells the values of a row."""
+    if row.notation == "python":
+        return python(closers_of(row))
+    return gemma(row.quote, closers_of(row)) if row.notation == "gemma" else JSON
+
+
 class CallWriter:
     """Writes the calls of some tools in one format."""
 
-    def __init__(self, shape: Shape, plan: Plan, rules: Rules, limits: Limits) -> None:
-        self.shape = shape
-        self.row = row = shape.row
+    def __init__(self, row: Format, plan: Plan, rules: Rules, limits: Limits) -> None:
+        if not has_grammar(row):
+            raise ConfigError(
+                f"there is no grammar for the format {row.name!r}",
+                hint="take one that writes JSON or tags, for example hermes, fenced or qwen3_coder",
+            )
+        self.row = row
+        self.notation = _notation_of(row)
         self.plan = plan
         self.rules = rules
         self.limits = limits
@@ -166,21 +94,19 @@ class CallWriter:
         several = max(1, self.limits.calls) - 1
         if has_hole(self.nodes, "calls"):
             one = self.rules.define("call", choice(self._one(tool, None) for tool in offered))
-            more = repeat(row(Text(", "), one), 0, several)
-            body = row(
-                *(row(Text("["), one, more, Text("]")) if _is_hole(n, "calls") else self._fixed(n) for n in self.nodes)
-            )
+            listed = self._listed(one, several)
+            body = row(*(listed if _is_hole(node, "calls") else self._fixed(node) for node in self.nodes))
         else:
             one = self.rules.define("call", choice(self._one(tool, self.nodes) for tool in offered))
-            body = self._several(one, several)
+            body = row(one, repeat(row(Text(self.row.separator), one), 0, several))
         opening, closing = self.row.section or ("", "")
         return row(Text(opening), body, Text(closing))
 
-    def _several(self, one: Node, more: int) -> Node:
-        if not self.shape.one_or_list:
-            return row(one, repeat(row(Text(self.row.separator), one), 0, more))
-        listed = row(Text("["), one, repeat(row(Text(", "), one), 1, more), Text("]"))
-        return choice([one, listed] if more else [one])
+    def _listed(self, one: Node, more: int) -> Node:
+        """What `{calls}` stands for."""
+        bare = self.row.single_is_bare
+        listed = row(Text("["), one, repeat(row(Text(", "), one), 1 if bare else 0, more), Text("]"))
+        return listed if not bare else choice([one, listed] if more else [one])
 
     def _one(self, tool: Tool, nodes: Sequence[TemplateNode] | None) -> Node:
         return self.rules.define(f"tool-{tool.name}", _ToolWriter(self, tool).write(nodes))
@@ -209,11 +135,14 @@ def value_markers(row: Format) -> tuple[str, ...]:
     for index, node in enumerate(nodes):
         if isinstance(node, Many):
             value = next(place for place, inner in enumerate(node.body) if _is_hole(inner, "value"))
-            closer = next(inner for inner in node.body[value:] if isinstance(inner, Literal))
+            after = node.body[value + 1 :]
+            # Where no tag follows a value, the blank behind it ends it, as in lines of keys and values.
+            blanks = tuple((inner.text,) for inner in after if isinstance(inner, Space))
+            closers = next(iter((*(inner.spellings for inner in after if isinstance(inner, Literal)), *blanks)))
             ends = [text for literal, _ in literals_after(nodes[index + 1 :]) for text in literal.spellings]
             section = row.section[1].strip() if row.section else ""
             ends += [section, *row.spellings.get(section, ())] if section else []
-            return tuple(dict.fromkeys((*closer.spellings, *first_literals(node.body), *ends)))
+            return tuple(dict.fromkeys((*closers, *first_literals(node.body), *ends)))
     return ()
 
 
@@ -237,7 +166,7 @@ class _ToolWriter:
 
     def write(self, nodes: Sequence[TemplateNode] | None) -> Node:
         try:
-            written = self._envelope() if nodes is None else row(*map(self._node, nodes))
+            written = self._call() if nodes is None else row(*map(self._node, nodes))
         except RecursionError:
             self.report("$", "parameters", "nested too deeply; the tool is left out")
             return NEVER
@@ -257,14 +186,17 @@ class _ToolWriter:
             return Text(self.tool.name)
         if node.kind == "id":
             return self._identity()
-        return self._arguments() if node.kind == "args" else self._envelope()
+        return self._arguments() if node.kind == "args" else self._call()
 
     def _identity(self) -> Node:
         if has_hole(self.owner.nodes, "name"):
             return repeat(chars("azAZ09__--"), 0, 40)
         return row(maybe(Text("functions.")), Text(f"{self.tool.name}:"), repeat(DIGIT, 1, 4))
 
-    def _envelope(self) -> Node:
+    def _call(self) -> Node:
+        """The name and the arguments: as an envelope, or as a call in Python."""
+        if self.row.notation == "python":
+            return row(Text(f"{self.tool.name}("), self._arguments(), Text(")"))
         name = write_strict_json(self.tool.name)
         if self.row.name_is_key:
             return row(Text(f"{{{name}: "), self._arguments(), Text("}"))
@@ -275,11 +207,11 @@ class _ToolWriter:
         return row(start, Text(f"{name_key}: {name}, {arguments_key}: "), self._arguments(), Text("}"))
 
     def _arguments(self) -> Node:
-        values = self.values(self.owner.shape.notation)
+        values = self.values(self.owner.notation)
         found = objects(self.branches, self.tool, self.place)
-        if self.owner.shape.keywords:
+        if self.row.notation == "python":
             return choice(self._keywords(values, branch, place) for branch, place in found)
-        if self.owner.shape.notation.bare_keys:
+        if self.owner.notation.bare_keys:
             self._warn_of_bare_words(found)
         return choice(values.branch(branch, place) for branch, place in found)
 
@@ -295,15 +227,15 @@ class _ToolWriter:
                     self.report(member.place.path, "type", "a bare number or boolean is read as text")
 
     def _keywords(self, values: Values, branch: Branch, place: Place) -> Node:
-        """`(key=value, other=value)`."""
+        """`key=value, other=value`."""
         members = literal_members(branch, place) if branch.kind == LITERAL else members_of(branch.schema, place)
         if members is None:
             self.report(place.path, "properties", "none are named: only calls without arguments are offered")
         pairs = [(self._keyword(values, member), member.required) for member in members or ()]
-        return row(Text("("), values.listed(pairs), Text(")"))
+        return values.listed(pairs)
 
     def _keyword(self, values: Values, member: Member) -> Node:
-        if not self.owner.shape.can_be_keyword(member.key):
+        if _is_keyword(member.key) is None:
             self.report(member.place.path, "properties", "the key is no name in Python")
             return NEVER
         return row(Text(f"{member.key}="), values.value(member.schema, member.place))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.errors import CannotExpress
-from dragoman.formats.readers.python import write_python_call
-from dragoman.formats.renderer import write_strict_json
-from dragoman.types import ToolCall
+from dragoman.formats.notation import GemmaNotation, PythonNotation, is_plain_key, write_strict_json
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a grammar is made of, whatever syntax it is written in afterwards.
@@ -323,7 +320,6 @@ _PYTHON_ESCAPE = choice(
         row(Text("\\x"), chars("07"), chars("09af")),
     ]
 )
-_is_plain_key = re.compile(r"[^\W\d][\w.\-]{0,100}\Z").match
 
 
 class Notation(Struct, frozen=True):
@@ -347,7 +343,10 @@ class Notation(Struct, frozen=True):
     def text(self, least: int, most: int | None, *, exact: bool) -> Node:
         """A text of some length, with its quotes."""
         opening, closing = self.quotes
-        inner: Node = EMPTY if most == 0 else FreeText(self.markers, least, most, exact, self.barred, self.escape)
+        # A marker of one character is barred as such, and with it every marker that holds it.
+        barred = "".join(marker for marker in self.markers if len(marker) == 1)
+        markers = tuple(marker for marker in self.markers if not set(marker) & set(barred))
+        inner: Node = EMPTY if most == 0 else FreeText(markers, least, most, exact, self.barred + barred, self.escape)
         return row(Text(opening), inner, Text(closing))
 
     def form(self, node: Node) -> Node:
@@ -357,7 +356,7 @@ class Notation(Struct, frozen=True):
 
     def key(self, key: str) -> Node | None:
         """The key of a member; None if it holds a marker."""
-        return Text(key) if self.bare_keys and _is_plain_key(key) else self.literal(key)
+        return Text(key) if self.bare_keys and is_plain_key(key) else self.literal(key)
 
     def literal(self, value: Any) -> Node | None:
         """A value that is known; None if it cannot be written, or holds a marker."""
@@ -384,13 +383,9 @@ def plain_between(markers: tuple[str, ...]) -> Notation:
 
 def python(markers: tuple[str, ...]) -> Notation:
     """Literals of Python, in double quotes."""
-
-    def write(value: Any) -> str:
-        return write_python_call(ToolCall("", "f", {"k": value}), markers=markers)[4:-1]
-
     return Notation(
         "python",
-        write,
+        PythonNotation(markers).write,
         "True",
         "False",
         "None",
@@ -400,28 +395,15 @@ def python(markers: tuple[str, ...]) -> Notation:
     )
 
 
-def gemma(quote: str, closer: str) -> Notation:
+def gemma(quote: str, closers: tuple[str, ...]) -> Notation:
     """Gemma's own: bare keys, texts between two tokens and without escapes."""
-
-    def write(value: Any) -> str:
-        if isinstance(value, str):
-            return quote + value + quote
-        if isinstance(value, dict):
-            return "{" + ",".join(f"{write_key(key)}:{write(each)}" for key, each in value.items()) + "}"
-        if isinstance(value, list | tuple):
-            return "[" + ",".join(map(write, value)) + "]"
-        return write_strict_json(value)
-
-    def write_key(key: str) -> str:
-        return key if _is_plain_key(key) else write(key)
-
     return _Gemma(
         "gemma",
-        write,
+        GemmaNotation(quote, closers).write,
         colon=":",
         comma=",",
         quotes=(quote, quote),
-        markers=(quote, closer),
+        markers=(quote, *closers),
         barred="\0",
         escape=None,
         bare_keys=True,
@@ -430,18 +412,8 @@ def gemma(quote: str, closer: str) -> Notation:
 
 class _Gemma(Notation, frozen=True):
     def literal(self, value: Any) -> Node | None:
-        """A value whose texts hold neither of the two tokens."""
-        if any(marker in text for text in _texts(value) for marker in self.markers):
-            return None
+        """A value whose texts hold neither of the two tokens; `write` refuses the others."""
         try:
             return Text(self.write(value))
-        except (TypeError, ValueError):
+        except CannotExpress:
             return None
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, dict):
-        return [text for key, each in value.items() for text in (key, *_texts(each))]
-    return [text for each in value for text in _texts(each)] if isinstance(value, list) else []

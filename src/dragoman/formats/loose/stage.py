@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
 from dragoman.formats.loose import Found, find_calls
+from dragoman.formats.notation import write_strict_json
 from dragoman.formats.parser import Parser
-from dragoman.formats.renderer import write_strict_json
 from dragoman.types import Provenance, ToolCall
 
 _bracket = re.compile(r"[(\[{`]").search

@@ -49,7 +49,6 @@ _recipients = re.compile(r"to=([^\s<?=]+)").findall
 _constrained = re.compile(r"<\|constrain\|>\s*json|\bjson\b").search
 _begins_harmony_header = re.compile(r"to=[\w.\-]+ *(?:<\|(?:channel|message|constrain)\|>)").match
 _may_begin_harmony_header = re.compile(r"t(?:o(?:=[\w.\-]* *(?:<(?:\|\w*\|?)?)?)?)?\Z").match
-_is_recipient = re.compile(r"[^\s<?=]+\Z").match
 _PEOPLE = ("assistant", "user", "self", "all")
 
 
@@ -148,16 +147,6 @@ def _read_code(cursor: Cursor, name: str) -> Reader:
     cursor.finish_call(name, {"code": code})
 
 
-def write_harmony(calls: Sequence[ToolCall]) -> str:
-    messages = []
-    for number, call in enumerate(calls):
-        if not _is_recipient(call.name):
-            raise CannotExpress(f"$[{number}].name", "a recipient holds no blanks, no `<`, `?` or `=`")
-        header = f"<|channel|>commentary to=functions.{call.name} <|constrain|>json"
-        messages.append(f"{header}{_MESSAGE}{write_json(call.arguments)}<|call|>")
-    return "<|start|>assistant".join(messages)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Muse Glimmer: a header names who a message is for; what is for a tool holds XML.
 #
@@ -176,7 +165,6 @@ _muse_next = Markers([_INVOKE, _CLOSER])
 _muse_recipient = re.compile(r"(?:<\|start\|>)?(?:assistant)?\s*to=([^\s<>]+)\s*\Z").match
 _begins_muse_header = re.compile(r"to=[^\s<>]{1,200}\s{0,9}<\|message\|>").match
 _may_begin_muse_header = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9})?)?)?\Z").match
-_is_attribute = re.compile(r"[^\s<>\"'=]{1,200}\Z").match
 
 
 class MuseGlimmer(MarkedEntry):
@@ -241,28 +229,6 @@ def _invoke_entry() -> TemplateEntry:
     return TemplateEntry(made.format, made.openers, (opener, name, _CollapseName(), *rest), stops=made.stops)
 
 
-def write_muse_glimmer(calls: Sequence[ToolCall]) -> str:
-    messages = [
-        f"<|start|>assistant to={call.name}{_MESSAGE}<atem:function_calls>\n{_write_invoke(call)}{_CLOSER}"
-        for call in calls
-    ]
-    return "<|eom|>".join(messages)
-
-
-def _write_invoke(call: ToolCall) -> str:
-    if not _is_attribute(call.name) or call.name in ("self", "user"):
-        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a header")
-    parameters = []
-    for key, value in call.arguments.items():
-        text = value if isinstance(value, str) else write_json(value)
-        if not _is_attribute(key):
-            raise CannotExpress(f"$.{key}", f"{key[:40]!r} does not fit into a tag")
-        if "</atem:" in text or _PARAMETER in text:
-            raise CannotExpress(f"$.{key}", "the value holds a tag of the format")
-        parameters.append(f'{_PARAMETER}{key}">{text}</atem:parameter>\n')
-    return f'{_INVOKE}{call.name}">\n{"".join(parameters)}</atem:invoke>\n'
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Functionary 3.2: every message begins with its recipient, a tool or `all`, on a line of its own.
 #
@@ -279,7 +245,6 @@ _functionary_recipient = re.compile(rf"({_NAME})[ \t]{{0,9}}\r?\n").match
 _may_be_recipient = re.compile(rf"(?:{_NAME}(?:[ \t]{{1,9}})?\r?)?\Z").match
 _json_message = re.compile(rf"{_NAME}[ \t]{{0,9}}\r?\n\s{{0,9}}\{{\s{{0,9}}[\"}}]").match
 _may_be_json_message = re.compile(rf"{_NAME}(?:[ \t]{{1,9}})?\r?(?:\n\s{{0,9}}(?:\{{\s{{0,9}})?)?\Z").match
-_is_name = re.compile(rf"{_NAME}\Z").match
 
 
 class Recipient(MarkedEntry):
@@ -363,15 +328,6 @@ def _read_json(cursor: Cursor, name: str) -> Reader:
     cursor.finish_call(name, arguments)
 
 
-def write_recipients(calls: Sequence[ToolCall]) -> str:
-    messages = []
-    for call in calls:
-        if not _is_name(call.name) or call.name == "all":
-            raise CannotExpress("$.name", f"{call.name[:40]!r} cannot be a recipient")
-        messages.append(f">>>{call.name}\n{write_json(call.arguments)}")
-    return "\n".join(messages)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Inkling: typed blocks behind a header. The blocks are templates and markers; only the header needs a reader.
 
@@ -390,17 +346,6 @@ class InklingHeader(MarkedEntry):
         name = yield from read_slot(cursor, _blocks, 200)
         if "\n" in name:
             raise NotACall("no block follows the header")
-
-
-def write_inkling(calls: Sequence[ToolCall]) -> str:
-    return "".join(_write_inkling_call(call) for call in calls)
-
-
-def _write_inkling_call(call: ToolCall) -> str:
-    if "<|" in call.name or "\n" in call.name or len(call.name) > 200:
-        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a header")
-    envelope = write_json({"name": call.name, "args": call.arguments})
-    return f"{_HEADER}{call.name}<|content_invoke_tool_json|>{envelope}<|end_message|>"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -98,7 +98,6 @@ TAG_STARTS = tuple("<" + letter for letter in string.ascii_letters + "_")
 """Any tag may be named after a tool; a `<` before a blank or a number, as in prose and code, wakes nobody."""
 CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>", "</invoke>", "</tool_calls>")
 _tag_end = Markers([">"])
-_is_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 _tag = re.compile(r"<([A-Za-z_][\w.\-]{0,99})>").match
 _tag_begins = re.compile(r"<(?:[A-Za-z_][\w.\-]{0,99})?\Z").match
 _key = re.compile(r"""<([A-Za-z_][\w.\-]{0,99})(?:\s+name\s*=\s*["']?([^"'<>]{1,100}?)["']?)?\s*\Z""").match
@@ -248,24 +247,6 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
         cursor.position += len(key[1]) + 3
 
 
-def write_elements(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(_write_named_element(call) for call in calls)
-
-
-def _write_named_element(call: ToolCall) -> str:
-    children = []
-    for key, value in call.arguments.items():
-        text = value if isinstance(value, str) else write_json(value)
-        if not _is_name(key):
-            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an element")
-        if f"</{key}>" in text:
-            raise CannotExpress(f"$.{key}", "the value holds the tag that would end it")
-        children.append(f"<{key}>{text}</{key}>")
-    if not _is_name(call.name):
-        raise CannotExpress("$.name", f"{call.name[:40]!r} is no name of an element")
-    return f"<{call.name}>{''.join(children)}</{call.name}>"
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # XML that models improvise: tool and arguments stand in the attributes of one tag.
 #
@@ -317,7 +298,9 @@ def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | No
         match = _attribute(cursor.text, cursor.position)
         if match is not None:
             break
-        if cursor.final or not _may_be_attribute(cursor.text, cursor.position):
+        may_grow = _may_be_attribute(cursor.text, cursor.position) is not None
+        if cursor.final or not may_grow:
+            cursor.ended = may_grow
             return None
         yield
     cursor.position = match.end()
@@ -336,7 +319,9 @@ def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
         if match is not None:
             cursor.position = match.end()
             return match[0]
-        if cursor.final or not _may_end_tag(cursor.text, cursor.position):
+        may_grow = _may_end_tag(cursor.text, cursor.position) is not None
+        if cursor.final or not may_grow:
+            cursor.ended = cursor.ended or may_grow
             return ""
         yield
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from typing import Any
 
 from dragoman.args.coercion import read_text
 from dragoman.args.decoder import Undecodable, decode, has_surrogate
 from dragoman.args.tolerant import repair
-from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import (
     BrokenCall,
     Cursor,
@@ -23,10 +22,10 @@ from dragoman.formats.cursor import (
     write_json,
 )
 from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
-from dragoman.formats.renderer import write_strict_json
+from dragoman.formats.notation import PLAIN_KEY
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import MarkedEntry
-from dragoman.types import JsonObject, Tool, ToolCall
+from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
 # The values of Gemma's notation: objects, lists, strings between delimiters, and words without any.
@@ -35,7 +34,6 @@ from dragoman.types import JsonObject, Tool, ToolCall
 # shows which one it was, it is added, and that is reported.
 
 MAX_DEPTH = 100
-PLAIN_KEY = r"[^\W\d][\w.\-]{0,100}"
 _key = re.compile(r"([^\s:{}\[\],<\"][^:{}\[\],<\"\n]{0,200}?)[ \t]{0,20}:").match
 _growing_key = re.compile(r"[^:{}\[\],<\"\n]{0,221}\Z").match
 _pair_at_end = re.compile(rf",\s*{PLAIN_KEY}\s*:\s*\Z").search
@@ -364,8 +362,6 @@ def _read_literal(text: str) -> Any:
 _head = re.compile(r"(call:\s*)?([^\W\d][\w.\-:/]*+)\s*\{").match
 _growing_head = re.compile(r"(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)?\Z").match
 _HEAD_LIMIT = 300
-_is_plain_key = re.compile(rf"{PLAIN_KEY}\Z").match
-_is_name = re.compile(r"[^\W\d][\w.\-:/]{0,200}\Z").match
 
 
 class GemmaCalls(MarkedEntry):
@@ -419,51 +415,3 @@ class GemmaCalls(MarkedEntry):
             cursor.repair("closed_wrapper")
         else:
             cursor.position += ahead + len(found)
-
-
-class GemmaWriter:
-    """Writes calls in one of the two dialects."""
-
-    def __init__(self, entry: GemmaCalls) -> None:
-        dialect = entry.dialect
-        self._opener = entry.openers[0]
-        self._dialect = dialect
-        self._forbidden = (dialect.quote, dialect.closer)
-
-    def __call__(self, calls: Sequence[ToolCall]) -> str:
-        return "".join(self._write_call(call) for call in calls)
-
-    def _write_call(self, call: ToolCall) -> str:
-        if not _is_name(call.name):
-            raise CannotExpress("$", f"{call.name!r} cannot stand before the arguments")
-        return f"{self._opener}call:{call.name}{self._write(call.arguments, '$')}{self._dialect.closer}"
-
-    def _write(self, value: Any, path: str) -> str:
-        if isinstance(value, str):
-            return self._write_text(value, path)
-        if isinstance(value, dict):
-            members = (
-                f"{self._write_key(key, path)}:{self._write(each, f'{path}.{key}')}" for key, each in value.items()
-            )
-            return "{" + ",".join(members) + "}"
-        if isinstance(value, list | tuple):
-            return "[" + ",".join(self._write(each, f"{path}[{index}]") for index, each in enumerate(value)) + "]"
-        try:
-            return write_strict_json(value)
-        except (TypeError, ValueError):
-            raise CannotExpress(path, f"{value!r} is no JSON value") from None
-
-    def _write_key(self, key: Any, path: str) -> str:
-        if not isinstance(key, str):
-            raise CannotExpress(path, f"the key {key!r} is no text")
-        return key if _is_plain_key(key) else self._write_text(key, path)
-
-    def _write_text(self, text: str, path: str) -> str:
-        for marker in self._forbidden:
-            if marker in text:
-                raise CannotExpress(path, f"the text holds {marker!r}, and this format has no escape for it")
-        quote = self._dialect.quote
-        # A text that ends in the beginning of the delimiter would move it.
-        if (text + quote).find(quote) != len(text) or has_surrogate(text):
-            raise CannotExpress(path, "this format cannot write the text unchanged")
-        return quote + text + quote

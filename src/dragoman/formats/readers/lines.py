@@ -39,7 +39,6 @@ _less = Markers(["</"])
 _glm_ends = Markers(CLOSERS)
 _pair = re.compile(rf"\s*({_NAME})\s*:").match
 _WORDS = {"true": True, "false": False}
-_is_glm_name = re.compile(rf"{_NAME}\Z").match
 
 
 class GlmLine:
@@ -135,17 +134,6 @@ def _add(cursor: Cursor, arguments: Arguments, key: str, text: str) -> None:
         arguments.add_text(cursor, key, text)
 
 
-def write_lines(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(_write_line(call) for call in calls)
-
-
-def _write_line(call: ToolCall) -> str:
-    if not _is_glm_name(call.name):
-        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a line")
-    # `name/key>value` would be shorter, but a line that was cut off could not be told from a whole one.
-    return f"{call.name}/{write_json(call.arguments)}"
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # ReAct: plain words on lines of their own, as agents of the first years were prompted to write.
 #
@@ -159,7 +147,6 @@ _react_line_end = Markers(["\n"])
 _nothing = Markers(["\nObservation:"])
 _react_body = JsonBody(stops=_stops)
 _name = re.compile(r"[\s\[`\"'*]*([A-Za-z_][\w.\-]{0,99})(?:\(\))?[\s\]`\"'*.]*\Z").match
-_is_react_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 
 
 class React(MarkedEntry):
@@ -222,15 +209,6 @@ def _read_text(cursor: Cursor) -> Generator[None, None, str]:
     return cursor.since(mark)
 
 
-def write_react(calls: Sequence[ToolCall]) -> str:
-    lines = []
-    for call in calls:
-        if not _is_react_name(call.name):
-            raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a line")
-        lines.append(f"Action: {call.name}\nAction Input: {write_json(call.arguments)}")
-    return "\n".join(lines)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Cohere Command R and R+: a fenced list of actions behind the word for them.
 #
@@ -272,11 +250,6 @@ class CommandR(MarkedEntry):
         for call in calls:
             if call.name not in _NO_ACTION:
                 report(cursor, call)
-
-
-def write_command_r(calls: Sequence[ToolCall]) -> str:
-    actions = [{"tool_name": call.name, "parameters": call.arguments} for call in calls]
-    return f"Action: ```json\n{write_json(actions)}\n```"
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""What every row of the catalogue states, and that each of its fields has an effect."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dragoman import formats
+from dragoman.errors import CannotExpress
+from dragoman.formats.readers.python import MarkedCalls
+from dragoman.formats.registry import get, rows
+from dragoman.formats.template import Format
+
+SOURCES = Path(formats.__file__).parent
+NAMES = [row.name for row in rows()]
+
+SHOWN = ("family", "models", "note")
+"""Fields that only the documentation and `dragoman formats` show."""
+NOT_TEMPLATES = ("kimi_k3", "minimax_m3", "xml_attributes", "perl")
+"""Formats that no template can express: they escape in ways of their own, number their calls, or nest elements."""
+
+
+def test_only_formats_that_no_template_can_express_have_a_writer() -> None:
+    assert {row.name for row in rows() if row.writer is not None} == set(NOT_TEMPLATES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_says_how_its_calls_are_written(name: str) -> None:
+    row = get(name)
+    assert bool(row.template) != (row.writer is not None)
+    assert row.template_is_read or row.entries or row.named_entries
+
+
+@pytest.mark.parametrize("field", [field for field in Format.__struct_fields__ if field not in SHOWN])
+def test_every_field_of_a_row_has_an_effect(field: str) -> None:
+    engine = [path for path in SOURCES.rglob("*.py") if "catalogue" not in path.parts]
+    assert any(re.search(rf"\brow\.{field}\b", path.read_text(encoding="utf-8")) for path in engine)
+
+
+@pytest.mark.parametrize("field", SHOWN)
+def test_a_field_that_is_only_shown_has_no_effect(field: str) -> None:
+    assert not any(re.search(rf"\brow\.{field}\b", path.read_text(encoding="utf-8")) for path in SOURCES.rglob("*.py"))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_TEMPLATES])
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}], ids=repr)
+def test_what_is_no_json_value_is_refused(name: str, value: object) -> None:
+    with pytest.raises(CannotExpress):
+        formats.render([("search", {"query": [value]})], name)
+
+
+def test_a_row_of_ones_own_may_write_its_arguments_in_python() -> None:
+    reader = MarkedCalls("acme", ("<<",), (">>",))
+    row = Format(
+        name="acme", template="<<{name}({args})>>", template_is_read=False, notation="python", entries=(reader,)
+    )
+    text = formats.render([("search", {"query": "a >> b", "exact": True})], row)
+    assert text == '<<search(query="a \\x3e> b", exact=True)>>'
+    assert formats.parse(text, row).calls[0].arguments == {"query": "a >> b", "exact": True}
+
+
+def test_a_declared_format_with_lines_has_a_template_and_a_grammar() -> None:
+    row = formats.from_response_template(
+        "acme_lines",
+        {
+            "version": 1,
+            "fields": {
+                "tool_calls": {
+                    "open_pattern": r"<tool (?P<name>\w+)>",
+                    "close": "</tool>",
+                    "content": "kv-lines",
+                    "transform": {"function": {"name": "{name}", "arguments": "{content}"}},
+                }
+            },
+        },
+    )
+    assert row.writer is None
+    assert formats.render([("search", {"query": "a: b", "limit": 3})], row) == (
+        "<tool search>\nquery: a: b\nlimit: 3\n</tool>"
+    )
+    tools = [{"name": "search", "parameters": {"type": "object", "properties": {"query": {"type": "string"}}}}]
+    assert '"query: "' in formats.grammar(tools, row, tool_choice="required")
