@@ -25,7 +25,7 @@ def main() -> int:
     try:
         _take_sigterm()
         _postpone_collection()
-        from dragoman.cli import run
+        from dragoman.cli.app import run
 
         return run()
     except Terminated:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from dragoman.cli import run
+from dragoman.cli.app import run
 
 
 class Outcome(NamedTuple):

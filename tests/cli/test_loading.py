@@ -106,3 +106,10 @@ def test_garbage_is_collected_as_usual_after_the_first_collection() -> None:
     gc.collect()
     assert (gc.get_threshold(), gc.get_freeze_count() > 0) == (before, True)
     assert program._resume_collection not in gc.callbacks
+
+
+def test_the_program_can_be_started_twice_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dragoman.__main__ import main
+
+    monkeypatch.setattr("sys.argv", ["dragoman", "--version"])
+    assert [main(), main()] == [0, 0]

@@ -1,5 +1,1 @@
-"""The commands: thin skins over the library that read files, and draw what the library returns."""
-
-from dragoman.cli.app import run
-
-__all__ = ["run"]
+"""The command line: one module per command, and the modules that they share. `dragoman.cli.app` starts it."""
