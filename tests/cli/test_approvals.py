@@ -13,8 +13,8 @@ import pytest
 from dragoman.agent.approvals import Approval, StoredRequest
 from dragoman.agent.broker import answer_request, list_requests
 from dragoman.agent.records import Header, encode
-from dragoman.cli.approval_prompt import reveal, say_span
-from dragoman.cli.approvals import name_of_user
+from dragoman.cli.approval_prompt import escape_invisible, format_span
+from dragoman.cli.approvals import user_name
 from dragoman.journal import Entry, SqliteJournal
 from dragoman.journal.verification import read_records, verify
 from dragoman.types import Message, Operand, Text, ToolCall
@@ -246,7 +246,7 @@ def test_approving_once(dragoman, ask: Ask) -> None:
         "tool": "bash",
         "digest": f"{'aaaa':0<64}",
         "by": "the user",
-        "user": name_of_user(),
+        "user": user_name(),
         "verdict": "approved",
     }
 
@@ -319,7 +319,7 @@ def test_the_rules_that_would_be_kept_are_told_before(dragoman, ask: Ask) -> Non
 @pytest.mark.parametrize(("typed", "answered"), [("y\n", True), ("n\n", False), ("", False)])
 def test_everything_is_asked_about_at_a_terminal(dragoman, ask: Ask, monkeypatch, typed: str, answered: bool) -> None:
     path = ask("run_1", parked("aaaa", "c1"))
-    monkeypatch.setattr("dragoman.cli.approvals._type_line", lambda: typed)
+    monkeypatch.setattr("dragoman.cli.approvals._read_line", lambda: typed)
     done = dragoman("approvals", "deny", "--all", stdin=None)
     assert (done.code == 0) == answered
     assert (answers(path)["apr_aaaa"] is not None) == answered
@@ -424,19 +424,19 @@ def test_a_log_that_cannot_be_written_is_told(dragoman, ask: Ask) -> None:
     ],
 )
 def test_spans_of_time(seconds: float, words: str) -> None:
-    assert say_span(seconds) == words
+    assert format_span(seconds) == words
 
 
 def test_what_cannot_be_seen_is_written_out() -> None:
-    assert reveal("plain\nÄ 值") == "plain\nÄ 值"
-    assert reveal("a\tb\u200b\U000e0041\ud800") == "a\\u0009b\\u200b\\U000e0041\\ud800"
+    assert escape_invisible("plain\nÄ 值") == "plain\nÄ 值"
+    assert escape_invisible("a\tb\u200b\U000e0041\ud800") == "a\\u0009b\\u200b\\U000e0041\\ud800"
 
 
 def test_the_user_is_the_one_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = name_of_user()
+    expected = user_name()
     for name in ("USER", "LOGNAME", "USERNAME"):
         monkeypatch.setenv(name, "somebody-else")
-    assert name_of_user() == expected != "somebody-else"
+    assert user_name() == expected != "somebody-else"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.cli.conftest import Terminal
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-from dragoman.cli.approval_prompt import Approvals, TerminalQuestion, ask_in_words, read_typed
+from dragoman.cli.approval_prompt import CommandApprover, TerminalApprover, make_ask_user, parse_answer
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import summarise
 from dragoman.errors import ConfigError
@@ -46,7 +46,7 @@ def test_the_seed_reads_typed_lines_like_this(shared_data: Callable[[str], Path]
     assert len(rows) == 4
     for row in rows:
         assert row["verdict"] == "keep"
-        assert read_typed(row["input"]["cli_line"]).choice == row["expected"]["decision"], row["id"]
+        assert parse_answer(row["input"]["cli_line"]).choice == row["expected"]["decision"], row["id"]
 
 
 def test_the_seed_summarises_arguments_like_this(shared_data: Callable[[str], Path]) -> None:
@@ -74,14 +74,14 @@ def test_the_seed_summarises_arguments_like_this(shared_data: Callable[[str], Pa
     ],
 )
 def test_a_typed_line(line: str, choice: str, rest: str) -> None:
-    typed = read_typed(line)
+    typed = parse_answer(line)
     assert (typed.choice, typed.rest) == (choice, rest)
 
 
 class Desk:
     """A terminal at which these lines are typed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lines: str | None, parks: bool = False) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lines: str | None, can_defer: bool = False) -> None:
         self.out = io.BytesIO()
         stream = Terminal(self.out, encoding="utf-8", write_through=True)
         monkeypatch.setenv("TERM", "dumb")
@@ -99,7 +99,7 @@ class Desk:
             self.kept.append(rule)
             return f"{rule} is kept"
 
-        self.question = TerminalQuestion(self.view, remember=remember, parks=parks, read=read)
+        self.question = TerminalApprover(self.view, remember_rule=remember, can_defer=can_defer, read_line=read)
 
     def ask(self, request: ApprovalRequest = REQUEST) -> Approval:
         return asyncio.run(self.question(request))  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def test_always_keeps_the_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_later_is_for_runs_that_can_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Desk(monkeypatch, "l\n", parks=True).ask() is LATER
+    assert Desk(monkeypatch, "l\n", can_defer=True).ask() is LATER
     assert Desk(monkeypatch, "l\n").ask() == Approval(False, "the user wants to decide later")
 
 
@@ -166,7 +166,7 @@ def test_an_editor_changes_the_arguments(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("rules", "parks", "given"),
+    ("rules", "can_defer", "given"),
     [
         ((), True, LATER),
         (("never",), True, Approval(False, "nothing is approved in this run (--approve never)", by="--approve")),
@@ -174,31 +174,31 @@ def test_an_editor_changes_the_arguments(monkeypatch: pytest.MonkeyPatch, tmp_pa
     ],
     ids=["waits", "never", "by name"],
 )
-def test_where_nobody_is_there(rules: tuple[str, ...], parks: bool, given: Approval) -> None:
-    assert asyncio.run(Approvals(rules, parks=parks)(REQUEST)) == given
+def test_where_nobody_is_there(rules: tuple[str, ...], can_defer: bool, given: Approval) -> None:
+    assert asyncio.run(CommandApprover(rules, can_defer=can_defer)(REQUEST)) == given
 
 
 def test_a_name_does_not_approve_what_no_rule_lifts() -> None:
     hook = replace(REQUEST, operands=(Operand("path", ".git/hooks/pre-commit", "write", protected=True),))
     read = replace(CALL, provenance=Provenance("text", level="T2", verdict="ask"))
     for request in (hook, replace(REQUEST, call=read)):
-        assert asyncio.run(Approvals(["bash"], parks=True)(request)) == LATER
+        assert asyncio.run(CommandApprover(["bash"], can_defer=True)(request)) == LATER
 
 
 def test_where_nobody_is_there_and_nothing_can_wait_the_denial_says_how_to_allow_it() -> None:
-    given = asyncio.run(Approvals(())(REQUEST))
+    given = asyncio.run(CommandApprover(())(REQUEST))
     assert not given.approved and given.by == "the settings of this run"
     assert "--allow 'bash(git push*)' or --approve bash" in given.reason
 
 
 def test_two_words_that_contradict_each_other_are_a_mistake() -> None:
     with pytest.raises(ConfigError, match="both later and never"):
-        Approvals(["never", "later"])
+        CommandApprover(["never", "later"])
 
 
 def test_the_model_asks_a_question_and_a_number_is_one_of_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(monkeypatch, "2\n", "something else\n", None)
-    ask = ask_in_words(desk.view, desk.read)
+    ask = make_ask_user(desk.view, desk.read)
     assert asyncio.run(ask("Which?", ["red", "blue"])) == "blue"
     assert asyncio.run(ask("Which?", ["red", "blue"])) == "something else"
     assert asyncio.run(ask("Which?")) == ""

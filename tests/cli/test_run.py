@@ -420,11 +420,11 @@ def test_approval_at_a_terminal(desk: Desk) -> None:
     ],
 )
 def test_which_models_have_the_built_in_tools(model: str, options: list[str], offered: bool) -> None:
-    from dragoman.cli.context import Wanted, Workshop
+    from dragoman.cli.context import AppContext, RunOptions
 
     named = options[1] if options else None
-    with Workshop(Wanted(model=model, builtin=named, journal=False), {}) as workshop:
-        assert any(tool.name == "read" for tool in workshop.tools) is offered
+    with AppContext(RunOptions(model=model, builtin=named, journal=False), {}) as context:
+        assert any(tool.name == "read" for tool in context.tools) is offered
 
 
 def test_a_sandbox_that_is_named_has_to_work_before_anything_is_asked(desk: Desk) -> None:

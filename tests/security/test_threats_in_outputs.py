@@ -20,7 +20,7 @@ import dragoman
 from dragoman import builtin
 from dragoman.agent import ApprovalRequest
 from dragoman.agent.events import ToolStarted
-from dragoman.cli.approval_prompt import TerminalQuestion
+from dragoman.cli.approval_prompt import TerminalApprover
 from dragoman.cli.render import ScreenView
 from dragoman.events import TextDelta
 from dragoman.journal import MemoryJournal
@@ -281,7 +281,7 @@ def test_threat_21_whoever_is_asked_sees_a_command_as_it_is_written(tmp_path: Pa
 
     evil = "rm -rf ~ #\u202e\u2066 tset ekam\x1b[2K\rmake test\u200b"
     play([call("bash", command=evil), "done"], builtin.Bash, workspace=str(tmp_path),
-         approve=TerminalQuestion(view, read=say_no))  # fmt: skip
+         approve=TerminalApprover(view, read_line=say_no))  # fmt: skip
     shown = out.getvalue()
     assert r"rm -rf ~ #\u202e\u2066 tset ekam" in shown
     assert not [character for character in ("\x1b", "\r", "\u202e", "\u2066", "\u200b") if character in shown]

@@ -17,7 +17,7 @@ from typer.main import get_command
 from dragoman import __version__
 from dragoman.errors import DragomanError
 
-MISUSED = 2
+USAGE_ERROR = 2
 
 _HELP = """Find, repair and type the tool calls of models, and carry them from any provider to any other.
 
@@ -132,15 +132,15 @@ def _run(arguments: list[str]) -> int:
     try:
         ended = app(args=arguments, prog_name="dragoman", standalone_mode=False)
     except DragomanError as error:
-        _complain(str(error), error.next_step)
-        return MISUSED
+        _print_error(str(error), error.next_step)
+        return USAGE_ERROR
     except typer.TyperException as error:
-        _complain(_lower_first(error.format_message()).rstrip("."), "dragoman --help shows the commands")
-        return MISUSED
+        _print_error(_lower_first(error.format_message()).rstrip("."), "dragoman --help shows the commands")
+        return USAGE_ERROR
     return ended if isinstance(ended, int) else 0
 
 
-def _complain(message: str, hint: str) -> None:
+def _print_error(message: str, hint: str) -> None:
     print(f"error: {message}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
@@ -150,7 +150,7 @@ def _lower_first(sentence: str) -> str:
     return sentence[:1].lower() + sentence[1:]
 
 
-# ---- notices of the library, such as a model that is being loaded ----------------------------------------------------
+# ---- notices of the library ------------------------------------------------------------------------------------------
 
 _SILENT = frozenset({"--json", "--quiet", "-q"})
 
@@ -159,9 +159,9 @@ class _NoticeHandler(logging.Handler):
     """Writes to whatever standard error is at the moment."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from dragoman.cli.screen import show_controls
+        from dragoman.cli.screen import replace_controls
 
-        print(show_controls(record.getMessage()), file=sys.stderr, flush=True)
+        print(replace_controls(record.getMessage()), file=sys.stderr, flush=True)
 
 
 _handler = _NoticeHandler(logging.INFO)

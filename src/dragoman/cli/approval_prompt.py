@@ -1,4 +1,4 @@
-"""Prompts for approvals on a terminal, and how a request is displayed."""
+"""Approvals: how a request is printed, the prompt at a terminal, and the approver of `run` and `chat`."""
 
 from __future__ import annotations
 
@@ -20,64 +20,62 @@ from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
 from dragoman.agent.broker import PendingApproval, show_arguments
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import Screen, one_line, summarise, write_arguments
-from dragoman.cli.signals import forget_typed, type_line
+from dragoman.cli.signals import discard_typed_input, read_line
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
 from dragoman.secrets import HumanSink
 from dragoman.types import Operand
 
-# --------------------------------------------------------------------------------------------------------------------
-# Changing the arguments of a call by hand: typed on the line, or in the editor of whoever is asked.
+# ---- editing arguments -----------------------------------------------------------------------------------------------
 
 
-class EditingFailed(Exception):
-    """Nothing usable came out of it; it can be tried again."""
+class EditError(Exception):
+    """The edited arguments cannot be used. The user may try again."""
 
 
 async def edit_json(text: str, before: dict[str, Any]) -> dict[str, Any]:
-    """Other arguments: those that were typed, or whatever the editor was left with."""
+    """Edited arguments: the JSON that was typed, or the content that the user saved in the editor."""
     if not text:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if not editor:
-            raise EditingFailed('type the arguments behind it: e {"path": "..."}; or set EDITOR')
-        text = await asyncio.to_thread(_in_editor, editor, json.dumps(before, ensure_ascii=False, indent=2))
+            raise EditError('type the arguments behind it: e {"path": "..."}; or set EDITOR')
+        text = await asyncio.to_thread(_run_editor, editor, json.dumps(before, ensure_ascii=False, indent=2))
     try:
         arguments: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise EditingFailed(f"that is no JSON: {error}") from None
+        raise EditError(f"that is no JSON: {error}") from None
     if not isinstance(arguments, dict):
-        raise EditingFailed("arguments are an object: {...}")
+        raise EditError("arguments are an object: {...}")
     return arguments
 
 
-def _in_editor(editor: str, text: str) -> str:
-    """The text as somebody left it. It may hold secrets: nobody else can read the file, and it is gone afterwards."""
+def _run_editor(editor: str, text: str) -> str:
+    """The text as the user saved it. It may hold secrets: only the user can read the file, and it is deleted."""
     with tempfile.TemporaryDirectory(prefix="dragoman-") as folder:
         file = Path(folder) / "arguments.json"
         file.touch(mode=0o600)
         file.write_text(text + "\n", encoding="utf-8")
         try:
-            ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
+            done = subprocess.run([*shlex.split(editor), str(file)], check=False)
         except (OSError, ValueError) as error:
-            raise EditingFailed(f"{editor} cannot be started: {error}") from None
-        if ended.returncode:
-            raise EditingFailed(f"{editor} ended with {ended.returncode}; nothing was changed")
+            raise EditError(f"{editor} cannot be started: {error}") from None
+        if done.returncode:
+            raise EditError(f"{editor} ended with {done.returncode}; nothing was changed")
         return file.read_text(encoding="utf-8", errors="replace")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A request for approval as people and programs see it: everything that would run, and where something is hidden.
+# ---- describing a request --------------------------------------------------------------------------------------------
 
-_ABOUT = 60
-_TASK = 100
-_DIGEST = 12
+_MAX_SUMMARY_CHARS = 60
+_MAX_TASK_CHARS = 100
+_DIGEST_CHARS = 12
 _UNITS = ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s"))
-_HIDDEN = "something is hidden here, and the call gets what it really is"
-_ESCAPED = "characters that cannot be seen are written as \\uXXXX"
+_HIDDEN_NOTE = "something is hidden here, and the call gets what it really is"
+_ESCAPED_NOTE = "characters that cannot be seen are written as \\uXXXX"
 
 
 def request_as_data(request: PendingApproval, sink: HumanSink, now: float) -> dict[str, Any]:
-    """One request for a program, and for drawing. Secrets in it are hidden; `hidden` says where."""
+    """One request as JSON. Secrets in it are hidden; `hidden` lists where."""
     arguments, hidden = show_arguments(request.call.arguments, sink)
     data: dict[str, Any] = {
         "id": request.id,
@@ -103,15 +101,15 @@ def request_as_data(request: PendingApproval, sink: HumanSink, now: float) -> di
 
 
 def state_of(request: PendingApproval, now: float) -> str:
-    """How far a request has come, in a word."""
-    given = request.answered
-    if given is not None:
-        return "answered" if given.result is not None else ("approved" if given.approved else "denied")
+    """The state of a request: open, expired, approved, denied or answered."""
+    answer = request.answered
+    if answer is not None:
+        return "answered" if answer.result is not None else ("approved" if answer.approved else "denied")
     return "expired" if request.expires is not None and now > request.expires else "open"
 
 
-def say_span(seconds: float) -> str:
-    """A time from now on, or before now: `in 23 h`, `5 min ago`."""
+def format_span(seconds: float) -> str:
+    """A time relative to now: `in 23 h`, `5 min ago`."""
     size = abs(seconds)
     unit, name = next((each for each in _UNITS if size >= each[0]), (1, "s"))
     count = int(size // unit)
@@ -119,14 +117,14 @@ def say_span(seconds: float) -> str:
     return f"in {words}" if seconds >= 0 else f"{words} ago"
 
 
-def reveal(text: str) -> str:
-    """The text with every character visible: what moves a cursor, turns the writing or takes no room, as \\uXXXX."""
+def escape_invisible(text: str) -> str:
+    """The text with every character that cannot be seen, such as control and zero-width characters, as \\uXXXX."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or letter == "\n" else _code(letter) for letter in text)
+    return "".join(letter if letter.isprintable() or letter == "\n" else _escape(letter) for letter in text)
 
 
-def _code(letter: str) -> str:
+def _escape(letter: str) -> str:
     code = ord(letter)
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
@@ -136,55 +134,55 @@ def show_operand(operand: Operand, sink: HumanSink) -> dict[str, Any]:
     return data | {"value": sink.text(operand.value), "real": sink.text(operand.real)}
 
 
-# ---- drawing a list --------------------------------------------------------------------------------------------------
+# ---- printing a list of requests -------------------------------------------------------------------------------------
 
 
 def draw_list(
     screen: Screen, listed: Sequence[dict[str, Any]], now: float, *, digests: bool = False, rules: bool = False
 ) -> None:
-    """A table of requests; with `digests`, the one of each below it, with `rules`, what would be allowed for good."""
+    """Print a table of requests; with `digests` and `rules`, the digest and the suggested rule of each."""
     heads = ("request", "state", "tool", "asked", "expires", "run", "about")
     rows = [
         (
             one_line(data["id"]),
             data["state"],
-            one_line(reveal(data["tool"]), 40),
-            say_span(data["asked"] - now),
-            "never" if data["expires"] is None else say_span(data["expires"] - now),
+            one_line(escape_invisible(data["tool"]), 40),
+            format_span(data["asked"] - now),
+            "never" if data["expires"] is None else format_span(data["expires"] - now),
             one_line(data["run_id"]),
-            _about(data),
+            _summary(data),
         )
         for data in listed
     ]
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_aligned(heads, widths), "bold"))
+    screen.line((_align_columns(heads, widths), "bold"))
     for data, row in zip(listed, rows, strict=True):
-        screen.line((row[0].ljust(widths[0]), "green"), "  ", _aligned(row[1:], widths[1:]))
+        screen.line((row[0].ljust(widths[0]), "green"), "  ", _align_columns(row[1:], widths[1:]))
         if digests:
             screen.line("  ", (data["digest"], "dim"))
         if rules and data["rule"]:
-            screen.line("  ", ("from now on: ", "yellow"), reveal(data["rule"]).replace("\n", "\\n"))
+            screen.line("  ", ("from now on: ", "yellow"), escape_invisible(data["rule"]).replace("\n", "\\n"))
 
 
-def _about(data: dict[str, Any]) -> str:
+def _summary(data: dict[str, Any]) -> str:
     values = [operand["value"] for operand in data["operands"]]
-    return one_line(reveal(", ".join(values) or summarise(data["arguments"])), _ABOUT)
+    return one_line(escape_invisible(", ".join(values) or summarise(data["arguments"])), _MAX_SUMMARY_CHARS)
 
 
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _align_columns(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True))
 
 
-# ---- drawing one -----------------------------------------------------------------------------------------------------
+# ---- printing one request --------------------------------------------------------------------------------------------
 
 
 def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
-    """Everything about one request."""
+    """Print everything about one request."""
     screen.line((data["id"], "bold green"))
-    for label, content in _facts(data, now):
+    for label, content in _detail_lines(data, now):
         if content:
             screen.line("  ", (f"{label}: ", "yellow"), content)
-    screen.heading(f"{one_line(reveal(data['tool']))} would be called with")
+    screen.heading(f"{one_line(escape_invisible(data['tool']))} would be called with")
     draw_arguments(screen, data)
     if data["operands"]:
         screen.heading("and is about")
@@ -196,22 +194,22 @@ def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
             screen.line(f"  {line}")
 
 
-def _facts(data: dict[str, Any], now: float) -> list[tuple[str, str]]:
+def _detail_lines(data: dict[str, Any], now: float) -> list[tuple[str, str]]:
     expires = data["expires"]
-    until = "" if expires is None else f"{say_span(expires - now)} ({_when(expires)})"
+    until = "" if expires is None else f"{format_span(expires - now)} ({_format_time(expires)})"
     given = data["answered"]
     state = data["state"]
     if given is not None:
-        state += f" by {one_line(given['by'])}, {say_span(given['at'] - now)}"
-        state += f": {one_line(reveal(given['reason']))}" if given["reason"] else ""
+        state += f" by {one_line(given['by'])}, {format_span(given['at'] - now)}"
+        state += f": {one_line(escape_invisible(given['reason']))}" if given["reason"] else ""
     return [
         ("state", state),
-        ("why", one_line(reveal(data["why"]), 300)),
-        ("task", one_line(reveal(data["task"]), _TASK)),
-        ("asked", f"{say_span(data['asked'] - now)} ({_when(data['asked'])})"),
+        ("why", one_line(escape_invisible(data["why"]), 300)),
+        ("task", one_line(escape_invisible(data["task"]), _MAX_TASK_CHARS)),
+        ("asked", f"{format_span(data['asked'] - now)} ({_format_time(data['asked'])})"),
         ("expired" if state == "expired" else "expires", until),
-        ("session", one_line(reveal(data["session"]))),
-        ("run", one_line(reveal(data["run_id"]))),
+        ("session", one_line(escape_invisible(data["session"]))),
+        ("run", one_line(escape_invisible(data["run_id"]))),
         ("digest", data["digest"]),
     ]
 
@@ -220,34 +218,34 @@ def draw_arguments(screen: Screen, data: dict[str, Any]) -> None:
     if not data["arguments"]:
         screen.line("  no arguments")
     for name, value in data["arguments"].items():
-        label = (f"{one_line(reveal(name))}: ", "yellow")
+        label = (f"{one_line(escape_invisible(name))}: ", "yellow")
         if isinstance(value, str) and "\n" in value:
             screen.line("  ", label)
-            # Every line of it has a mark, so that none can pose as something else on this page.
+            # Every line is marked, so that none can look like another part of this output.
             for line in value.split("\n"):
-                screen.line("    | ", reveal(line))
+                screen.line("    | ", escape_invisible(line))
         else:
-            screen.line("  ", label, reveal(write_arguments(value)))
+            screen.line("  ", label, escape_invisible(write_arguments(value)))
     for path in data["hidden"]:
-        screen.line("  ", (f"{one_line(reveal(path))}: {_HIDDEN}", "bold yellow"))
-    texts = "".join(_texts(data["arguments"]))
-    if reveal(texts) != texts:
-        screen.line("  ", (_ESCAPED, "bold yellow"))
+        screen.line("  ", (f"{one_line(escape_invisible(path))}: {_HIDDEN_NOTE}", "bold yellow"))
+    texts = "".join(_strings_in(data["arguments"]))
+    if escape_invisible(texts) != texts:
+        screen.line("  ", (_ESCAPED_NOTE, "bold yellow"))
 
 
-def _texts(value: Any) -> list[str]:
+def _strings_in(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [text for pair in value.items() for each in pair for text in _texts(each)]
+        return [text for pair in value.items() for each in pair for text in _strings_in(each)]
     if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]
+        return [text for each in value for text in _strings_in(each)]
     return [value] if isinstance(value, str) else []
 
 
 def draw_operand(screen: Screen, operand: dict[str, Any]) -> None:
-    screen.line("  ", (f"{operand['access']} ", "cyan"), reveal(operand["value"]).replace("\n", "\\n"))
+    screen.line("  ", (f"{operand['access']} ", "cyan"), escape_invisible(operand["value"]).replace("\n", "\\n"))
     notes = []
     if operand["real"] and operand["real"] != operand["value"] and operand["kind"] != "url":
-        notes.append(f"really {reveal(operand['real'])}")
+        notes.append(f"really {escape_invisible(operand['real'])}")
     if operand["kind"] == "path":
         notes.append("in the workspace" if operand["inside"] else "OUTSIDE the workspace")
         notes.append(f"file {operand['identity']}" if operand["identity"] else "not there yet")
@@ -256,14 +254,14 @@ def draw_operand(screen: Screen, operand: dict[str, Any]) -> None:
     if operand["protected"]:
         notes.append("PROTECTED: it decides what is trusted later")
     if operand["digest"]:
-        notes.append(f"content {operand['digest'].removeprefix('sha256:')[:_DIGEST]}")
+        notes.append(f"content {operand['digest'].removeprefix('sha256:')[:_DIGEST_CHARS]}")
     for note in notes:
         screen.line("      ", (note, "bold yellow" if note[:3].isupper() else "dim"))
 
 
 def _ways_to_answer(data: dict[str, Any]) -> list[str]:
     name = data["id"]
-    always = f"dragoman approvals approve {name} --always  (from now on: {reveal(data['rule'])})"
+    always = f"dragoman approvals approve {name} --always  (from now on: {escape_invisible(data['rule'])})"
     return [
         f"dragoman approvals approve {name}",
         *([always] if data["rule"] else []),
@@ -273,51 +271,50 @@ def _ways_to_answer(data: dict[str, Any]) -> list[str]:
     ]
 
 
-def _when(moment: float) -> str:
+def _format_time(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Who approves calls when a command runs: a list of names, somebody at the terminal, or somebody later.
+# ---- deciding by options ---------------------------------------------------------------------------------------------
 
 ASK = "ask"
 NEVER = "never"
-WHEN_ASKED = "later"
-WORDS = (ASK, NEVER, WHEN_ASKED)
-_SHOWN = 2000
-"""Characters of one argument that are shown before somebody asks for all of them."""
+DEFER = "later"
+APPROVE_KEYWORDS = (ASK, NEVER, DEFER)
+_MAX_ARGUMENT_CHARS = 2000
+"""Characters of one argument that are printed before the user asks for all of them."""
 
-Question = Callable[[ApprovalRequest], Awaitable[Approval]]
-"""Asks somebody about a call."""
-Remember = Callable[[str], str]
-"""Keeps a rule for later runs; gives the words that say where."""
+AskApproval = Callable[[ApprovalRequest], Awaitable[Approval]]
+"""Asks the user to approve a call."""
+RememberRule = Callable[[str], str]
+"""Saves a rule for later runs, and returns a message that says where."""
 
 
-class Approvals:
-    """The approver of a command."""
+class CommandApprover:
+    """Approves calls by --approve, asks the user, or defers the request."""
 
-    def __init__(self, rules: Sequence[str], question: Question | None = None, *, parks: bool = False) -> None:
-        words = {rule for rule in rules if rule in WORDS}
-        if len(words) > 1:
+    def __init__(self, rules: Sequence[str], ask: AskApproval | None = None, *, can_defer: bool = False) -> None:
+        keywords = {rule for rule in rules if rule in APPROVE_KEYWORDS}
+        if len(keywords) > 1:
             raise ConfigError(
-                f"--approve is both {' and '.join(sorted(words))}", hint="give one of them; names may be added to it"
+                f"--approve is both {' and '.join(sorted(keywords))}", hint="give one of them; names may be added to it"
             )
-        self._patterns = [rule for rule in rules if rule not in WORDS]
-        self._refuses = NEVER in words
-        self._waits = WHEN_ASKED in words
-        self._parks = parks
-        self.question = question
-        """Asks somebody; None where nobody is."""
+        self._patterns = [rule for rule in rules if rule not in APPROVE_KEYWORDS]
+        self._denies_all = NEVER in keywords
+        self._defers_all = DEFER in keywords
+        self._can_defer = can_defer
+        self.ask = ask
+        """Asks the user; None if nobody is at the terminal."""
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         name = request.tool.name
-        if matches(name, self._patterns) and not _needs_a_person(request):
+        if matches(name, self._patterns) and not _needs_confirmation(request):
             return Approval(True, by="--approve")
-        if self._refuses:
+        if self._denies_all:
             return Approval(False, "nothing is approved in this run (--approve never)", by="--approve")
-        if self.question is not None and not self._waits:
-            return await self.question(request)
-        if self._parks:
+        if self.ask is not None and not self._defers_all:
+            return await self.ask(request)
+        if self._can_defer:
             return LATER
         reason = (
             "nobody is there to approve it; whoever starts the run can allow it with "
@@ -326,14 +323,14 @@ class Approvals:
         return Approval(False, reason, by="the settings of this run")
 
 
-def _needs_a_person(request: ApprovalRequest) -> bool:
-    """What no rule lifts is not lifted by a name either: protected paths, and calls of doubtful origin."""
+def _needs_confirmation(request: ApprovalRequest) -> bool:
+    """Whether --approve cannot approve it, as no rule can: writes to protected paths, and calls of doubtful origin."""
     provenance = request.call.provenance
-    doubtful = provenance is not None and provenance.verdict not in (None, "allow")
-    return doubtful or any(operand.protected and operand.access == "write" for operand in request.operands)
+    is_doubtful = provenance is not None and provenance.verdict not in (None, "allow")
+    return is_doubtful or any(operand.protected and operand.access == "write" for operand in request.operands)
 
 
-# ---- at a terminal ---------------------------------------------------------------------------------------------------
+# ---- asking at a terminal --------------------------------------------------------------------------------------------
 
 Choice = Literal["yes", "always", "run", "edit", "later", "show", "no"]
 _CHOICES: dict[str, Choice] = {
@@ -353,136 +350,136 @@ _CHOICES: dict[str, Choice] = {
 }
 
 
-class Typed(Struct, frozen=True):
-    """What somebody typed."""
+class TypedAnswer(Struct, frozen=True):
+    """A typed answer: the choice, and the text after it."""
 
     choice: Choice
     rest: str = ""
 
 
-def read_typed(line: str) -> Typed:
-    """What a typed line means. Whatever is none of the choices is a no, and its words are the reason."""
+def parse_answer(line: str) -> TypedAnswer:
+    """The answer in a typed line. A line that is none of the choices denies the call, and is the reason."""
     word, _, rest = line.strip().partition(" ")
     choice = _CHOICES.get(word.lower())
     if choice is None:
-        return Typed("no", line.strip())
-    # `yes, but only once` is no yes: a choice stands alone, unless something can follow it.
+        return TypedAnswer("no", line.strip())
+    # `yes, but only once` does not approve: only `no` and `edit` may be followed by text.
     if rest.strip() and choice not in ("no", "edit"):
-        return Typed("no", line.strip())
-    return Typed(choice, rest.strip())
+        return TypedAnswer("no", line.strip())
+    return TypedAnswer(choice, rest.strip())
 
 
-class TerminalQuestion:
-    """Asks at the terminal: what would be called, with what, why it is asked about, and what it is about."""
+class TerminalApprover:
+    """Asks the user at the terminal to approve a call, and shows its arguments, its operands and why it asks."""
 
     def __init__(
         self,
         view: ScreenView,
         *,
-        remember: Remember | None = None,
-        parks: bool = False,
+        remember_rule: RememberRule | None = None,
+        can_defer: bool = False,
         sink: HumanSink | None = None,
-        read: Callable[[], Awaitable[str | None]] = type_line,
+        read_line: Callable[[], Awaitable[str | None]] = read_line,
     ) -> None:
         self._view = view
-        self._remember = remember
-        self._parks = parks
+        self._remember_rule = remember_rule
+        self._can_defer = can_defer
         self._sink = sink or HumanSink()
-        self._read = read
+        self._read_line = read_line
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
-        self._view.tidy()
-        forget_typed()
+        self._view.restore()
+        discard_typed_input()
         screen = Screen(self._view.console.file)
-        cut = self._draw(screen, request, most=_SHOWN)
+        was_cut = self._draw(screen, request, limit=_MAX_ARGUMENT_CHARS)
         while True:
-            self._view.console.print(self._menu(request, cut=cut), end="")
+            self._view.console.print(self._menu(request, was_cut=was_cut), end="")
             try:
-                line = await self._read()
+                line = await self._read_line()
             except BaseException:
                 self._view.console.print()
                 raise
             if line is None:
                 self._view.console.print()
                 return Approval(False, "the terminal was closed", by="default")
-            typed = read_typed(line)
+            typed = parse_answer(line)
             if typed.choice == "show":
-                cut = self._draw(screen, request, most=None)
+                was_cut = self._draw(screen, request, limit=None)
                 continue
             answer = await self._answer(typed, request)
             if answer is not None:
                 return answer
 
-    def _draw(self, screen: Screen, request: ApprovalRequest, most: int | None) -> bool:
-        """Show everything that would run; whether something was left out because it is long."""
+    def _draw(self, screen: Screen, request: ApprovalRequest, limit: int | None) -> bool:
+        """Print what would run, and return whether a long argument was cut."""
         screen.line()
         name = one_line(request.call.name, 80)
         screen.line(("approve ", "bold yellow"), (name, "bold"), f"?  {one_line(request.why, 300)}")
-        arguments, cut = _shorten(request.arguments, most)
+        arguments, was_cut = _shorten(request.arguments, limit)
         draw_arguments(screen, {"arguments": arguments, "hidden": list(request.hidden)})
         for operand in request.operands:
             if operand.kind != "command":
                 draw_operand(screen, show_operand(operand, self._sink))
-        return cut
+        return was_cut
 
-    def _menu(self, request: ApprovalRequest, *, cut: bool) -> str:
+    def _menu(self, request: ApprovalRequest, *, was_cut: bool) -> str:
         choices = ["y = yes", "n = no (a reason may follow)"]
         if request.suggestion:
             rule = one_line(request.suggestion, 60)
             choices.append(f"r = {rule} in this run")
-            choices += [f"a = {rule} always"] if self._remember is not None else []
+            choices += [f"a = {rule} always"] if self._remember_rule is not None else []
         choices.append("e = edit")
-        choices += ["l = later"] if self._parks else []
-        choices += ["s = show all"] if cut else []
+        choices += ["l = later"] if self._can_defer else []
+        choices += ["s = show all"] if was_cut else []
         return f"{', '.join(choices)}: "
 
-    async def _answer(self, typed: Typed, request: ApprovalRequest) -> Approval | None:
+    async def _answer(self, typed: TypedAnswer, request: ApprovalRequest) -> Approval | None:
         if typed.choice == "no":
             return Approval(False, typed.rest or "the user said no")
         if typed.choice == "later":
-            return LATER if self._parks else Approval(False, "the user wants to decide later")
+            return LATER if self._can_defer else Approval(False, "the user wants to decide later")
         if typed.choice == "edit":
             return await self._edit(typed.rest, request)
         if typed.choice == "yes" or not request.suggestion:
             if typed.choice != "yes":
                 self._view.note("no rule describes calls like this one; it is approved once")
             return Approval(True)
-        if typed.choice == "always" and self._remember is not None:
-            self._view.note(self._remember(request.suggestion))
+        if typed.choice == "always" and self._remember_rule is not None:
+            self._view.note(self._remember_rule(request.suggestion))
         return Approval(True, rule=request.suggestion)
 
     async def _edit(self, text: str, request: ApprovalRequest) -> Approval | None:
         try:
             arguments = await edit_json(text, request.call.arguments)
-        except EditingFailed as problem:
+        except EditError as problem:
             self._view.note(str(problem))
             return None
         return Approval(True) if arguments == request.call.arguments else Approval(True, arguments=arguments)
 
 
-def _shorten(arguments: dict[str, Any], most: int | None) -> tuple[dict[str, Any], bool]:
-    """The arguments, long texts in them cut; whether any was."""
-    if most is None:
+def _shorten(arguments: dict[str, Any], limit: int | None) -> tuple[dict[str, Any], bool]:
+    """The arguments with long texts shortened, and whether any was."""
+    if limit is None:
         return arguments, False
-    cut = {
-        name: f"{value[:most]}… (+{len(value) - most} characters)"
+    shortened = {
+        name: f"{value[:limit]}… (+{len(value) - limit} characters)"
         for name, value in arguments.items()
-        if isinstance(value, str) and len(value) > most
+        if isinstance(value, str) and len(value) > limit
     }
-    return {**arguments, **cut}, bool(cut)
+    return {**arguments, **shortened}, bool(shortened)
 
 
-def ask_in_words(view: ScreenView, read: Callable[[], Awaitable[str | None]] = type_line) -> Any:
-    """How the model asks the person at the terminal something."""
+def make_ask_user(view: ScreenView, read_line: Callable[[], Awaitable[str | None]] = read_line) -> Any:
+    """A function that asks the user at the terminal a question of the model, and returns the answer."""
 
-    async def ask(question: str, choices: Sequence[str] = ()) -> str:
-        view.tidy()
-        forget_typed()
+    async def ask_user(question: str, choices: Sequence[str] = ()) -> str:
+        view.restore()
+        discard_typed_input()
         view.force_line("question ", "bold yellow", (question, ""))
         for number, choice in enumerate(choices, 1):
             view.force_line(f"  {number}. {choice}")
         view.console.print("> ", end="")
-        line = await read()
+        line = await read_line()
         if line is None:
             view.console.print()
             return ""
@@ -491,4 +488,4 @@ def ask_in_words(view: ScreenView, read: Callable[[], Awaitable[str | None]] = t
             return choices[int(text) - 1]
         return text
 
-    return ask
+    return ask_user

@@ -1,4 +1,4 @@
-"""`dragoman approvals`: pending approvals, and answers to them."""
+"""`dragoman approvals`: list, show and answer pending approvals, and approve changed tools of MCP servers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval
-from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, list_requests
-from dragoman.cli.approval_prompt import reveal, state_of
-from dragoman.cli.context import find_journal, with_journal
-from dragoman.cli.screen import FATAL, Screen, complain, one_line, pretty_json, write_json
+from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, find_request, list_requests
+from dragoman.cli.approval_prompt import draw_list, draw_request, escape_invisible, request_as_data, state_of
+from dragoman.cli.context import find_journal, pins_file, with_journal
+from dragoman.cli.screen import FATAL, Screen, one_line, pretty_json, print_error, sanitize, write_json
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunBusy, RunOver
 from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
@@ -32,68 +32,70 @@ if TYPE_CHECKING:
     from dragoman.mcp import Pin
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Giving answers to requests for approval: each is written into the journal and the audit log, or refused.
+# ---- submitting answers ----------------------------------------------------------------------------------------------
 
-Answering = Callable[[PendingApproval], Approval]
+MakeAnswer = Callable[[PendingApproval], Approval]
 
 
-class Given(Struct, frozen=True):
-    """What became of an answer."""
+class SubmittedAnswer(Struct, frozen=True):
+    """An answer to a request, and whether it was accepted and recorded."""
 
     request: PendingApproval
     verdict: str = ""
     """`approved`, `denied` or `answered`; empty if it was refused."""
-    refused: str = ""
+    refusal: str = ""
     hint: str = ""
-    unrecorded: str = ""
-    """Why the audit log does not tell of it."""
-    waiting: tuple[str, ...] = ()
+    audit_error: str = ""
+    """Why the audit log has no record of it."""
+    pending_ids: tuple[str, ...] = ()
     """The requests of the same run that have no answer yet."""
-    kept: str = ""
-    """Where the rule of the answer is kept, or why it holds for this run alone."""
+    rule_scope: str = ""
+    """Where the rule of the answer applies, as text."""
 
 
-async def give_answers(
-    journal: Journal, place: Path, answers: Sequence[tuple[PendingApproval, Approval]], by: str, sink: HumanSink
-) -> list[Given]:
-    """Give answers one after the other. One that is refused does not keep the others back."""
-    audit = AuditLog(beside(place), sink=sink)
-    given = [await _give(journal, audit, request, approval, by) for request, approval in answers]
+async def submit_answers(
+    journal: Journal, journal_path: Path, answers: Sequence[tuple[PendingApproval, Approval]], by: str, sink: HumanSink
+) -> list[SubmittedAnswer]:
+    """Submit answers one after the other. A refused one does not stop the others."""
+    audit = AuditLog(beside(journal_path), sink=sink)
+    submitted = [await _submit(journal, audit, request, approval, by) for request, approval in answers]
     now = time.time()
-    still = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
-    return [_with_waiting(each, still) for each in given]
+    pending = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
+    return [_with_pending(each, pending) for each in submitted]
 
 
-async def _give(journal: Journal, audit: AuditLog, request: PendingApproval, approval: Approval, by: str) -> Given:
-    told: dict[str, Any] = {
+async def _submit(
+    journal: Journal, audit: AuditLog, request: PendingApproval, approval: Approval, by: str
+) -> SubmittedAnswer:
+    fields: dict[str, Any] = {
         "request": request.id,
         "tool": request.tool,
         "digest": request.digest,
         "by": by,
-        "user": name_of_user(),
+        "user": user_name(),
     }
     now = time.time()
     try:
         answered = await answer_request(journal, request.id, approval, now=now, by=by)
     except (ApprovalRefused, RunBusy, RunOver) as error:
-        unrecorded = _record(audit, "approval_ignored", request, told | {"reason": str(error)})
-        return Given(request, refused=str(error), hint=error.next_step, unrecorded=unrecorded)
+        audit_error = _record(audit, "approval_ignored", request, fields | {"reason": str(error)})
+        return SubmittedAnswer(request, refusal=str(error), hint=error.next_step, audit_error=audit_error)
     verdict = state_of(answered, now)
-    told |= {
+    fields |= {
         "verdict": verdict,
         "rule": approval.rule or None,
         "arguments": approval.arguments,
         "result": None if approval.result is None else digest_of(approval.result),
     }
-    kept = _keep_rule(request, approval.rule) if approval.rule else ""
-    return Given(answered, verdict, unrecorded=_record(audit, "approval_given", request, told), kept=kept)
+    rule_scope = _remember_rule(request, approval.rule) if approval.rule else ""
+    return SubmittedAnswer(
+        answered, verdict, audit_error=_record(audit, "approval_given", request, fields), rule_scope=rule_scope
+    )
 
 
-def _keep_rule(request: PendingApproval, text: str) -> str:
-    """Keep a rule for the workspace of the run, as `always` at a terminal does; in words, what came of it."""
+def _remember_rule(request: PendingApproval, text: str) -> str:
+    """Save a rule for the workspace of the run, as `always` at a terminal does. Returns where it applies, as text."""
     from dragoman.config import remember_rule
-    from dragoman.errors import ConfigError
     from dragoman.policy import read_rule
 
     if request.workspace is None:
@@ -113,13 +115,13 @@ def _record(audit: AuditLog, kind: Any, request: PendingApproval, fields: dict[s
     return ""
 
 
-def _with_waiting(given: Given, still: Sequence[PendingApproval]) -> Given:
-    waiting = tuple(each.id for each in still if each.run_id == given.request.run_id)
-    return replace(given, waiting=waiting)
+def _with_pending(answer: SubmittedAnswer, pending: Sequence[PendingApproval]) -> SubmittedAnswer:
+    pending_ids = tuple(each.id for each in pending if each.run_id == answer.request.run_id)
+    return replace(answer, pending_ids=pending_ids)
 
 
-def name_of_user() -> str:
-    """Who runs this program, as the system says; the environment could say anything."""
+def user_name() -> str:
+    """The name of the user by the system. The environment is not used, because it can name anybody."""
     try:
         import pwd
 
@@ -130,61 +132,60 @@ def name_of_user() -> str:
         return f"user {os.getuid()}" if hasattr(os, "getuid") else getpass.getuser()
 
 
-# ---- telling of them -------------------------------------------------------------------------------------------------
+# ---- reporting answers -----------------------------------------------------------------------------------------------
 
 
-def draw_answers(given: Sequence[Given], as_json: bool) -> int:
-    """Say what became of each answer, and how the runs go on. The exit code is 1 if one was refused or not recorded."""
+def report_answers(answers: Sequence[SubmittedAnswer], as_json: bool) -> int:
+    """Print the answers and how to resume the runs. Returns exit code 1 if an answer was refused or not recorded."""
     if as_json:
-        write_json([_as_data(each) for each in given])
+        write_json([_as_data(each) for each in answers])
     else:
-        _draw(Screen(), given)
+        _draw(Screen(), answers)
     failed = False
-    for each in given:
-        if each.refused:
-            complain(each.refused, each.hint)
-        if each.unrecorded:
-            complain(f"the audit log does not tell of {each.request.id}: {each.unrecorded}")
-        failed = failed or bool(each.refused or each.unrecorded)
+    for each in answers:
+        if each.refusal:
+            print_error(each.refusal, each.hint)
+        if each.audit_error:
+            print_error(f"the audit log does not tell of {each.request.id}: {each.audit_error}")
+        failed = failed or bool(each.refusal or each.audit_error)
     return FATAL if failed else 0
 
 
-def _draw(screen: Screen, given: Sequence[Given]) -> None:
-    done = [each for each in given if each.verdict]
+def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
+    done = [each for each in answers if each.verdict]
     for each in done:
-        request, given_rule = each.request, each.request.answered.rule if each.request.answered is not None else ""
-        tool = one_line(reveal(request.tool))
+        request, rule = each.request, each.request.answered.rule if each.request.answered is not None else ""
+        tool = one_line(escape_invisible(request.tool))
         screen.line((each.verdict, "bold"), f" {request.id} ({tool})  ", (request.digest, "dim"))
-        if given_rule:
-            screen.line(f"  {reveal(given_rule)} is allowed {reveal(each.kept)}")
-    for run_id, waiting in {each.request.run_id: each.waiting for each in done}.items():
-        if waiting:
-            screen.line(f"{run_id} waits for more: {', '.join(waiting)}")
+        if rule:
+            screen.line(f"  {escape_invisible(rule)} is allowed {escape_invisible(each.rule_scope)}")
+    for run_id, pending_ids in {each.request.run_id: each.pending_ids for each in done}.items():
+        if pending_ids:
+            screen.line(f"{run_id} waits for more: {', '.join(pending_ids)}")
         else:
             screen.line(f"go on: {resume_command(run_id)}")
 
 
 def resume_command(run_id: str) -> str:
-    """The command that goes on with a run."""
+    """The command that resumes a run."""
     return shlex.join(["dragoman", "run", "--resume", run_id])
 
 
-def _as_data(given: Given) -> dict[str, Any]:
+def _as_data(answer: SubmittedAnswer) -> dict[str, Any]:
     return {
-        "id": given.request.id,
-        "run_id": given.request.run_id,
-        "tool": given.request.tool,
-        "digest": given.request.digest,
-        "verdict": given.verdict or "refused",
-        "reason": given.refused,
-        "waiting": list(given.waiting),
-        "kept": given.kept,
-        "resume": resume_command(given.request.run_id),
+        "id": answer.request.id,
+        "run_id": answer.request.run_id,
+        "tool": answer.request.tool,
+        "digest": answer.request.digest,
+        "verdict": answer.verdict or "refused",
+        "reason": answer.refusal,
+        "waiting": list(answer.pending_ids),
+        "kept": answer.rule_scope,
+        "resume": resume_command(answer.request.run_id),
     }
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `dragoman approvals mcp`: the definitions of tools that MCP servers brought, and approving one that changed.
+# ---- `dragoman approvals mcp` ----------------------------------------------------------------------------------------
 
 MCP_HELP = """Show the tools of MCP servers as they were first seen, and approve those that changed since.
 
@@ -215,17 +216,17 @@ def list_tools(as_json: Json = False) -> None:
     """List the tools of servers that were seen, and whether they were approved."""
     from dragoman.mcp import list_pins
 
-    pins = list_pins(_place())
+    pins = list_pins(_pins_path())
     if as_json:
         write_json([_pin_as_data(pin) for pin in pins])
     elif not pins:
         print("no tool of an MCP server was seen so far")
     else:
         screen = Screen()
-        width = max(len(_tame(pin.key)) for pin in pins)
+        width = max(len(sanitize(pin.key)) for pin in pins)
         for pin in pins:
             style = "bold yellow" if pin.state == "changed" else ""
-            screen.line((_tame(pin.key).ljust(width), "green"), "  ", (pin.state, style))
+            screen.line((sanitize(pin.key).ljust(width), "green"), "  ", (pin.state, style))
 
 
 @mcp_app.command("show", short_help="What a tool says of itself.")
@@ -236,17 +237,17 @@ def show_definition(key: Key, as_json: Json = False) -> None:
         write_json(_pin_as_data(pin))
         return
     screen = Screen()
-    screen.line((_tame(pin.key), "bold green"), f"  {pin.state}")
+    screen.line((sanitize(pin.key), "bold green"), f"  {pin.state}")
     before = pretty_json(pin.held.definition)
     if pin.pending is None:
-        screen.block(_tame(before))
+        screen.block(sanitize(before))
         return
     after = pretty_json(pin.pending.definition)
     for line in difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "now", lineterm="", n=9):
         style = {"+": "green", "-": "red"}.get(line[:1], "")
-        screen.line("  ", (_tame(line), style))
+        screen.line("  ", (sanitize(line), style))
     screen.line()
-    screen.line(f"it is off; approve it with: dragoman approvals mcp approve {_tame(pin.key)}")
+    screen.line(f"it is off; approve it with: dragoman approvals mcp approve {sanitize(pin.key)}")
 
 
 @mcp_app.command("approve", short_help="Let a tool be used as it is now.")
@@ -256,8 +257,8 @@ def approve_definition(key: Key) -> None:
 
     pin = _find_pin(key)
     seen = pin.pending or pin.held
-    approve_pin(_place(), pin.key, digest=seen.digest)
-    print(f"approved {_tame(pin.key)} ({seen.digest[:12]})")
+    approve_pin(_pins_path(), pin.key, digest=seen.digest)
+    print(f"approved {sanitize(pin.key)} ({seen.digest[:12]})")
 
 
 @mcp_app.command(short_help="Forget a tool.")
@@ -265,19 +266,11 @@ def forget(key: Key) -> None:
     """Forget what was seen of a tool: it counts as new when it is seen again."""
     from dragoman.mcp import Pins
 
-    Pins(_place()).forget(key)
-    print(f"forgot {_tame(key)}")
+    Pins(_pins_path()).forget(key)
+    print(f"forgot {sanitize(key)}")
 
 
-def _tame(text: str) -> str:
-    from dragoman.cli.screen import tame
-
-    return tame(text)
-
-
-def _place() -> Path:
-    from dragoman.cli.context import pins_file
-
+def _pins_path() -> Path:
     path = pins_file(os.environ)
     if path is None:
         raise ConfigError("there is no folder in which tools of servers could be remembered", hint="set HOME")
@@ -287,7 +280,7 @@ def _place() -> Path:
 def _find_pin(key: str) -> Pin:
     from dragoman.mcp import list_pins
 
-    pins = {pin.key: pin for pin in list_pins(_place())}
+    pins = {pin.key: pin for pin in list_pins(_pins_path())}
     if key not in pins:
         raise ConfigError(f"no tool {key!r} was seen so far", hint="`dragoman approvals mcp list` shows them")
     return pins[key]
@@ -304,8 +297,7 @@ def _pin_as_data(pin: Pin) -> dict[str, Any]:
     }
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `dragoman approvals`: calls that wait for somebody's word, and giving it.
+# ---- `dragoman approvals` --------------------------------------------------------------------------------------------
 
 HELP = """Show the calls that wait for approval, and approve or deny them.
 
@@ -330,7 +322,7 @@ The beginning of an ID is enough.
 app = typer.Typer(name="approvals", help=HELP, add_completion=False, rich_markup_mode=None)
 app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Tools of MCP servers that changed.")
 
-Place = Annotated[
+JournalOption = Annotated[
     str | None,
     typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
 ]
@@ -360,16 +352,16 @@ def _approvals(context: typer.Context) -> None:
 
 @app.command("list", short_help="What waits.")
 def list_approvals(
-    every: Annotated[bool, typer.Option("--all", help="Those that are answered and not used yet as well.")] = False,
-    journal: Place = None,
+    include_answered: Annotated[
+        bool, typer.Option("--all", help="Those that are answered and not used yet as well.")
+    ] = False,
+    journal: JournalOption = None,
     as_json: Json = False,
 ) -> None:
     """List the requests that wait for an answer, the oldest first."""
-    from dragoman.cli.approval_prompt import draw_list, request_as_data
-
-    place, now, sink = find_journal(journal), time.time(), make_sink()
-    found = with_journal(place, _list_all) if place.exists() else []
-    listed = [request_as_data(each, sink, now) for each in found if every or each.answered is None]
+    journal_path, now, sink = find_journal(journal), time.time(), make_sink()
+    found = with_journal(journal_path, _list_all) if journal_path.exists() else []
+    listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answered is None]
     if as_json:
         write_json(listed)
     elif not listed:
@@ -382,14 +374,11 @@ def list_approvals(
 
 
 @app.command(short_help="Everything that would run.")
-def show(request: Id, journal: Place = None, as_json: Json = False) -> None:
+def show(request: Id, journal: JournalOption = None, as_json: Json = False) -> None:
     """Show a request: the call with its arguments, what it is about, why it is asked, and how to answer.
 
     Secrets are hidden, and it says where; characters that cannot be seen are written out.
     """
-    from dragoman.agent.broker import find_request
-    from dragoman.cli.approval_prompt import draw_request, request_as_data
-
     now = time.time()
     found = with_journal(find_journal(journal), lambda store: find_request(store, request))
     data = request_as_data(found, make_sink(), now)
@@ -416,38 +405,36 @@ def approve(
             show_default=False,
         ),
     ] = None,
-    every: Every = False,
+    select_all: Every = False,
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: Place = None,
+    journal: JournalOption = None,
     as_json: Json = False,
 ) -> int:
     """Approve calls. Each approval holds once, for exactly what `show` shows, until it expires.
 
     The run does not go on by itself: the command for that is printed.
     """
-    from dragoman.agent.approvals import Approval
-
     if rule is not None and always:
         raise ConfigError("--rule and --always cannot be given together", hint="--always takes the rule of the request")
-    if arguments is not None and (always or every or len(requests or ()) != 1):
+    if arguments is not None and (always or select_all or len(requests or ()) != 1):
         raise ConfigError(
             "--arguments is for one request, and not with --always", hint="name one ID; a rule goes with --rule"
         )
-    read = read_arguments(arguments) if arguments is not None else None
+    new_arguments = read_arguments(arguments) if arguments is not None else None
     allowed = _check_rule(rule) if rule is not None else ""
 
-    def say(request: PendingApproval) -> Approval:
+    def make_answer(request: PendingApproval) -> Approval:
         if always and not request.rule:
             raise ConfigError(
                 f"there is no rule that would allow just calls like {request.id}",
                 hint="approve it once, or write one with --rule",
             )
-        return Approval(True, arguments=read, rule=request.rule if always else allowed)
+        return Approval(True, arguments=new_arguments, rule=request.rule if always else allowed)
 
-    chosen = _Choice(requests, every, run, yes, "approve", keeps=always)
-    return _answer(chosen, say, by, journal, as_json)
+    chosen = _Selection(requests, select_all, run, yes, "approve", saves_rules=always)
+    return _answer(chosen, make_answer, by, journal, as_json)
 
 
 @app.command(short_help="Do not let calls run.")
@@ -456,17 +443,15 @@ def deny(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="Why; the model is told.", show_default=False)
     ] = "",
-    every: Every = False,
+    select_all: Every = False,
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: Place = None,
+    journal: JournalOption = None,
     as_json: Json = False,
 ) -> int:
     """Deny calls. The model is told so, with your reason, when the run goes on."""
-    from dragoman.agent.approvals import Approval
-
-    chosen = _Choice(requests, every, run, yes, "deny")
+    chosen = _Selection(requests, select_all, run, yes, "deny")
     return _answer(chosen, lambda _: Approval(False, reason), by, journal, as_json)
 
 
@@ -475,97 +460,94 @@ def answer(
     request: Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The result; - is standard input.", show_default=False)],
     by: By = None,
-    journal: Place = None,
+    journal: JournalOption = None,
     as_json: Json = False,
 ) -> int:
     """Answer a call in place of its tool: nothing runs, and the model is told your text as the result."""
-    from dragoman.agent.approvals import Approval
-
     result = sys.stdin.read() if text == "-" else text
-    chosen = _Choice([request], False, None, True, "answer")
+    chosen = _Selection([request], False, None, True, "answer")
     return _answer(chosen, lambda _: Approval(True, result=result), by, journal, as_json)
 
 
-# ---- which requests --------------------------------------------------------------------------------------------------
+# ---- selecting requests ----------------------------------------------------------------------------------------------
 
 
-class _Choice(msgspec.Struct, frozen=True):
-    """The requests that a command is about."""
+class _Selection(msgspec.Struct, frozen=True):
+    """The requests that a command selects."""
 
     ids: list[str] | None
-    every: bool
+    select_all: bool
     run: str | None
     yes: bool
     verb: str
-    keeps: bool = False
-    """Whether the rule of each request is kept as well."""
+    saves_rules: bool = False
+    """Whether the rule of each request is saved as well."""
 
     def check(self) -> None:
-        if bool(self.ids) == self.every:
+        if bool(self.ids) == self.select_all:
             raise ConfigError(
                 "name requests, or give --all" if not self.ids else "--all and requests cannot be given together",
                 hint="dragoman approvals list shows what waits",
             )
-        if self.run is not None and not self.every:
+        if self.run is not None and not self.select_all:
             raise ConfigError("--run goes with --all", hint=f"dragoman approvals {self.verb} --all --run {self.run}")
 
 
 async def _list_all(store: SqliteJournal) -> list[PendingApproval]:
-    from dragoman.agent.broker import list_requests
-
     return await list_requests(store)
 
 
-async def _find(store: SqliteJournal, choice: _Choice, now: float) -> list[PendingApproval]:
-    from dragoman.agent.broker import find_request, list_requests
-    from dragoman.cli.approval_prompt import state_of
-
-    if not choice.every:
-        found = [await find_request(store, each) for each in choice.ids or ()]
+async def _find(store: SqliteJournal, selection: _Selection, now: float) -> list[PendingApproval]:
+    if not selection.select_all:
+        found = [await find_request(store, each) for each in selection.ids or ()]
         return list({each.id: each for each in found}.values())
     everything = [each for each in await list_requests(store) if state_of(each, now) == "open"]
-    return [each for each in everything if choice.run is None or each.run_id == choice.run]
+    return [each for each in everything if selection.run is None or each.run_id == selection.run]
 
 
-def _confirm(found: Sequence[PendingApproval], sink: HumanSink, now: float, choice: _Choice) -> None:
-    """List what an answer to everything is about, each with its digest, and ask."""
-    from dragoman.cli.approval_prompt import draw_list, request_as_data
-
+def _confirm(found: Sequence[PendingApproval], sink: HumanSink, now: float, selection: _Selection) -> None:
+    """List the selected requests with their digests, and ask for confirmation."""
     listed = [request_as_data(each, sink, now) for each in found]
-    draw_list(Screen(sys.stderr), listed, now, digests=True, rules=choice.keeps)
-    if choice.yes:
+    draw_list(Screen(sys.stderr), listed, now, digests=True, rules=selection.saves_rules)
+    if selection.yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("nobody is there to be asked", hint=f"--yes will {choice.verb} without asking")
-    print(f"{choice.verb} {len(found)} of {len(found)}? [y/N] ", end="", file=sys.stderr, flush=True)
-    if _type_line().strip().lower() not in ("y", "yes"):
+        raise ConfigError("nobody is there to be asked", hint=f"--yes will {selection.verb} without asking")
+    print(f"{selection.verb} {len(found)} of {len(found)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if _read_line().strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was answered", hint="")
 
 
-def _type_line() -> str:
+def _read_line() -> str:
     return sys.stdin.readline()
 
 
-def _answer(choice: _Choice, say: Answering, by: str | None, journal: str | None, as_json: bool) -> int:
-    choice.check()
-    place, sink, now = find_journal(journal), make_sink(), time.time()
-    found = with_journal(place, lambda store: _find(store, choice, now)) if place.exists() or choice.ids else []
-    if choice.every:
+def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, journal: str | None, as_json: bool) -> int:
+    selection.check()
+    journal_path, sink, now = find_journal(journal), make_sink(), time.time()
+    found = (
+        with_journal(journal_path, lambda store: _find(store, selection, now))
+        if journal_path.exists() or selection.ids
+        else []
+    )
+    if selection.select_all:
         if not found:
             print("nothing waits for approval")
             return 0
-        _confirm(found, sink, now, choice)
-    # Whatever is wrong with one of the answers is said before any of them is given.
-    answers = [(each, say(each)) for each in found]
-    given = with_journal(place, lambda store: give_answers(store, place, answers, by or "the user", sink))
-    return draw_answers(given, as_json)
+        _confirm(found, sink, now, selection)
+    # All answers are made before the first is submitted, so that an error in one submits none.
+    answers = [(each, make_answer(each)) for each in found]
+    submitted = with_journal(
+        journal_path, lambda store: submit_answers(store, journal_path, answers, by or "the user", sink)
+    )
+    return report_answers(submitted, as_json)
 
 
-# ---- what stands on the command line ---------------------------------------------------------------------------------
+# ---- reading options -------------------------------------------------------------------------------------------------
 
 
 def make_sink() -> HumanSink:
-    """What hides secrets from whoever reads: known keys, and what looks like one."""
+    """What hides secrets in the output: known keys, and text that looks like one."""
     from dragoman.agent.safety import Safety
     from dragoman.config import load
     from dragoman.config.loader import read_keys
@@ -574,7 +556,7 @@ def make_sink() -> HumanSink:
 
 
 def read_arguments(text: str) -> dict[str, Any]:
-    """The arguments that are given as JSON, or as @ and the name of a file."""
+    """The value of --arguments: JSON, or @ and the name of a file."""
     hint = 'for example --arguments \'{"command": "git status"}\', or --arguments @arguments.json'
     if text.startswith("@"):
         try:

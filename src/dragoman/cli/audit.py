@@ -1,4 +1,4 @@
-"""`dragoman audit`: is the log of decisions as it was written, and what does it say?"""
+"""`dragoman audit`: verify and show the audit log."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Examples:
 """
 
 app = typer.Typer(name="audit", help=HELP, add_completion=False, rich_markup_mode=None)
-BROKEN = 1
-_SHOWN = 50
-_OWN = ("n", "at", "kind", "run", "call", "prev", "hash", "damaged")
+INVALID = 1
+_DEFAULT_COUNT = 50
+_COMMON_FIELDS = ("n", "at", "kind", "run", "call", "prev", "hash", "damaged")
 _is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
 
-Place = Annotated[
+LogArgument = Annotated[
     str | None, typer.Argument(metavar="[PATH]", help="The log, if not the usual one.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -53,7 +53,7 @@ def _audit(context: typer.Context) -> None:
 
 @app.command(short_help="Is it as it was written?")
 def verify(
-    path: Place = None,
+    path: LogArgument = None,
     head: Annotated[
         str | None,
         typer.Option("--head", metavar="HASH", help="A head that was printed earlier.", show_default=False),
@@ -74,16 +74,18 @@ def verify(
         write_json(msgspec.to_builtins(report) | {"path": str(place)})
     else:
         _draw_report(Screen(), place, report)
-    return 0 if report.ok else BROKEN
+    return 0 if report.ok else INVALID
 
 
 @app.command(short_help="What does it say?")
 def show(
-    path: Place = None,
+    path: LogArgument = None,
     run: Annotated[
         str | None, typer.Option("--run", metavar="ID", help="Only of this run.", show_default=False)
     ] = None,
-    number: Annotated[int, typer.Option("-n", metavar="N", min=0, help="The last N records; 0 is all.")] = _SHOWN,
+    number: Annotated[
+        int, typer.Option("-n", metavar="N", min=0, help="The last N records; 0 is all.")
+    ] = _DEFAULT_COUNT,
     as_json: Json = False,
 ) -> None:
     """Show the records, the newest last. What calls were given is not in the log, only its digest.
@@ -113,7 +115,7 @@ def find_log(named: str | None) -> Path:
     return beside(Path(place))
 
 
-# ---- drawing -------------------------------------------------------------------------------------------------------
+# ---- printing --------------------------------------------------------------------------------------------------------
 
 
 def _draw_report(screen: Screen, place: Path, report: AuditReport) -> None:
@@ -140,22 +142,22 @@ def _draw_records(screen: Screen, place: Path, records: list[dict[str, Any]], ru
     heads = ("record", "time", "kind", "run", "call", "")
     rows = [tuple(one_line(cell) for cell in _cells(record)) for record in records]
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_aligned(heads, widths), "bold"))
+    screen.line((_align_columns(heads, widths), "bold"))
     for record, row in zip(records, rows, strict=True):
         style = "bold red" if record.get("damaged") else ""
-        screen.line((_aligned(row[:-1], widths), style), "  ", (row[-1], "dim"))
+        screen.line((_align_columns(row[:-1], widths), style), "  ", (row[-1], "dim"))
 
 
 def _cells(record: dict[str, Any]) -> tuple[str, ...]:
-    told = " ".join(f"{name}={_short(value)}" for name, value in record.items() if name not in _OWN)
+    told = " ".join(f"{name}={_short(value)}" for name, value in record.items() if name not in _COMMON_FIELDS)
     if record.get("damaged"):
         told = f"NOT AS IT WAS WRITTEN {told}"
     at = record.get("at")
     texts = [str(record.get(name, "-") or "-") for name in ("kind", "run", "call")]
-    return str(record.get("n", "-")), _when(at), *texts, told
+    return str(record.get("n", "-")), _format_time(at), *texts, told
 
 
-def _when(at: object) -> str:
+def _format_time(at: object) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(at)))  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError, OSError):
@@ -168,7 +170,7 @@ def _short(value: Any) -> str:
     return digest[:12] if _is_digest(digest) else text
 
 
-def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+def _align_columns(cells: tuple[str, ...], widths: list[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=False))
 
 

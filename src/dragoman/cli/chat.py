@@ -1,4 +1,4 @@
-"""`dragoman chat`: a conversation with a model that has tools, kept in a session."""
+"""`dragoman chat`: a conversation with a model that has tools, saved in a session."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Annotated, Any
 
 import typer
 from msgspec import Struct
@@ -18,39 +18,40 @@ from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.records import Header, decode
 from dragoman.agent.result import add_usage
 from dragoman.cli import options as shared
-from dragoman.cli.approval_prompt import Approvals
-from dragoman.cli.context import Workshop
-from dragoman.cli.runner import Followed, Person, Stage, find_person, follow, is_attended, open_view
-from dragoman.cli.screen import code_of, complain_about, one_line
-from dragoman.cli.signals import keep_for_answers
+from dragoman.cli.approval_prompt import CommandApprover
+from dragoman.cli.context import AppContext, RunOptions
+from dragoman.cli.runner import (
+    FinishedRun,
+    LoopRunner,
+    TerminalUser,
+    find_terminal_user,
+    is_attended,
+    open_view,
+    show_run,
+)
+from dragoman.cli.screen import exit_code_of, one_line, report_error
+from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.types import Message, Text, Usage
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from dragoman.cli.context import Wanted
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What somebody types to a chat: lines, texts of several lines, and the end.
+# ---- input -----------------------------------------------------------------------------------------------------------
 
 PROMPT = "> "
-_MORE = ". "
+_CONTINUATION = ". "
 _QUOTES = '"""'
 
 
-class Prompter:
-    """Reads one message after another, with a prompt and an editable line where there is a terminal."""
+class LineInput:
+    """Reads messages line by line; at a terminal with a prompt and line editing."""
 
     def __init__(self, lines: IO[str], commands: Sequence[str] = ()) -> None:
         self._lines = lines
         self.is_terminal = lines is sys.stdin and lines.isatty()
         if self.is_terminal:
-            _edit_lines(commands)
+            _enable_line_editing(commands)
 
     def read(self) -> str | None:
-        """The next message, None at the end. Several lines are one between three quotes, or with \\ at their ends."""
+        """The next message; None at the end. Lines between triple quotes, or that end with \\, are one message."""
         first = self._line(PROMPT)
         if first is None:
             return None
@@ -60,7 +61,7 @@ class Prompter:
         line: str | None = first
         while line is not None and line.endswith("\\"):
             pieces.append(line[:-1])
-            line = self._line(_MORE)
+            line = self._line(_CONTINUATION)
         return "\n".join([*pieces, *([] if line is None else [line])])
 
     def _quoted(self, first: str) -> str:
@@ -71,7 +72,7 @@ class Prompter:
                 pieces.append(line.rstrip()[: -len(_QUOTES)])
                 break
             pieces.append(line)
-            line = self._line(_MORE)
+            line = self._line(_CONTINUATION)
         return "\n".join(pieces).strip("\n")
 
     def _line(self, prompt: str) -> str | None:
@@ -85,13 +86,13 @@ class Prompter:
             return None
 
 
-def _edit_lines(commands: Sequence[str]) -> None:
-    """Arrow keys, history and the tab key, where the system has them."""
+def _enable_line_editing(commands: Sequence[str]) -> None:
+    """Turn on arrow keys, history and completion with tab, if Python has readline."""
     with contextlib.suppress(ImportError):
         import readline
 
         def complete(text: str, number: int) -> str | None:
-            # The line is asked for, because a slash ends a word.
+            # `text` has no slash, because a slash ends a word; so look at the whole line.
             typed = readline.get_line_buffer()
             fitting = [command for command in commands if typed.startswith("/") and command.startswith(typed)]
             return fitting[number][len(typed) - len(text) :] if number < len(fitting) else None
@@ -100,184 +101,186 @@ def _edit_lines(commands: Sequence[str]) -> None:
         readline.parse_and_bind("tab: complete")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A chat: one session, one message after another, and the commands that begin with a slash.
+# ---- the conversation ------------------------------------------------------------------------------------------------
 
 
-class Command(Struct, frozen=True):
-    """A word that is for the chat and not for the model."""
+class ChatCommand(Struct, frozen=True):
+    """A command of the chat, such as /help."""
 
     name: str
-    what: str
-    do: Callable[[Conversation, str], None]
+    description: str
+    run: Callable[[Conversation, str], None]
 
 
 class Conversation:
-    """A chat that goes on in one session of the journal."""
+    """A chat in one session of the journal."""
 
-    def __init__(self, workshop: Workshop, stage: Stage, session: str | None) -> None:
-        self._workshop = workshop
-        self._stage = stage
-        self._approvals = Approvals(workshop.wanted.approve, parks=workshop.parks)
-        workshop.remember()
-        assert workshop.journal is not None
-        self._journal = workshop.journal
+    def __init__(self, context: AppContext, runner: LoopRunner, session: str | None) -> None:
+        self._context = context
+        self._runner = runner
+        self._approver = CommandApprover(context.options.approve, can_defer=context.defers_approvals)
+        context.ensure_journal()
+        assert context.journal is not None
+        self._journal = context.journal
         self.session = session or _new_session()
-        self._before: list[Message] | None = None
-        """What was said before, where it is not what the session holds: after something was taken back."""
-        self._person = Person()
+        self._history: list[Message] | None = None
+        """The messages before the next one, after an undo; None if the session in the journal has them."""
+        self._user = TerminalUser()
         self.agent = self._make_agent(None)
         self.usage = Usage()
         self.cost: float | None = 0.0
         self.turns = 0
         self.code = 0
-        self.is_over = False
+        self.is_finished = False
 
     def _make_agent(self, model: str | None) -> Agent:
         async def ask_user(question: str, choices: Sequence[str] = ()) -> str:
-            return str(await self._person.ask_user(question, choices)) if self._person.is_there else ""
+            return str(await self._user.ask_user(question, choices)) if self._user.is_present else ""
 
         attended = is_attended()
-        asking = ask_user if attended else None
-        return self._workshop.agent(model, self._approvals, ask_user=asking, attended=attended)
+        return self._context.agent(model, self._approver, ask_user=ask_user if attended else None, attended=attended)
 
-    # ---- one message -------------------------------------------------------------------------------------------------
+    # ---- messages ----------------------------------------------------------------------------------------------------
 
-    def take(self, message: str) -> None:
-        """Do what was typed: a command, or a message for the model."""
+    def handle(self, message: str) -> None:
+        """Run a slash command, or send a message to the model."""
         text = message.strip()
         if not text:
             return
         if text.startswith("/") and not text.startswith("//"):
-            self._command(text)
+            self._run_command(text)
         else:
-            self.say(message[1:] if text.startswith("//") else message)
+            self.send(message[1:] if text.startswith("//") else message)
 
-    def say(self, message: str) -> None:
-        """Send a message and show the reply; what goes wrong ends this turn and not the chat."""
+    def send(self, message: str) -> None:
+        """Send a message and show the reply. An error ends this turn, but not the chat."""
         try:
-            followed = self._stage.run(self._exchange(message))
+            finished = self._runner.run(self._run_message(message))
         except BrokenPipeError:
             raise
         except Exception as error:
-            self.code = complain_about(error, os.environ)
+            self.code = report_error(error, os.environ)
             return
         self.turns += 1
-        result = followed.result
-        self._before = None
+        result = finished.result
+        self._history = None
         self.usage = add_usage(self.usage, result.usage)
         self.cost = None if self.cost is None or result.cost is None else self.cost + result.cost
-        self.code = code_of(result, followed.signal)
-        if followed.signal is not None:
-            self._stage.was_interrupted = True
+        self.code = exit_code_of(result, finished.signal)
+        if finished.signal is not None:
+            self._runner.was_interrupted = True
             print("interrupted", file=sys.stderr)
 
-    async def _exchange(self, message: str) -> Followed:
+    async def _run_message(self, message: str) -> FinishedRun:
         task: str | list[Message] = message
-        if self._before is not None:
-            task = [*self._before, Message("user", [Text(message)])]
+        if self._history is not None:
+            task = [*self._history, Message("user", [Text(message)])]
 
-        def start(tell: Callable[[RunEvent], object]) -> Run:
-            return self.agent.stream(task, session=self.session, on_event=tell)
+        def start(on_event: Callable[[RunEvent], object]) -> Run:
+            return self.agent.stream(task, session=self.session, on_event=on_event)
 
-        with keep_for_answers() as out:
-            view = open_view(self._workshop.wanted, out)
-            self._person = find_person(out, view, self._workshop)
-            self._approvals.question = self._person.question
+        with reserve_stdout() as out:
+            view = open_view(self._context.options, out)
+            self._user = find_terminal_user(out, view, self._context)
+            self._approver.ask = self._user.ask_approval
             try:
-                return await follow(start, view)
+                return await show_run(start, view)
             finally:
-                view.tidy()
+                view.restore()
 
-    # ---- commands ----------------------------------------------------------------------------------------------------
+    # ---- slash commands ----------------------------------------------------------------------------------------------
 
-    def _command(self, text: str) -> None:
+    def _run_command(self, text: str) -> None:
         word, _, rest = text[1:].partition(" ")
         command = COMMANDS.get(word.lower())
         if command is None:
             guess = nearest(word, COMMANDS)
-            tell(f"there is no /{one_line(word, 40)}" + (f"; did you mean /{guess}?" if guess else "; /help lists all"))
+            print_note(
+                f"there is no /{one_line(word, 40)}" + (f"; did you mean /{guess}?" if guess else "; /help lists all")
+            )
             return
         try:
-            command.do(self, rest.strip())
+            command.run(self, rest.strip())
         except DragomanError as error:
-            tell(error.explain())
+            print_note(error.explain())
 
     def show_help(self, rest: str) -> None:
         for command in dict.fromkeys(COMMANDS.values()):
-            tell(f"  /{command.name:<10}{command.what}")
-        tell('  Several lines: end each with \\, or write them between """ and """. // sends a message that begins so.')
+            print_note(f"  /{command.name:<10}{command.description}")
+        print_note(
+            '  Several lines: end each with \\, or write them between """ and """. // sends a message that begins so.'
+        )
 
     def show_tools(self, rest: str) -> None:
         for tool in self.agent.tools:
             asks = " (asks first)" if tool.requires_approval else ""
-            tell(f"  {tool.name}{asks}: {one_line(tool.description.partition(chr(10))[0], 100)}")
+            print_note(f"  {tool.name}{asks}: {one_line(tool.description.partition(chr(10))[0], 100)}")
         if not len(self.agent.tools):
-            tell("  none; --tools file.py brings some")
+            print_note("  none; --tools file.py brings some")
 
     def change_model(self, rest: str) -> None:
         if rest:
             agent = self._make_agent(rest)
-            self._stage.run(self.agent.aclose())
+            self._runner.run(self.agent.aclose())
             self.agent = agent
         endpoint = self.agent.endpoint
-        tell(f"  {endpoint.provider.name}:{endpoint.model}")
+        print_note(f"  {endpoint.provider.name}:{endpoint.model}")
 
     def change_session(self, rest: str) -> None:
         if rest:
-            self.session, self._before = rest, None
-        tell(f"  {self.session}")
+            self.session, self._history = rest, None
+        print_note(f"  {self.session}")
 
     def show_usage(self, rest: str) -> None:
         cost = "the price is not known" if self.cost is None else f"${self.cost:.4f}"
         tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
-        tell(f"  {self.turns} message{'' if self.turns == 1 else 's'}, {tokens}, {cost}")
+        print_note(f"  {self.turns} message{'' if self.turns == 1 else 's'}, {tokens}, {cost}")
 
     def retry(self, rest: str) -> None:
-        taken = self._take_back()
-        if taken is None:
-            tell("there is nothing to try again")
+        text = self._rewind()
+        if text is None:
+            print_note("there is nothing to try again")
         else:
-            self.say(taken)
+            self.send(text)
 
     def undo(self, rest: str) -> None:
-        taken = self._take_back()
-        tell("there is nothing to take back" if taken is None else f"taken back: {one_line(taken, 100)}")
+        text = self._rewind()
+        print_note("there is nothing to take back" if text is None else f"taken back: {one_line(text, 100)}")
 
     def quit(self, rest: str) -> None:
-        self.is_over = True
+        self.is_finished = True
 
-    # ---- taking back -------------------------------------------------------------------------------------------------
+    # ---- undo --------------------------------------------------------------------------------------------------------
 
-    def _take_back(self) -> str | None:
-        """Go back to before the last message, in a session of a new name; the old one keeps what was said."""
-        said = self._before if self._before is not None else self._stage.run(self._last_asked())
-        places = [number for number, message in enumerate(said) if message.role == "user"]
-        if not places:
+    def _rewind(self) -> str | None:
+        """Remove the last message and return its text. The chat continues in a new session; the old one is kept."""
+        messages = self._history if self._history is not None else self._runner.run(self._last_messages())
+        positions = [number for number, message in enumerate(messages) if message.role == "user"]
+        if not positions:
             return None
-        text = said[places[-1]].text
-        self._before = said[: places[-1]]
+        text = messages[positions[-1]].text
+        self._history = messages[: positions[-1]]
         self.session = _new_session()
         return text
 
-    async def _last_asked(self) -> list[Message]:
-        """The conversation up to the last message, as its run was begun with it."""
+    async def _last_messages(self) -> list[Message]:
+        """The messages that the last run of the session began with."""
         last = await self._journal.last_run(self.session)
         if last is None:
             return []
         header: Header = decode((await self._journal.read(last.run_id))[0].body, Header)
         return header.messages
 
-    # ---- its end -----------------------------------------------------------------------------------------------------
+    # ---- closing -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
-            self._stage.run(self.agent.aclose())
+            self._runner.run(self.agent.aclose())
 
 
-def tell(words: str) -> None:
-    """Say something that is not the model's."""
-    print(words, file=sys.stderr)
+def print_note(text: str) -> None:
+    """Print a line of the chat itself; standard output is for the replies of the model."""
+    print(text, file=sys.stderr)
 
 
 def _new_session() -> str:
@@ -287,14 +290,14 @@ def _new_session() -> str:
 COMMANDS = {
     command.name: command
     for command in (
-        Command("help", "this list", Conversation.show_help),
-        Command("tools", "the tools that the model has", Conversation.show_tools),
-        Command("model", "the model; /model PROVIDER:MODEL takes another one", Conversation.change_model),
-        Command("session", "the session; /session NAME goes on in another one", Conversation.change_session),
-        Command("usage", "tokens and cost so far", Conversation.show_usage),
-        Command("retry", "send the last message again", Conversation.retry),
-        Command("undo", "take the last message back", Conversation.undo),
-        Command("quit", "end; Ctrl-D does so, too", Conversation.quit),
+        ChatCommand("help", "this list", Conversation.show_help),
+        ChatCommand("tools", "the tools that the model has", Conversation.show_tools),
+        ChatCommand("model", "the model; /model PROVIDER:MODEL takes another one", Conversation.change_model),
+        ChatCommand("session", "the session; /session NAME goes on in another one", Conversation.change_session),
+        ChatCommand("usage", "tokens and cost so far", Conversation.show_usage),
+        ChatCommand("retry", "send the last message again", Conversation.retry),
+        ChatCommand("undo", "take the last message back", Conversation.undo),
+        ChatCommand("quit", "end; Ctrl-D does so, too", Conversation.quit),
     )
 }
 COMMANDS["exit"] = COMMANDS["quit"]
@@ -320,7 +323,7 @@ _TERMINATED = 143
 
 
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM while nothing goes on."""
+    """SIGTERM between two replies."""
 
 
 app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
@@ -359,26 +362,19 @@ def chat(
     log: shared.Log = None,
     no_journal: shared.NoJournal = False,
 ) -> int:
-    given = locals()
-    from dragoman.cli.context import Wanted
-
-    wanted = Wanted.read(given)
-    return _perform(wanted, resume=resume)
+    return _run_chat(RunOptions.from_parameters(locals()), resume=resume)
 
 
-def _perform(wanted: Wanted, *, resume: bool) -> int:
-    from dragoman.cli.context import Workshop
-    from dragoman.cli.runner import Stage
-
-    stage = Stage()
-    with _taking_termination(), Workshop(wanted) as workshop:
-        session = _last_session(workshop, stage) if resume and not wanted.session else wanted.session
-        is_kept = workshop.journal is not None
-        conversation = Conversation(workshop, stage, session)
-        for warning in workshop.warnings:
+def _run_chat(options: RunOptions, *, resume: bool) -> int:
+    runner = LoopRunner()
+    with _sigterm_as_interrupt(), AppContext(options) as context:
+        session = _last_session(context, runner) if resume and not options.session else options.session
+        is_saved = context.journal is not None
+        conversation = Conversation(context, runner, session)
+        for warning in context.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         try:
-            code = _converse(conversation)
+            code = _read_and_answer(conversation)
         except BrokenPipeError:
             conversation.close()
             raise
@@ -386,45 +382,44 @@ def _perform(wanted: Wanted, *, resume: bool) -> int:
             print(file=sys.stderr)
             code = _TERMINATED if isinstance(interrupt, _Terminated) else _INTERRUPTED
         conversation.close()
-        if is_kept and conversation.turns and not wanted.quiet and not wanted.as_json:
+        if is_saved and conversation.turns and not options.quiet and not options.as_json:
             print(f"go on with: dragoman chat --session {conversation.session}", file=sys.stderr)
-    return stage.close(code)
+    return runner.close(code)
 
 
-def _converse(conversation: Conversation) -> int:
-    """Read and answer until the end; from a pipe, the exit code is that of the last message."""
-    pass  # FOLD
-    from dragoman.cli.signals import keep_from_tools
-
-    with keep_from_tools() as lines:
-        prompter = Prompter(lines, [f"/{name}" for name in COMMANDS])
-        if prompter.is_terminal:
+def _read_and_answer(conversation: Conversation) -> int:
+    """Read and answer messages until the end. From a pipe, the exit code is that of the last message."""
+    with reserve_stdin() as lines:
+        line_input = LineInput(lines, [f"/{name}" for name in COMMANDS])
+        if line_input.is_terminal:
             endpoint, count = conversation.agent.endpoint, len(conversation.agent.tools)
-            having = f"{count} tool{'' if count == 1 else 's'}"
-            tell(f"{endpoint.provider.name}:{endpoint.model}, {having}, session {conversation.session}; /help helps")
-        while not conversation.is_over and (message := prompter.read()) is not None:
-            conversation.take(message)
-        return 0 if prompter.is_terminal else conversation.code
+            tools_text = f"{count} tool{'' if count == 1 else 's'}"
+            print_note(
+                f"{endpoint.provider.name}:{endpoint.model}, {tools_text}, session {conversation.session}; /help helps"
+            )
+        while not conversation.is_finished and (message := line_input.read()) is not None:
+            conversation.handle(message)
+        return 0 if line_input.is_terminal else conversation.code
 
 
-def _last_session(workshop: Workshop, stage: Stage) -> str:
-    if workshop.journal is None:
+def _last_session(context: AppContext, runner: LoopRunner) -> str:
+    if context.journal is None:
         raise ConfigError("there is no journal, and without one no session can go on", hint="leave --no-journal out")
-    sessions = stage.run(workshop.journal.sessions())
+    sessions = runner.run(context.journal.sessions())
     if not sessions:
         raise ConfigError("there is no session to go on with", hint="begin one: dragoman chat -m provider:model")
     return sessions[0].session
 
 
 @contextlib.contextmanager
-def _taking_termination() -> Iterator[None]:
-    """Between two replies SIGTERM ends the chat like an interrupt, so that the terminal is left in order."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Between two replies, let SIGTERM end the chat like an interrupt, so that the terminal is restored."""
 
-    def end(*_: Any) -> None:
+    def terminate(*_: Any) -> None:
         raise _Terminated
 
-    before = signal.signal(signal.SIGTERM, end)
+    previous = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)

@@ -1,4 +1,4 @@
-"""`dragoman config`: effective settings, their origin, and a first file."""
+"""`dragoman config`: show the effective settings and their origins, and write a settings file."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from dragoman.cli.screen import Screen, write_json
-from dragoman.config import SECTIONS, Config, Origin, mask
-from dragoman.config.files import shorten
+from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
+from dragoman.config.files import project_file, shorten, to_toml, user_file
 from dragoman.errors import ConfigError
 
-# --------------------------------------------------------------------------------------------------------------------
-# The settings as people and programs see them: each with its value, and who said it.
+# ---- settings as data ------------------------------------------------------------------------------------------------
 
-_NOTHING = "-"
+_EMPTY = "-"
 
 
 def as_data(config: Config, names: list[str]) -> dict[str, Any]:
-    """The configuration for a program."""
+    """The configuration as JSON."""
     return {
         "files": {
             "managed": config.managed_file and str(config.managed_file),
@@ -62,7 +61,7 @@ def is_set(config: Config, name: str) -> bool:
     return settled.origin.kind != "default" or any(each.said.origin.kind != "default" for each in settled.overridden)
 
 
-# ---- drawing -------------------------------------------------------------------------------------------------------
+# ---- printing --------------------------------------------------------------------------------------------------------
 
 
 def draw(screen: Screen, config: Config, names: list[str]) -> None:
@@ -79,42 +78,36 @@ def draw(screen: Screen, config: Config, names: list[str]) -> None:
         width = max(map(len, listed))
         for name in listed:
             settled = config.settled[name]
-            origins = ", ".join(_place(origin) for origin in (*settled.also, settled.origin))
+            origins = ", ".join(_origin_text(origin) for origin in (*settled.also, settled.origin))
             style = "dim" if settled.origin.kind == "default" else "green"
-            screen.line(f"  {name.ljust(width)}  {_value(name, settled.value)}", (f"  {origins}", style))
+            screen.line(f"  {name.ljust(width)}  {_value_text(name, settled.value)}", (f"  {origins}", style))
             for each in settled.overridden:
                 if each.said.origin.kind != "default":
-                    said = f"{_value(name, each.said.value)}  {_place(each.said.origin)}: {each.why}"
+                    said = f"{_value_text(name, each.said.value)}  {_origin_text(each.said.origin)}: {each.why}"
                     screen.line((f"  {' ' * width}  not {said}", "dim"))
 
 
-def _place(origin: Origin) -> str:
+def _origin_text(origin: Origin) -> str:
     if not origin.path:
         return str(origin)
     shown = shorten(Path(origin.path), os.environ)
     return shown if origin.line is None else f"{shown}:{origin.line}"
 
 
-def _value(name: str, value: Any) -> str:
-    from dragoman.config.files import to_toml
-
+def _value_text(name: str, value: Any) -> str:
     shown = mask(name, value)
     if shown is None or shown in ((), [], {}):
-        return _NOTHING
+        return _EMPTY
     if isinstance(shown, dict):
-        return "{ " + ", ".join(f"{key} = {_inner(each)}" for key, each in shown.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_inner_value_text(each)}" for key, each in shown.items()) + " }"
     return to_toml(shown)
 
 
-def _inner(value: Any) -> str:
-    return _value("", value)
+def _inner_value_text(value: Any) -> str:
+    return _value_text("", value)
 
 
-# ---- writing -------------------------------------------------------------------------------------------------------
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `dragoman config`: what holds, where it comes from, and a first file to change it with.
+# ---- commands --------------------------------------------------------------------------------------------------------
 
 HELP = """Show the settings and where each comes from, or write a file to change them.
 
@@ -146,8 +139,6 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Show every setting, its value and where it comes from; what was said and does not count stands below it."""
-    from dragoman.config import load
-
     config = load()
     names = [name for name in config.settled if not only_set or is_set(config, name)]
     if as_json:
@@ -164,8 +155,6 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
 ) -> None:
     """Write a file with every setting in it, commented out. Your own is readable by you alone."""
-    from dragoman.config import PROJECT_FILE, write_template
-
     path = Path.cwd() / PROJECT_FILE if project else _own_file()
     write_file(path, write_template(project=project), private=not project, force=force)
     print(f"wrote {path}")
@@ -176,8 +165,6 @@ def path(
     project: Annotated[bool, typer.Option("--project", help="The project's file, if there is one.")] = False,
 ) -> None:
     """Print the path of your own file, whether it is there or not."""
-    from dragoman.config.files import project_file
-
     found = project_file(Path.cwd(), os.environ) if project else _own_file()
     if found is None:
         raise ConfigError("there is no file of this project", hint="dragoman config init --project writes one")
@@ -185,8 +172,6 @@ def path(
 
 
 def _own_file() -> Path:
-    from dragoman.config.files import user_file
-
     path = user_file(os.environ)
     if path is None:
         raise ConfigError("there is no place for your own file", hint="set HOME, or DRAGOMAN_CONFIG to a path")

@@ -1,4 +1,4 @@
-"""An agent from a command line: settings, tools, safety, journal."""
+"""The context of a command: its options, settings, tools, safety and journal, and the agents that are made of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import Struct
 from dragoman.agent import Agent
 from dragoman.agent.approvals import Approver
 from dragoman.builtin import NAMES
-from dragoman.cli.approval_prompt import WORDS
+from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
 from dragoman.cli.screen import read_text
 from dragoman.client import Retries
 from dragoman.config import (
@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from dragoman.telemetry import JsonLog
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The journal that a command works on: the one that is named, or the one of the configuration.
+# ---- opening the journal ---------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -62,16 +61,15 @@ def find_journal(named: str | None) -> Path:
         if not path.exists():
             raise ConfigError(f"there is no journal at {path}", hint="check the path; a run with a journal makes one")
         return path
-    from dragoman.config import load
 
-    place = load()["journal.path"]
-    if place is None:
+    path_setting = load()["journal.path"]
+    if path_setting is None:
         raise ConfigError("there is no place for the journal", hint="set HOME, or name a file with --journal")
-    return Path(place)
+    return Path(path_setting)
 
 
 def with_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
-    """Do something with a journal, and close it."""
+    """Open a journal, call `work` with it, and close it."""
     from dragoman.journal import SqliteJournal
 
     async def opened() -> T:
@@ -81,15 +79,14 @@ def with_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]]) -> T
     return asyncio.run(opened())
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What keeps the agents of a command safe: rules, built-in tools, sandbox, audit log, and servers of MCP.
+# ---- safety ----------------------------------------------------------------------------------------------------------
 
-_PINS = "mcp-pins.json"
-_EMBEDDED = "local"
+_PINS_FILE_NAME = "mcp-pins.json"
+_EMBEDDED_PROVIDER = "local"
 
 
-class Guard:
-    """The safety of one command, as its settings want it."""
+class SafetySetup:
+    """The rules, built-in tools, MCP servers, sandbox and audit log of one command, made from its settings."""
 
     def __init__(self, config: Config, environment: Mapping[str, str], workspace: str, warnings: list[str]) -> None:
         self._config = config
@@ -100,13 +97,13 @@ class Guard:
         self._sandbox: Any = None
 
     def rules(self, *, attended: bool) -> Rules:
-        """The rules of the settings, and those that were kept for this workspace."""
-        # A file that cannot be read may hold rules that deny, so nothing goes on without it.
+        """The rules of the settings, and those that were saved for this workspace."""
+        # A file that cannot be read may hold rules that deny, so its error ends the command.
         remembered = remembered_rules(self._environment, self._workspace)
         return permissions(self._config, remembered, attended=attended)
 
-    def remember(self, text: str) -> str:
-        """Keep a rule for this workspace; the words that say where it is now."""
+    def remember_rule(self, text: str) -> str:
+        """Save a rule for this workspace, and return a message that says where."""
         try:
             path = remember_rule(self._environment, self._workspace, read_rule(text, "allow"))
         except ConfigError as problem:
@@ -116,12 +113,12 @@ class Guard:
     # ---- tools -------------------------------------------------------------------------------------------------------
 
     def tools(self, model: str) -> list[Tool]:
-        """The built-in tools that the settings name, and those of servers."""
+        """The built-in tools that the settings name, and the tools of MCP servers."""
         config = self._config
         found: list[Tool] = []
-        # The embedded model is so small that it loses its way among thirteen tools, unless somebody wants them.
-        is_lost = model.partition(":")[0] == _EMBEDDED and config.origin("builtin").kind == "default"
-        if config["builtin"] and not is_lost:
+        # The embedded model is too small to choose among thirteen tools. They are offered if the user names them.
+        is_too_small = model.partition(":")[0] == _EMBEDDED_PROVIDER and config.origin("builtin").kind == "default"
+        if config["builtin"] and not is_too_small:
             from dragoman.builtin import toolbox
 
             found += toolbox(config["builtin"], network=config["network"])
@@ -138,7 +135,7 @@ class Guard:
         return self._servers
 
     def secrets(self) -> list[str]:
-        """What servers were given to identify themselves with."""
+        """The credentials of the MCP servers."""
         return self._servers.secrets() if self._servers is not None else []
 
     def sandbox(self, tools: Iterable[Tool]) -> Any:
@@ -146,19 +143,19 @@ class Guard:
         if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
             from dragoman.sandbox import AutoSandbox, find_sandbox
 
-            name, relies = self._config["sandbox"], self._config["mode"] == "sandboxed"
-            # To look for a sandbox starts a process. Where no certain one is asked for, the first command does it.
-            self._sandbox = AutoSandbox() if name == "auto" and not relies else find_sandbox(name)
-            if relies and not _holds(self._sandbox):
+            name, is_required = self._config["sandbox"], self._config["mode"] == "sandboxed"
+            # Looking for a sandbox starts a process. If none is named, that can wait for the first command.
+            self._sandbox = AutoSandbox() if name == "auto" and not is_required else find_sandbox(name)
+            if is_required and not _holds(self._sandbox):
                 self._warnings.append(
                     "no sandbox holds here, so commands are asked about; `dragoman doctor --sandbox` says why"
                 )
         return self._sandbox
 
-    # ---- the log of decisions ----------------------------------------------------------------------------------------
+    # ---- audit log ---------------------------------------------------------------------------------------------------
 
     def audit_log(self, keys: Mapping[str, str]) -> AuditLog | None:
-        """The log of decisions, unless the settings want none."""
+        """The audit log; None if the settings turn it off."""
         config = self._config
         if not config["audit.enabled"] or not config["journal.enabled"]:
             return None
@@ -167,12 +164,12 @@ class Guard:
 
         path, journal = config["audit.path"], config["journal.path"]
         if journal is not None and config.origin("audit.path").kind == "default":
-            # `dragoman approvals` looks for it there as well.
+            # `dragoman approvals` uses the same path.
             path = beside(Path(journal))
         return AuditLog(path, sink=HumanSink(known_secrets(keys))) if path is not None else None
 
     def close(self) -> None:
-        """End what was started for this command."""
+        """Disconnect from the MCP servers."""
         if self._servers is not None:
             try:
                 self._servers.close()
@@ -181,13 +178,13 @@ class Guard:
 
 
 def pins_file(environment: Mapping[str, str]) -> Path | None:
-    """Where the definitions of servers' tools are remembered; None where there is no place for them."""
+    """The file that holds the pinned definitions of MCP tools; None if there is no configuration folder."""
     folder = config_folder(environment)
-    return folder and folder / _PINS
+    return folder and folder / _PINS_FILE_NAME
 
 
 def read_builtin(given: str | None) -> list[str] | None:
-    """The names of built-in tools as they stand on a command line."""
+    """The names of built-in tools that the value of --builtin stands for."""
     if given is None:
         return None
     if given.strip() == "all":
@@ -198,24 +195,24 @@ def read_builtin(given: str | None) -> list[str] | None:
 
 
 def _holds(sandbox: Any) -> bool:
+    """Whether the sandbox confines commands, and a probe could not break out of it."""
     from dragoman.sandbox import proof
 
     return bool(sandbox.confines and proof(sandbox).holds)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# An agent from a command line: the settings of files and environment, with the arguments over them.
+# ---- options and context ---------------------------------------------------------------------------------------------
 
 _LIMITS = ("turns", "tokens", "cost", "seconds")
 NO_MODEL = "no model is named"
-THREE_WAYS = (
+NO_MODEL_HINT = (
     "name one with -m provider:model (such as ollama:qwen3, or local for the embedded one), with DRAGOMAN_MODEL, or as "
     "`model` in the file that `dragoman config path` names; `dragoman providers` lists the providers"
 )
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """What stands on the command line, as it was typed."""
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """The options of `dragoman run` and `dragoman chat`, as they were typed."""
 
     model: str | None = None
     tools: tuple[str, ...] = ()
@@ -227,7 +224,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     tokens: str | None = None
     cost: str | None = None
     seconds: str | None = None
-    options: tuple[str, ...] = ()
+    request_options: tuple[str, ...] = ()
     session: str | None = None
     approve: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -245,16 +242,20 @@ class Wanted(Struct, frozen=True, kw_only=True):
     workspace: str | None = None
 
     @classmethod
-    def read(cls, given: Mapping[str, Any]) -> Self:
-        """What two commands with the same options were given, by the names of their parameters."""
-        several = {name for name in cls.__struct_fields__ if isinstance(getattr(_NOTHING_WANTED, name), tuple)}
-        renamed = {**given, "options": given["option"], "journal": not given["no_journal"]}
+    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
+        """The options among the parameters of a command, by name."""
+        lists = {name for name in cls.__struct_fields__ if isinstance(getattr(_NO_OPTIONS, name), tuple)}
+        renamed = {
+            **parameters,
+            "request_options": parameters["option"],
+            "journal": not parameters["no_journal"],
+        }
         known = {name: value for name, value in renamed.items() if name in cls.__struct_fields__}
-        read: dict[str, Any] = {name: tuple(value or ()) if name in several else value for name, value in known.items()}
-        return cls(**read)
+        values: dict[str, Any] = {name: tuple(value or ()) if name in lists else value for name, value in known.items()}
+        return cls(**values)
 
-    def repeated(self) -> list[str]:
-        """The arguments that a command needs again to go on with a run."""
+    def resume_arguments(self) -> list[str]:
+        """The arguments that `dragoman run --resume` needs again to continue a run."""
         words = ["-m", self.model] if self.model else []
         words += [word for source in self.tools for word in ("--tools", source)]
         words += ["--base-url", self.base_url] if self.base_url else []
@@ -264,25 +265,25 @@ class Wanted(Struct, frozen=True, kw_only=True):
         return words + (["--workspace", self.workspace] if self.workspace else [])
 
 
-_NOTHING_WANTED = Wanted()
+_NO_OPTIONS = RunOptions()
 
 
-class Workshop:
-    """Everything that agents of one command share: settings, tools, journal and log."""
+class AppContext:
+    """What the agents of one command share: settings, tools, safety, journal and log."""
 
-    def __init__(self, wanted: Wanted, environment: Mapping[str, str] | None = None) -> None:
-        around = os.environ if environment is None else environment
-        self.wanted = wanted
-        self._options, settings = _sort_options(wanted.options)
-        self.config = load(environment=around, arguments=_arguments(wanted) | settings)
+    def __init__(self, options: RunOptions, environment: Mapping[str, str] | None = None) -> None:
+        variables = os.environ if environment is None else environment
+        self.options = options
+        self._request_options, settings = _split_options(options.request_options)
+        self.config = load(environment=variables, arguments=_as_settings(options) | settings)
         self.warnings = list(self.config.warnings)
         self.registry = self.config.registry()
-        self._keys = keys_by_variable(self.config, self.registry, around, self.warnings)
-        self._environment = {**around, **self._keys}
-        self.system = self.config["system"] if wanted.system is None else _read_system(wanted.system)
-        self.workspace = _folder(wanted.workspace)
-        self.facts = open_facts(around, self.warnings)
-        self.guard = Guard(self.config, around, self.workspace, self.warnings)
+        self._keys = keys_by_variable(self.config, self.registry, variables, self.warnings)
+        self._environment = {**variables, **self._keys}
+        self.system = self.config["system"] if options.system is None else _read_system(options.system)
+        self.workspace = _resolve_workspace(options.workspace)
+        self.facts = open_facts(variables, self.warnings)
+        self.safety = SafetySetup(self.config, variables, self.workspace, self.warnings)
         self.tools = self._load_tools()
         self.log = self._open_log()
         self.journal = self._open_journal()
@@ -290,11 +291,11 @@ class Workshop:
     def agent(
         self, model: str | None, approve: Approver | None, *, ask_user: Any = None, attended: bool = True
     ) -> Agent:
-        """An agent that speaks to a model; without one, to the one of the settings."""
+        """A new agent for a model, or for the model of the settings if none is given."""
         config = self.config
         chosen = model or config["model"]
         if not chosen:
-            raise ConfigError(NO_MODEL, hint=THREE_WAYS)
+            raise ConfigError(NO_MODEL, hint=NO_MODEL_HINT)
         return Agent(
             chosen,
             self.tools,
@@ -302,34 +303,34 @@ class Workshop:
             limits=config.limits,
             approve=approve,
             ask_user=ask_user,
-            rules=self.guard.rules(attended=attended),
-            defer_approvals=self.parks,
+            rules=self.safety.rules(attended=attended),
+            defer_approvals=self.defers_approvals,
             approval_seconds=config["approval_seconds"],
             scrub=config["scrub"],
             secrets=self._secrets(),
-            audit=self.guard.audit_log(self._keys) if self.journal is not None else None,
-            sandbox=self.guard.sandbox(self.tools),
+            audit=self.safety.audit_log(self._keys) if self.journal is not None else None,
+            sandbox=self.safety.sandbox(self.tools),
             journal=self.journal,
             listeners=[self.log] if self.log is not None else [],
-            options={**config.options, **self._options},
+            options={**config.options, **self._request_options},
             fallbacks=config["fallbacks"],
             tool_mode=config["tool_mode"],
             trust=config["trust"],
             transport=self._transport(),
-            base_url=self.wanted.base_url,
+            base_url=self.options.base_url,
             timeouts=config.timeouts,
             retries=Retries(attempts=config["retries.attempts"]),
             registry=self.registry,
             facts=self.facts,
-            # Without rows of the user, the agent reads those that ship, and only when there is something to pay.
+            # The agent reads the shipped prices itself, after the first reply.
             prices=read_prices(config["prices"]) if config["prices"] else None,
             workspace=self.workspace,
             environment=self._environment,
         )
 
     @property
-    def parks(self) -> bool:
-        """Whether a question that nobody can answer now is left in the journal."""
+    def defers_approvals(self) -> bool:
+        """Whether an approval that nobody can give now waits in the journal."""
         return (
             bool(self.config["defer_approvals"])
             and self.journal is not None
@@ -339,11 +340,11 @@ class Workshop:
     def _secrets(self) -> dict[str, str]:
         """The keys of all providers, and what the settings name; the agent looks through the environment itself."""
         named = {name: self._environment.get(name, "") for name in self.config["secrets"]}
-        named |= {f"mcp_{number}": value for number, value in enumerate(self.guard.secrets(), 1)}
+        named |= {f"mcp_{number}": value for number, value in enumerate(self.safety.secrets(), 1)}
         return {name: value for name, value in {**self._keys, **named}.items() if worth_hiding(value)}
 
     def close(self) -> None:
-        self.guard.close()
+        self.safety.close()
         if self.log is not None:
             self.log.close()
         if self.journal is not None:
@@ -355,26 +356,26 @@ class Workshop:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- parts -------------------------------------------------------------------------------------------------------
+    # ---- loading -----------------------------------------------------------------------------------------------------
 
     def _load_tools(self) -> list[Tool]:
-        """Those that were asked for by name have to be there; of the others, whatever can be had."""
+        """All tools. Those of --tools have to load; a problem with any other becomes a warning."""
         config = self.config
-        named = load_tools(self.wanted.tools).require()
-        found = [load_tools(source for source in config["tools"] if source not in self.wanted.tools)]
+        named = load_tools(self.options.tools).require()
+        found = [load_tools(source for source in config["tools"] if source not in self.options.tools)]
         if config["installed_tools"] != "off":
             found.append(load_installed(ask=config["installed_tools"] == "ask"))
         tools = {tool.name: tool for tool in named}
-        for box in found:
-            self.warnings += box.problems
-            for tool in box.tools:
+        for loaded in found:
+            self.warnings += loaded.problems
+            for tool in loaded.tools:
                 tools.setdefault(tool.name, tool)
-        for tool in self.guard.tools(self.wanted.model or self.config["model"] or ""):
+        for tool in self.safety.tools(self.options.model or self.config["model"] or ""):
             tools.setdefault(tool.name, tool)
-        for name in (*self.wanted.approve, *self.wanted.deny):
+        for name in (*self.options.approve, *self.options.deny):
             if "(" in name or name.startswith("mcp:") or name in FAMILIES:
                 continue
-            if name not in WORDS and not any(matches(tool, [name]) for tool in tools):
+            if name not in APPROVE_KEYWORDS and not any(matches(tool, [name]) for tool in tools):
                 guess = nearest(name, tools)
                 self.warnings.append(f"there is no tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
         return restrict(tools.values(), deny=config["deny"], approvals=config["approvals"])
@@ -388,7 +389,7 @@ class Workshop:
         return JsonLog(path, secrets=self._keys.values())
 
     def _open_journal(self) -> Journal | None:
-        if not self.wanted.journal or not self.config["journal.enabled"]:
+        if not self.options.journal or not self.config["journal.enabled"]:
             return None
         path = self.config["journal.path"]
         if path is None:
@@ -409,47 +410,48 @@ class Workshop:
 
         return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
 
-    def remember(self) -> None:
-        """Keep a journal in memory where there is none on the disk."""
+    def ensure_journal(self) -> None:
+        """Use a journal in memory if there is none on the disk."""
         if self.journal is None:
             self.journal = MemoryJournal()
 
 
 def open_facts(environment: Mapping[str, str], problems: list[str]) -> Facts:
-    """What was learned of endpoints, from the user's folder; in memory where there is none."""
+    """The facts that were learned about endpoints: from the user's folder, or in memory if there is none."""
     path = learned_file(environment)
     if path is None:
         return MemoryFacts()
     facts = FileFacts(path)
-    # Read now, so that what is wrong with the file is told with the other warnings.
+    # Read now, so that a problem with the file is printed with the other warnings.
     len(facts)
     problems += facts.problems
     return facts
 
 
-# ---- reading the arguments -----------------------------------------------------------------------------------------
+# ---- parsing options -------------------------------------------------------------------------------------------------
 
 
-def _arguments(wanted: Wanted) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "model": wanted.model,
-        "tool_mode": wanted.tool_mode,
-        "trust": wanted.trust,
-        "deny": list(wanted.deny) or None,
-        "allow": list(wanted.allow) or None,
-        "ask": list(wanted.ask) or None,
-        "mode": wanted.mode,
-        "builtin": read_builtin(wanted.builtin),
-        "sandbox": wanted.sandbox,
-        "network": wanted.network,
-        "log": wanted.log,
+def _as_settings(options: RunOptions) -> dict[str, Any]:
+    """The options that are settings, by the names of the settings."""
+    settings: dict[str, Any] = {
+        "model": options.model,
+        "tool_mode": options.tool_mode,
+        "trust": options.trust,
+        "deny": list(options.deny) or None,
+        "allow": list(options.allow) or None,
+        "ask": list(options.ask) or None,
+        "mode": options.mode,
+        "builtin": read_builtin(options.builtin),
+        "sandbox": options.sandbox,
+        "network": options.network,
+        "log": options.log,
     }
     for name in _LIMITS:
-        given[f"limits.{name}"] = _read_setting(f"limits.{name}", getattr(wanted, name), f"--{name}")
-    return given
+        settings[f"limits.{name}"] = _read_setting(f"limits.{name}", getattr(options, name), f"--{name}")
+    return settings
 
 
-def _read_setting(name: str, text: str | None, said: str) -> Any:
+def _read_setting(name: str, text: str | None, option: str) -> Any:
     if text is None:
         return None
     kind = SETTINGS[name].kind
@@ -457,13 +459,13 @@ def _read_setting(name: str, text: str | None, said: str) -> Any:
         value = kind.from_text(text.strip())
         kind.read(value)
     except ValueError:
-        raise ConfigError(f"{said} is {kind.words}, not {text!r}", hint=f"for example {said} 10") from None
+        raise ConfigError(f"{option} is {kind.words}, not {text!r}", hint=f"for example {option} 10") from None
     return value
 
 
-def _sort_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The options that no setting knows, as the request takes them; and those that are settings."""
-    plain: dict[str, Any] = {}
+def _split_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The values of --option: those for the request, and those that are settings."""
+    request: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for each in given:
         name, sign, text = each.partition("=")
@@ -472,26 +474,26 @@ def _sort_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any
             raise ConfigError(f"--option {each!r} is no name=value", hint="for example --option temperature=0.2")
         wire, dot, field = name.partition(".")
         if dot and wire in WIRES:
-            plain.setdefault(wire, {})[field] = _read_value(text)
+            request.setdefault(wire, {})[field] = _read_value(text)
         elif f"options.{name}" in SETTINGS and name not in WIRES:
             settings[f"options.{name}"] = _read_setting(f"options.{name}", text, f"--option {name}")
         elif name in NEUTRAL - {"stream"}:
-            plain[name] = _read_value(text)
+            request[name] = _read_value(text)
         else:
-            raise ConfigError(f"there is no option {name!r}{_guess(name)}", hint=_OPTIONS_HINT)
-    return plain, settings
+            raise ConfigError(f"there is no option {name!r}{_suggest(name)}", hint=_OPTIONS_HINT)
+    return request, settings
 
 
 _OPTIONS_HINT = "a field that only one wire has is written with its name: --option openai_chat.logprobs=true"
 
 
-def _guess(name: str) -> str:
+def _suggest(name: str) -> str:
     guess = nearest(name, NEUTRAL - {"stream"})
     return f"; did you mean {guess!r}?" if guess else ""
 
 
 def _read_value(text: str) -> Any:
-    """JSON where it is JSON, else the text itself."""
+    """The value of a text if it is JSON, else the text itself."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -502,7 +504,7 @@ def _read_system(given: str) -> str:
     return read_text(given[1:]).strip() if given.startswith("@") else given
 
 
-def _folder(given: str | None) -> str:
+def _resolve_workspace(given: str | None) -> str:
     path = Path(given or ".").expanduser().resolve()
     if not path.is_dir():
         raise ConfigError(f"there is no folder {given}", hint="--workspace names the folder that tools work in")

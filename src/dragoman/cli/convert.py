@@ -1,4 +1,4 @@
-"""`dragoman convert`: a request of one provider, as another one takes it."""
+"""`dragoman convert`: convert a request from the wire of one provider to that of another."""
 
 from __future__ import annotations
 

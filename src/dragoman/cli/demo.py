@@ -1,4 +1,4 @@
-"""`dragoman demo`: a real model in this process with real tools."""
+"""`dragoman demo`: questions to the embedded model with real tools, and sample replies if there is no model."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
-from dragoman import formats
+from dragoman import formats, providers
 from dragoman.agent import Agent, Limits
 from dragoman.agent.events import RunEnded, ToolEnded
 from dragoman.args.tolerant_scalars import evaluate
 from dragoman.cli.parse import as_data, draw
-from dragoman.cli.screen import Screen, first_lines, write_arguments, write_json
+from dragoman.cli.screen import ProgressLine, Screen, first_lines, write_arguments, write_json
 from dragoman.errors import DragomanError
 from dragoman.events import CallEnded
 from dragoman.stage import collect
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from dragoman.local.engine import Engine
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The tools of the demo: a clock, the files of a folder, and a calculator. They are real, and change nothing.
+# ---- tools of the demo -----------------------------------------------------------------------------------------------
 
-_MOST_FILES = 12
+_MAX_FILES = 12
 
 
 @tool
@@ -45,11 +44,11 @@ def get_time() -> str:
 @tool
 def list_files(folder: Annotated[str, Meta(examples=["docs"], max_length=60)]) -> str:
     """List the files in a folder."""
-    place = Path(folder)
-    if not place.is_dir():
+    path = Path(folder)
+    if not path.is_dir():
         raise FileNotFoundError(f"there is no folder {folder!r} here")
-    names = sorted(entry.name + "/" * entry.is_dir() for entry in place.iterdir() if not entry.name.startswith("."))
-    return f"{len(names)} files: {', '.join(names[:_MOST_FILES])}" if names else "no files"
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in path.iterdir() if not entry.name.startswith("."))
+    return f"{len(names)} files: {', '.join(names[:_MAX_FILES])}" if names else "no files"
 
 
 @tool
@@ -65,12 +64,11 @@ def demo_tools() -> list[Any]:
     return [get_time, list_files, calculate]
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The demo without a model: the engine on a few replies that ship with the package.
+# ---- sample replies, for a demo without a model ----------------------------------------------------------------------
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One reply and what is worth seeing in it."""
+    """One reply that ships with the package, and its title."""
 
     file: str
     title: str
@@ -82,7 +80,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def show_replies(screen: Screen) -> None:
-    """Show what is found in each reply."""
+    """Parse and print each sample reply."""
     offered = tools()
     screen.line(
         ("dragoman", "bold"), f" reads what a model wrote and finds the calls in it. Tools: {', '.join(offered.names)}."
@@ -111,7 +109,7 @@ def show_replies(screen: Screen) -> None:
 
 
 def replies_as_data() -> list[dict[str, Any]]:
-    """The same for a program."""
+    """The sample replies and their calls as JSON."""
     offered = tools()
     shown = []
     for sample in samples():
@@ -121,7 +119,7 @@ def replies_as_data() -> list[dict[str, Any]]:
 
 
 def samples() -> list[Sample]:
-    """The replies that ship with the package, in the order of telling."""
+    """The sample replies, in the order in which they are printed."""
     return msgspec.json.decode(_read_reply("index.json"), type=list[Sample])
 
 
@@ -139,17 +137,16 @@ def _read_reply(name: str) -> str:
     return (files("dragoman") / "samples" / name).read_text(encoding="utf-8")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The questions of the demo, and each step of an answer to them.
+# ---- questions and answers -------------------------------------------------------------------------------------------
 
 _FOLDERS = ("docs", "src", "Documents", "Downloads", "Desktop")
-_MOST_TOKENS = 64
-_MOST_FREE = 60
-_MOST_LINES = 6
+_MAX_TOKENS = 64
+_MAX_UNGUIDED_TOKENS = 60
+_MAX_LINES = 6
 
 
 class Step(Struct, frozen=True):
-    """One call: as it was written, how it was read, and what came of it."""
+    """One call: the text of the model, how it was parsed, and the result."""
 
     wrote: str
     format: str
@@ -161,8 +158,8 @@ class Step(Struct, frozen=True):
     milliseconds: float
 
 
-class Answered(Struct, frozen=True):
-    """A question with every step to its answer."""
+class AnsweredQuestion(Struct, frozen=True):
+    """A question, the calls that were made for it, and the answer."""
 
     question: str
     steps: list[Step]
@@ -172,98 +169,97 @@ class Answered(Struct, frozen=True):
     seconds: float
 
 
-class Free(Struct, frozen=True):
-    """What the model says when nothing holds it, and how many calls are in it."""
+class UnguidedReply(Struct, frozen=True):
+    """A reply without a grammar, and the number of calls in it."""
 
     text: str
     calls: int
 
 
-def questions(here: Path) -> list[str]:
-    """What is asked: of the clock, of the files around the user, of the calculator, and of nobody."""
-    names = [*_FOLDERS, *sorted(entry.name for entry in here.iterdir() if entry.is_dir() and entry.name.isalpha())]
-    folder = next((name for name in names if (here / name).is_dir()), None)
+def questions(workspace: Path) -> list[str]:
+    """One question for each tool, and one that needs none."""
+    names = [*_FOLDERS, *sorted(entry.name for entry in workspace.iterdir() if entry.is_dir() and entry.name.isalpha())]
+    folder = next((name for name in names if (workspace / name).is_dir()), None)
     about_files = [f"List the files in {folder}."] if folder is not None else []
     return ["What time is it?", *about_files, "What is 17 * 23?", "Hello!"]
 
 
 def open_agent() -> Agent:
     """The embedded model with the tools of the demo."""
-    options = {"temperature": 0.0, "seed": 1, "max_tokens": _MOST_TOKENS}
+    options = {"temperature": 0.0, "seed": 1, "max_tokens": _MAX_TOKENS}
     return Agent("local", demo_tools(), limits=Limits(turns=4), options=options)
 
 
-def ask(agent: Agent, question: str) -> Answered:
-    """Ask, and keep every step."""
+def ask(agent: Agent, question: str) -> AnsweredQuestion:
+    """Ask the model, and record every call."""
     started = perf_counter()
     steps: list[Step] = []
     answer, outcome, turns = "", "", 0
     for event in agent.stream(question):
         if isinstance(event, ToolEnded):
-            steps.append(_read(event))
+            steps.append(_read_step(event))
         elif isinstance(event, RunEnded):
             answer, outcome, turns = event.result.text, event.result.outcome.kind, event.result.turns
-    return Answered(question, steps, answer, outcome, turns, round(perf_counter() - started, 3))
+    return AnsweredQuestion(question, steps, answer, outcome, turns, round(perf_counter() - started, 3))
 
 
-def ask_freely(question: str) -> Free:
-    """What the same model says to the same question with the same tools explained to it, and no grammar."""
-    from msgspec import structs
+def ask_without_grammar(question: str) -> UnguidedReply:
+    """The reply of the same model to the same question with the same tools, but without a grammar."""
 
     import dragoman
-    from dragoman import providers
 
     endpoint = providers.resolve("local")
-    free = structs.replace(
+    without_grammar = structs.replace(
         endpoint,
         quirks=structs.replace(endpoint.quirks, grammar_field=""),
         profile=structs.replace(endpoint.profile, weak=False),
     )
-    reply = dragoman.ask(free, question, tools=demo_tools(), max_tokens=_MOST_FREE, temperature=0.0, seed=1)
+    reply = dragoman.ask(
+        without_grammar, question, tools=demo_tools(), max_tokens=_MAX_UNGUIDED_TOKENS, temperature=0.0, seed=1
+    )
     calls = [part for part in reply.message.parts if isinstance(part, ToolCall)]
-    return Free("\n".join(filter(None, [reply.text, *(call.raw for call in calls)])), len(calls))
+    return UnguidedReply("\n".join(filter(None, [reply.text, *(call.raw for call in calls)])), len(calls))
 
 
-def draw_step(screen: Screen, answered: Answered) -> None:
-    """Show what happened, step by step."""
+def draw_answer(screen: Screen, answered: AnsweredQuestion) -> None:
+    """Print every call and the answer."""
     for step in answered.steps:
         screen.line("  ", ("the model wrote", "dim"))
         screen.block(step.wrote, indent=4)
-        mended = f"repairs: {', '.join(step.repairs)}" if step.repairs else "nothing to repair"
-        screen.line("  ", ("read as ", "dim"), step.format, f", {mended}")
-        called = f"{step.name}({write_arguments(step.arguments)})"
-        screen.line("  ", ("ran     ", "dim"), (called, "green"), (f" in {step.milliseconds:.1f} ms", "dim"))
-        for number, line in enumerate(first_lines(step.result, _MOST_LINES)):
+        repairs_text = f"repairs: {', '.join(step.repairs)}" if step.repairs else "nothing to repair"
+        screen.line("  ", ("read as ", "dim"), step.format, f", {repairs_text}")
+        call_text = f"{step.name}({write_arguments(step.arguments)})"
+        screen.line("  ", ("ran     ", "dim"), (call_text, "green"), (f" in {step.milliseconds:.1f} ms", "dim"))
+        for number, line in enumerate(first_lines(step.result, _MAX_LINES)):
             screen.line("  ", ("        " if number else "result  ", "dim"), (line, "red" if step.failed else ""))
     answer = answered.answer.strip() or f"(no answer: {answered.outcome})"
-    for number, line in enumerate(first_lines(answer, _MOST_LINES)):
+    for number, line in enumerate(first_lines(answer, _MAX_LINES)):
         screen.line("  ", ("        " if number else "answer  ", "dim"), (line, "bold"))
     screen.line("  ", (f"{answered.turns} turn{'s' * (answered.turns != 1)}, {answered.seconds:.1f} s", "dim"))
 
 
-def _read(event: ToolEnded) -> Step:
+def _read_step(event: ToolEnded) -> Step:
     call, result = event.call, event.result
-    read = call if isinstance(call, ToolCall) else None
+    parsed_call = call if isinstance(call, ToolCall) else None
     return Step(
         wrote=call.raw,
         format=(call.provenance.format if call.provenance is not None else "") or "no known format",
-        repairs=read.repairs if read is not None else (),
+        repairs=parsed_call.repairs if parsed_call is not None else (),
         name=call.name,
-        arguments=read.arguments if read is not None else {},
-        result=_text(result),
+        arguments=parsed_call.arguments if parsed_call is not None else {},
+        result=_result_text(result),
         failed=result.is_error,
         milliseconds=round(event.seconds * 1000, 3),
     )
 
 
-def _text(result: ToolResult) -> str:
+def _result_text(result: ToolResult) -> str:
     if isinstance(result.content, str):
         return result.content
     return "".join(getattr(part, "text", "") for part in result.content)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `dragoman demo`: a real model in this process, real tools, and every step before the user's eyes.
+# ---- the command -----------------------------------------------------------------------------------------------------
 
 HELP = """Answer a few questions with a real model and real tools, in this process: no key, no server.
 
@@ -283,7 +279,7 @@ Exit codes:
 """
 
 NO_MODEL = 4
-NEXT = (
+NEXT_COMMANDS = (
     ('dragoman run -m local "What is 6 * 7?" --tools FILE.py', "the same model with functions of your own"),
     ("dragoman chat -m ollama:qwen3 --tools FILE.py", "a larger model of an Ollama on this machine"),
     ("OPENAI_API_KEY=... dragoman run -m openai:gpt-5 ...", "a model behind a key; `dragoman providers` lists them"),
@@ -307,7 +303,7 @@ def demo(
             show_replies(screen)
         return 0
     try:
-        _fetch(screen, silent=as_json)
+        _fetch_model(screen, silent=as_json)
     except DragomanError as error:
         if as_json:
             write_json({"error": str(error), "hint": error.next_step, "replies": replies_as_data()})
@@ -318,12 +314,11 @@ def demo(
         screen.line()
         show_replies(screen)
         return NO_MODEL
-    return _ask_all(screen, as_json=as_json)
+    return _run_demo(screen, as_json=as_json)
 
 
-def _fetch(screen: Screen, *, silent: bool) -> None:
-    """Have llama.cpp and the model at hand, or raise and say what is missing."""
-    from dragoman.cli.screen import ProgressLine
+def _fetch_model(screen: Screen, *, silent: bool) -> None:
+    """Import llama.cpp and fetch the model, or raise an error that says what is missing."""
     from dragoman.local.download import CATALOGUE, DEFAULT
     from dragoman.local.engine import import_llama
     from dragoman.local.store import Store
@@ -339,43 +334,41 @@ def _fetch(screen: Screen, *, silent: bool) -> None:
         store.add(progress=progress)
 
 
-def _ask_all(screen: Screen, *, as_json: bool) -> int:
+def _run_demo(screen: Screen, *, as_json: bool) -> int:
     from dragoman.local.engine import borrow, give_back
     from dragoman.local.store import Store
 
     store = Store()
-    engine = borrow(store.path(), name=store.name_of(store.path()), context=_context())
+    engine = borrow(store.path(), name=store.name_of(store.path()), context=_context_window())
     agent = open_agent()
     asked = questions(Path.cwd())
-    answers: list[Answered] = []
+    answers: list[AnsweredQuestion] = []
     try:
         if not as_json:
-            _introduce(screen, engine)
+            _draw_introduction(screen, engine)
         for number, question in enumerate(asked, start=1):
             if not as_json:
                 screen.line()
                 screen.line((f"== {number}. {question}", "bold cyan"))
             answers.append(ask(agent, question))
             if not as_json:
-                draw_step(screen, answers[-1])
-        free = ask_freely(asked[0])
+                draw_answer(screen, answers[-1])
+        unguided = ask_without_grammar(asked[0])
         if as_json:
-            write_json(_as_data(engine, answers, free))
+            write_json(_as_data(engine, answers, unguided))
         else:
-            _conclude(screen, answers, asked[0], free)
+            _draw_conclusion(screen, answers, asked[0], unguided)
     finally:
         agent.close()
         give_back(engine)
     return 0
 
 
-def _context() -> int:
-    from dragoman import providers
-
+def _context_window() -> int:
     return providers.resolve("local").quirks.context_window
 
 
-def _introduce(screen: Screen, engine: Engine) -> None:
+def _draw_introduction(screen: Screen, engine: Engine) -> None:
     threads = f"{engine.threads} thread{'s' * (engine.threads > 1)}"
     screen.line(
         ("dragoman", "bold"),
@@ -385,29 +378,27 @@ def _introduce(screen: Screen, engine: Engine) -> None:
     screen.line("nothing else; everything it writes is shown as it came.")
 
 
-def _conclude(screen: Screen, answers: list[Answered], question: str, free: Free) -> None:
+def _draw_conclusion(screen: Screen, answers: list[AnsweredQuestion], question: str, unguided: UnguidedReply) -> None:
     screen.line()
     screen.line((f"== The same model, left free: {question}", "bold cyan"))
-    screen.block(free.text.strip() or "(nothing)", style="dim")
-    if not free.calls:
+    screen.block(unguided.text.strip() or "(nothing)", style="dim")
+    if not unguided.calls:
         screen.line("  No call, and so it made the answer up: the examples and the grammar make the difference.")
     screen.line()
-    called = sum(bool(answer.steps) for answer in answers)
+    with_tool = sum(bool(answer.steps) for answer in answers)
     seconds = sum(answer.seconds for answer in answers)
-    screen.line(f"{len(answers)} questions, {called} answered with a tool, in {seconds:.1f} s. What to try next:")
-    width = max(len(command) for command, _ in NEXT)
-    for command, words in NEXT:
+    screen.line(f"{len(answers)} questions, {with_tool} answered with a tool, in {seconds:.1f} s. What to try next:")
+    width = max(len(command) for command, _ in NEXT_COMMANDS)
+    for command, words in NEXT_COMMANDS:
         screen.line("  ", (command.ljust(width), "bold"), f"  {words}")
 
 
-def _as_data(engine: Engine, answers: list[Answered], free: Free) -> dict[str, Any]:
-    import msgspec
-
+def _as_data(engine: Engine, answers: list[AnsweredQuestion], unguided: UnguidedReply) -> dict[str, Any]:
     return {
         "model": engine.name,
         "threads": engine.threads,
         "load_seconds": round(engine.seconds, 3),
         "questions": [msgspec.to_builtins(answer) for answer in answers],
-        "free": msgspec.to_builtins(free),
-        "next": [command for command, _ in NEXT],
+        "free": msgspec.to_builtins(unguided),
+        "next": [command for command, _ in NEXT_COMMANDS],
     }

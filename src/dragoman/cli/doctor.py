@@ -1,4 +1,4 @@
-"""`dragoman doctor`: what an endpoint can do, and what to do about the rest."""
+"""`dragoman doctor`: probe an endpoint, or the sandbox, and print and save what was found."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import msgspec
 import typer
 from msgspec import Struct
 
-from dragoman.cli.screen import FATAL, SIGNALLED, Screen, Waiting, write_json
-from dragoman.cli.signals import Interrupts
+from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, write_json
+from dragoman.cli.signals import InterruptHandler
 from dragoman.client.auth import choose_auth
 from dragoman.client.client import open_transport
 from dragoman.client.keys import find_key
@@ -45,10 +45,9 @@ from dragoman.secrets.exchanges import RequestRedactor
 if TYPE_CHECKING:
     from rich.console import Console
 
-# --------------------------------------------------------------------------------------------------------------------
-# What the probe of a sandbox found, as lines for a person.
+# ---- sandbox report --------------------------------------------------------------------------------------------------
 
-_WORDS = {
+_TIER_DESCRIPTIONS = {
     "bubblewrap": "bubblewrap with seccomp and limits",
     "landlock": "Landlock with seccomp and limits",
     "none": "none: commands are not confined",
@@ -56,15 +55,18 @@ _WORDS = {
 
 
 def sandbox_lines(report: ProbeReport, reasons: Sequence[str] = (), *, details: bool = False) -> list[str]:
-    """Which sandbox it is, whether it holds, and what got through; with `details` what was stopped as well.
+    """The sandbox, whether it holds, and the attempts that were not stopped; with `details`, all attempts.
 
-    `reasons` are those of `why_not`: what is in the way of a better sandbox.
+    `reasons` are those of `why_not`: why a better sandbox is not used.
     """
     tried, stopped = len(report.attempts), sum(each.stopped for each in report.attempts)
-    lines = [f"sandbox: {_WORDS[report.tier]}", f"tried to break out in {tried} ways: {stopped} were stopped"]
+    lines = [
+        f"sandbox: {_TIER_DESCRIPTIONS[report.tier]}",
+        f"tried to break out in {tried} ways: {stopped} were stopped",
+    ]
     if details:
-        lines += [_line(each) for each in report.attempts if each.stopped]
-    lines += [_line(each) for each in report.attempts if not each.stopped]
+        lines += [_attempt_line(each) for each in report.attempts if each.stopped]
+    lines += [_attempt_line(each) for each in report.attempts if not each.stopped]
     if report.holds:
         lines.append("it holds: the mode `sandboxed` can be used")
     else:
@@ -75,23 +77,22 @@ def sandbox_lines(report: ProbeReport, reasons: Sequence[str] = (), *, details: 
     return lines
 
 
-def _line(attempt: Attempt) -> str:
+def _attempt_line(attempt: Attempt) -> str:
     words = attempt.name.replace("_", " ")
     if attempt.stopped:
         return f"  stopped: {words} ({attempt.how})"
     return f"  {'NOT STOPPED' if attempt.required else 'not stopped'}: {words} ({attempt.how})"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A consultation of the doctor: who is examined, how it is shown, and what is kept of it.
+# ---- examining an endpoint -------------------------------------------------------------------------------------------
 
-UNANSWERED = 4
+NO_ANSWER = 4
 _STYLES = {"works": "green", "broken": "bold red", "absent": "yellow", "unknown": "dim"}
 _NO_TARGET = "name one: dragoman doctor provider:model, or dragoman doctor http://127.0.0.1:8080"
 
 
-class Wish(Struct, frozen=True, kw_only=True):
-    """What stands on the command line."""
+class DoctorOptions(Struct, frozen=True, kw_only=True):
+    """The options of `dragoman doctor`."""
 
     target: str = ""
     model: str = ""
@@ -101,16 +102,16 @@ class Wish(Struct, frozen=True, kw_only=True):
     quick: bool = False
     tokens: int = 1024
     seconds: float = 120.0
-    saves: bool = True
-    forgets: bool = False
+    save: bool = True
+    forget: bool = False
     as_json: bool = False
 
 
-class Consultation:
-    """One call of the command, from its arguments to its exit code."""
+class DoctorRun:
+    """One examination of an endpoint: finds the endpoint, probes it, prints and saves the findings."""
 
-    def __init__(self, wish: Wish, environment: Mapping[str, str]) -> None:
-        self.wish = wish
+    def __init__(self, options: DoctorOptions, environment: Mapping[str, str]) -> None:
+        self.options = options
         self.config = load(environment=environment)
         self.warnings = list(self.config.warnings)
         self.registry = self.config.registry()
@@ -119,97 +120,97 @@ class Consultation:
         path = learned_file(environment)
         self._facts = FileFacts(path, "doctor") if path is not None else None
         self._screen = Screen()
-        self._waiting = Waiting(_open_console, shown=not wish.as_json)
+        self._spinner = Spinner(_open_console, shown=not options.as_json)
         self.report: Report | None = None
 
-    def hold(self) -> int:
-        """Examine and show; the exit code."""
+    def run(self) -> int:
+        """Examine the endpoint, and return the exit code."""
         with asyncio.Runner() as runner:
-            return runner.run(self._hold())
+            return runner.run(self._run_until_interrupted())
 
-    async def _hold(self) -> int:
+    async def _run_until_interrupted(self) -> int:
         loop = asyncio.get_running_loop()
-        work = loop.create_task(self._work())
+        task = loop.create_task(self._examine())
 
-        def end() -> None:
-            work.cancel()
+        def cancel() -> None:
+            task.cancel()
 
-        with Interrupts(loop, end, self._waiting.hide) as interrupts:
+        with InterruptHandler(loop, cancel, self._spinner.hide) as handler:
             try:
-                return await work
+                return await task
             except asyncio.CancelledError:
                 print("interrupted; nothing was kept", file=sys.stderr)
-                return SIGNALLED + (interrupts.caught or signal.SIGINT)
+                return SIGNAL_BASE + (handler.signal_number or signal.SIGINT)
             finally:
-                self._waiting.hide()
+                self._spinner.hide()
 
-    async def _work(self) -> int:
-        endpoint = await self._find()
-        if self.wish.forgets:
+    async def _examine(self) -> int:
+        endpoint = await self._find_endpoint()
+        if self.options.forget:
             return self._forget(endpoint)
-        subject = admit(endpoint, quick=self.wish.quick, tokens=self.wish.tokens)
-        if not self.wish.as_json:
+        subject = admit(endpoint, quick=self.options.quick, tokens=self.options.tokens)
+        if not self.options.as_json:
             name = f"{endpoint.provider.name}:{endpoint.model}"
             self._screen.line((name, "bold"), f" at {RequestRedactor().address(endpoint.base_url)} ({endpoint.wire})")
-            most = count_requests(subject)
-            self._screen.line(f"at most {most} requests of at most {self.wish.tokens} tokens each")
+            limit = count_requests(subject)
+            self._screen.line(f"at most {limit} requests of at most {self.options.tokens} tokens each")
             self._screen.line()
-        carrier = self._open(endpoint)
+        transport = self._open_transport(endpoint)
         prober = Prober(
             subject.endpoint,
-            transport=carrier,
-            key=self.wish.key or None,
+            transport=transport,
+            key=self.options.key or None,
             environment=self._environment,
             timeouts=self.config.timeouts,
-            tokens=self.wish.tokens,
-            seconds=self.wish.seconds,
+            tokens=self.options.tokens,
+            seconds=self.options.seconds,
         )
         try:
             async for step in examine(subject, prober, self.config.prices()):
-                self._take(step)
+                self._handle_step(step)
         finally:
             await prober.close()
-            await carrier.close()
-        return self._conclude(endpoint)
+            await transport.close()
+        return self._finish(endpoint)
 
-    def _open(self, endpoint: Endpoint) -> Transport:
+    def _open_transport(self, endpoint: Endpoint) -> Transport:
         if endpoint.provider.transport or not self.config["proxy"]:
             return open_transport(endpoint)
         from dragoman.client.http import HttpTransport
 
         return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
 
-    # ---- who ---------------------------------------------------------------------------------------------------------
+    # ---- finding the endpoint ----------------------------------------------------------------------------------------
 
-    async def _find(self) -> Endpoint:
-        """The endpoint that is meant. Nothing that was learned before counts: it is learned anew."""
-        wish = self.wish
-        target = wish.target or ("" if wish.base_url else self.config["model"] or "")
-        if not target and wish.base_url:
-            target = wish.base_url
+    async def _find_endpoint(self) -> Endpoint:
+        """The endpoint that the options name. Facts from earlier examinations are not used."""
+        options = self.options
+        target = options.target or ("" if options.base_url else self.config["model"] or "")
+        if not target and options.base_url:
+            target = options.base_url
         if not target:
             raise ConfigError("there is nobody to examine", hint=_NO_TARGET)
         if "://" in target:
-            return await self._find_by_address(target)
-        settings: dict[str, Any] = {"wire": wish.wire, "base_url": wish.base_url}
+            return await self._find_by_url(target)
+        settings: dict[str, Any] = {"wire": options.wire, "base_url": options.base_url}
         provider, _, model = target.partition(":")
-        model = wish.model or model
+        model = options.model or model
         row = self.registry.get(provider.partition("@")[0])
         if not model and not row.model:
             model = await self._first_model(self.registry.resolve(provider, "", **settings))
         return self.registry.resolve(f"{provider}:{model or row.model}", **settings)
 
-    async def _find_by_address(self, url: str) -> Endpoint:
-        async def look(address: str) -> Any:
-            return await self._look(self.registry.resolve("custom", self.wish.model, base_url=url), address)
+    async def _find_by_url(self, url: str) -> Endpoint:
+        async def fetch_json(address: str) -> Any:
+            return await self._fetch_json(self.registry.resolve("custom", self.options.model, base_url=url), address)
 
-        self._waiting.show(f"who is at {url}?")
-        found = await recognise(url, look)
-        model = self.wish.model or self._choose(found)
-        wire = self.wish.wire or found.wire
+        self._spinner.show(f"who is at {url}?")
+        found = await recognise(url, fetch_json)
+        model = self.options.model or self._choose_model(found)
+        wire = self.options.wire or found.wire
         return self.registry.resolve(found.provider, model, base_url=found.base_url, wire=wire)
 
-    def _choose(self, found: RecognizedServer) -> str:
+    def _choose_model(self, found: RecognizedServer) -> str:
         model = choose_model(list(found.models))
         if not model:
             raise ConfigError(f"{found.base_url} lists no model", hint="load one, or name it with --model NAME")
@@ -220,14 +221,16 @@ class Consultation:
     async def _first_model(self, endpoint: Endpoint) -> str:
         for lookup in lookups_for(endpoint, endpoint.base_url):
             if lookup.kind == "models":
-                listed = read_models(await self._look(endpoint, lookup.url)) or []
-                return self._choose(RecognizedServer(endpoint.provider.name, endpoint.base_url, models=tuple(listed)))
+                listed = read_models(await self._fetch_json(endpoint, lookup.url)) or []
+                return self._choose_model(
+                    RecognizedServer(endpoint.provider.name, endpoint.base_url, models=tuple(listed))
+                )
         raise ConfigError(f"{endpoint.provider.name} lists no models", hint="name one: dragoman doctor PROVIDER:MODEL")
 
-    async def _look(self, endpoint: Endpoint, url: str) -> Any:
-        transport = self._open(endpoint)
+    async def _fetch_json(self, endpoint: Endpoint, url: str) -> Any:
+        transport = self._open_transport(endpoint)
         try:
-            key = find_key(endpoint, self.wish.key or None, None, self._environment)
+            key = find_key(endpoint, self.options.key or None, None, self._environment)
             auth = choose_auth(endpoint, key, self._environment)
             signed = await auth.sign(HttpRequest("GET", url, {"Accept": "application/json"}))
             return await fetch(transport, signed, Timeouts(connect=5.0, first_byte=15.0, idle=15.0))
@@ -240,18 +243,18 @@ class Consultation:
         finally:
             await transport.close()
 
-    # ---- showing -----------------------------------------------------------------------------------------------------
+    # ---- printing ----------------------------------------------------------------------------------------------------
 
-    def _take(self, step: ProbeStarted | Finding | Report) -> None:
+    def _handle_step(self, step: ProbeStarted | Finding | Report) -> None:
         if isinstance(step, ProbeStarted):
-            self._waiting.show(f"{step.title} …")
+            self._spinner.show(f"{step.title} …")
         elif isinstance(step, Report):
             self.report = step
-        elif not self.wish.as_json:
-            with self._waiting.paused():
-                self._draw(step)
+        elif not self.options.as_json:
+            with self._spinner.paused():
+                self._print_finding(step)
 
-    def _draw(self, finding: Finding) -> None:
+    def _print_finding(self, finding: Finding) -> None:
         name = finding.probe.replace("_", " ")
         style = _STYLES[finding.verdict]
         self._screen.line("  ", (f"{finding.verdict:8}", style), f" {name:21}", finding.summary)
@@ -260,38 +263,38 @@ class Consultation:
         if finding.fix:
             self._screen.line(" " * 32, ("fix: ", "bold"), finding.fix)
 
-    def _conclude(self, endpoint: Endpoint) -> int:
+    def _finish(self, endpoint: Endpoint) -> int:
         report = self.report
         assert report is not None
-        reached = report.verdict("reachable") == "works"
-        kept = reached and self._save(endpoint, report)
-        if self.wish.as_json:
-            write_json(_as_data(report, str(self._facts.path) if kept and self._facts is not None else None))
+        answered = report.verdict("reachable") == "works"
+        saved = answered and self._save(endpoint, report)
+        if self.options.as_json:
+            write_json(_as_data(report, str(self._facts.path) if saved and self._facts is not None else None))
         else:
-            self._say_result(report, reached=reached, kept=kept)
-        if not reached:
-            return UNANSWERED
+            self._print_result(report, answered=answered, saved=saved)
+        if not answered:
+            return NO_ANSWER
         return FATAL if report.faults else 0
 
-    def _say_result(self, report: Report, *, reached: bool, kept: bool) -> None:
+    def _print_result(self, report: Report, *, answered: bool, saved: bool) -> None:
         count = len(report.faults)
         spent = f"{report.requests} requests, {report.usage.input_tokens} tokens in, {report.usage.output_tokens} out"
         cost = f", about ${report.cost:.4f}" if report.cost else ""
         faults = (
             "nothing is broken" if not count else "1 thing is broken" if count == 1 else f"{count} things are broken"
         )
-        self._waiting.hide()
+        self._spinner.hide()
         self._screen.line()
-        self._screen.line((faults if reached else "it did not answer", "bold"), f" ({spent}{cost})")
-        if kept and self._facts is not None:
+        self._screen.line((faults if answered else "it did not answer", "bold"), f" ({spent}{cost})")
+        if saved and self._facts is not None:
             self._screen.line(f"kept in {self._facts.path}; dragoman run and dragoman chat go by it")
-        if reached and (self.wish.base_url or "://" in self.wish.target):
+        if answered and (self.options.base_url or "://" in self.options.target):
             self._screen.line(f'next: dragoman run -m {report.model} --base-url {report.url} "Hello"')
 
-    # ---- keeping -----------------------------------------------------------------------------------------------------
+    # ---- saving facts ------------------------------------------------------------------------------------------------
 
     def _save(self, endpoint: Endpoint, report: Report) -> bool:
-        if not self.wish.saves or self._facts is None:
+        if not self.options.save or self._facts is None:
             return False
         self._facts.put(endpoint.base_url, endpoint.model, report.fact)
         for problem in self._facts.problems:
@@ -319,8 +322,7 @@ def _as_data(report: Report, path: str | None) -> dict[str, Any]:
     return data
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `dragoman doctor`: what an endpoint can do, what it cannot, and what to do about it.
+# ---- the command -----------------------------------------------------------------------------------------------------
 
 HELP = """Ask an endpoint what works: calls, streams, tool choice, results, reasoning, schemas, text formats, grammars.
 
@@ -389,7 +391,7 @@ def doctor(
     key = os.environ.get(key_env, "").strip() if key_env else ""
     if key_env and not key:
         raise ConfigError(f"{key_env} is not set", hint="--key-env names the variable that holds the key")
-    wish = Wish(
+    options = DoctorOptions(
         target=target or "",
         model=model,
         base_url=base_url,
@@ -398,28 +400,24 @@ def doctor(
         quick=quick,
         tokens=tokens,
         seconds=seconds,
-        saves=not no_save,
-        forgets=forget,
+        save=not no_save,
+        forget=forget,
         as_json=as_json,
     )
-    consultation = Consultation(wish, os.environ)
-    for warning in consultation.warnings:
+    doctor_run = DoctorRun(options, os.environ)
+    for warning in doctor_run.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    return consultation.hold()
+    return doctor_run.run()
 
 
 def _examine_sandbox(*, as_json: bool) -> int:
-    """Try to break out of the sandbox that commands would run in; nothing is asked of a model."""
-    import msgspec
-
-    from dragoman.cli.screen import write_json
-    from dragoman.config import load
+    """Try to break out of the sandbox that commands would run in. No model is asked."""
     from dragoman.sandbox import find_sandbox, probe, why_not
 
-    wanted = load(environment=os.environ)["sandbox"]
-    report = probe(find_sandbox(wanted))
+    name = load(environment=os.environ)["sandbox"]
+    report = probe(find_sandbox(name))
     if as_json:
-        write_json({**msgspec.to_builtins(report), "holds": report.holds, "not_used": list(why_not(wanted))})
+        write_json({**msgspec.to_builtins(report), "holds": report.holds, "not_used": list(why_not(name))})
     else:
-        print("\n".join(sandbox_lines(report, why_not(wanted), details=True)))
+        print("\n".join(sandbox_lines(report, why_not(name), details=True)))
     return 0 if report.holds else 1

@@ -1,4 +1,4 @@
-"""`dragoman formats`: the catalogue of spellings, and one of them in detail."""
+"""`dragoman formats`: list the text formats, or show one of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GAP = "  "
 
 
 def family_of(row: Format) -> str:
-    """The family in words."""
+    """The description of the family."""
     return FAMILIES.get(row.family, row.family)
 
 

@@ -1,4 +1,4 @@
-"""`dragoman model`: the models that can be loaded into the process."""
+"""`dragoman model`: list, fetch and remove the models that run in this process."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def path(
 
 
 def as_data(model: Model) -> dict[str, Any]:
-    """A model as a program reads it."""
+    """A model as JSON."""
     return {
         "name": model.name,
         "path": model.path,

@@ -1,4 +1,4 @@
-"""`dragoman parse`: the calls, text and thinking in a model's output."""
+"""`dragoman parse`: parse the output of a model, and show the calls, text and thinking in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from dragoman import formats
-from dragoman.cli.screen import Places, Screen, pretty_json, read_text, read_tools, write_json
+from dragoman.cli.screen import LineIndex, Screen, pretty_json, read_text, read_tools, write_json
 from dragoman.events import CallBroken
 from dragoman.types import Provenance, ToolCall
 
@@ -17,19 +17,18 @@ if TYPE_CHECKING:
     from dragoman.formats import Explanation, Parsed
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A parsed reply for people and for programs: calls, text, thinking, refused and broken pieces.
+# ---- printing a parsed reply -----------------------------------------------------------------------------------------
 
 _VERDICT_STYLES = {"call": "green", "refused": "yellow", "broken": "red", "near miss": "yellow"}
-_MOST_OF_AN_OPENER = 40
+_MAX_OPENER_CHARS = 40
 
 
 def draw(screen: Screen, text: str, parsed: Parsed) -> None:
-    """Show everything that was found in `text`, each piece with its place."""
-    places = Places(text)
+    """Print everything that was found in `text`, each piece with its position."""
+    lines = LineIndex(text)
     screen.heading("Calls")
     for call in parsed.calls:
-        _draw_call(screen, places, call)
+        _draw_call(screen, lines, call)
     if not parsed.calls:
         screen.line("  none")
     for title, content in (("Text", parsed.text), ("Thinking", parsed.thinking)):
@@ -39,24 +38,24 @@ def draw(screen: Screen, text: str, parsed: Parsed) -> None:
     if parsed.refused:
         screen.heading("Refused")
     for refused in parsed.refused:
-        _draw_call(screen, places, refused.call, ("refused: ", refused.why))
+        _draw_call(screen, lines, refused.call, ("refused: ", refused.why))
     if parsed.broken:
         screen.heading("Broken")
     for broken in parsed.broken:
-        _draw_broken(screen, places, broken)
+        _draw_broken(screen, lines, broken)
 
 
 def draw_explanations(screen: Screen, text: str, explanations: Sequence[Explanation]) -> None:
-    """Say for every opener, and for every near miss, why it is or is not a call."""
-    places = Places(text)
+    """Print for every opener and every near miss why it is or is not a call."""
+    lines = LineIndex(text)
     screen.heading("Explanation")
     for item in explanations:
         style = _VERDICT_STYLES.get(item.verdict, "")
         named = f" as {item.format}" if item.format else ""
-        # A format without a marker of its own has no opener; the text at its place stands in.
-        opener = item.opener or text[item.span[0] : item.span[0] + _MOST_OF_AN_OPENER]
+        # A format without a marker has no opener; its first characters are printed instead.
+        opener = item.opener or text[item.span[0] : item.span[0] + _MAX_OPENER_CHARS]
         screen.line(
-            "  ", (item.verdict, style), f"{named}  ", (_one_line(opener), "cyan"), f"  ({places.name(item.span)})"
+            "  ", (item.verdict, style), f"{named}  ", (_one_line(opener), "cyan"), f"  ({lines.describe(item.span)})"
         )
         screen.block(item.why, indent=4)
     if not explanations:
@@ -64,31 +63,31 @@ def draw_explanations(screen: Screen, text: str, explanations: Sequence[Explanat
 
 
 def as_data(text: str, parsed: Parsed) -> dict[str, Any]:
-    """The same as one JSON object, nothing shortened."""
-    places = Places(text)
+    """Everything that was found as one JSON object, not shortened."""
+    lines = LineIndex(text)
     return {
-        "calls": [_call_data(places, call) for call in parsed.calls],
+        "calls": [_call_data(lines, call) for call in parsed.calls],
         "text": parsed.text,
         "thinking": parsed.thinking,
-        "refused": [{"why": refused.why, "call": _call_data(places, refused.call)} for refused in parsed.refused],
-        "broken": [msgspec.to_builtins(broken) | _place_data(places, broken.span) for broken in parsed.broken],
+        "refused": [{"why": refused.why, "call": _call_data(lines, refused.call)} for refused in parsed.refused],
+        "broken": [msgspec.to_builtins(broken) | _position_data(lines, broken.span) for broken in parsed.broken],
     }
 
 
 def explanations_as_data(text: str, explanations: Sequence[Explanation]) -> list[dict[str, Any]]:
-    places = Places(text)
+    lines = LineIndex(text)
     return [
         {"span": list(item.span)}
-        | _place_data(places, item.span)
+        | _position_data(lines, item.span)
         | {"opener": item.opener, "format": item.format, "verdict": item.verdict, "why": item.why}
         for item in explanations
     ]
 
 
-def _draw_call(screen: Screen, places: Places, call: ToolCall, *notes: tuple[str, str]) -> None:
+def _draw_call(screen: Screen, lines: LineIndex, call: ToolCall, *notes: tuple[str, str]) -> None:
     found = call.provenance or Provenance()
     region = "" if found.region == "answer" else f", in {found.region}"
-    screen.line("  ", (call.name, "bold green"), (f"  {found.format}, {places.name(found.span)}{region}", "dim"))
+    screen.line("  ", (call.name, "bold green"), (f"  {found.format}, {lines.describe(found.span)}{region}", "dim"))
     screen.block(pretty_json(call.arguments), indent=4)
     if call.known_tool is False:
         notes = (*notes, ("unknown tool: ", "its name was not offered"))
@@ -101,22 +100,22 @@ def _draw_call(screen: Screen, places: Places, call: ToolCall, *notes: tuple[str
         screen.line("    ", ("change: ", "yellow"), f"{change.path} {before} -> {after} ({change.rule})")
 
 
-def _draw_broken(screen: Screen, places: Places, broken: CallBroken) -> None:
+def _draw_broken(screen: Screen, lines: LineIndex, broken: CallBroken) -> None:
     named = f"{broken.name}  " if broken.name else ""
-    screen.line("  ", (named, "bold red"), (f"{broken.format}, {places.name(broken.span)}", "dim"))
+    screen.line("  ", (named, "bold red"), (f"{broken.format}, {lines.describe(broken.span)}", "dim"))
     screen.line("    ", ("why: ", "red"), broken.why)
     screen.block(broken.raw.strip("\n"), indent=4, style="dim")
 
 
-def _call_data(places: Places, call: ToolCall) -> dict[str, Any]:
+def _call_data(lines: LineIndex, call: ToolCall) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(call)
     if call.provenance is not None:
-        data["provenance"] |= _place_data(places, call.provenance.span)
+        data["provenance"] |= _position_data(lines, call.provenance.span)
     return data
 
 
-def _place_data(places: Places, span: tuple[int, int]) -> dict[str, int]:
-    line, column = places.line_and_column(span[0])
+def _position_data(lines: LineIndex, span: tuple[int, int]) -> dict[str, int]:
+    line, column = lines.line_and_column(span[0])
     return {"line": line, "column": column}
 
 
@@ -124,8 +123,7 @@ def _one_line(opener: str) -> str:
     return opener.replace("\n", "\\n").replace("\t", "\\t")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `dragoman parse`: what a model's text holds, piece by piece.
+# ---- the command -----------------------------------------------------------------------------------------------------
 
 HELP = """Show the calls, text, thinking and broken pieces in a model's text.
 

@@ -1,4 +1,4 @@
-"""`dragoman providers`: the endpoints that are known, and one of them explained."""
+"""`dragoman providers`: list the known providers, or show one of them."""
 
 from __future__ import annotations
 
@@ -87,11 +87,11 @@ def providers(
 def as_data(row: Provider) -> dict[str, Any]:
     """One row as JSON, and where its key was found; never the key."""
     data: dict[str, Any] = msgspec.to_builtins(row)
-    return data | {"speakable": row.speakable, "key_set": _key_that_is_set(row)}
+    return data | {"speakable": row.speakable, "key_set": _key_variable(row)}
 
 
 def endpoint_as_data(endpoint: Endpoint) -> dict[str, Any]:
-    """What was decided for one model."""
+    """The resolved endpoint of one model as JSON."""
     return {
         "provider": endpoint.provider.name,
         "model": endpoint.model,
@@ -99,7 +99,7 @@ def endpoint_as_data(endpoint: Endpoint) -> dict[str, Any]:
         "base_url": endpoint.base_url,
         "missing": list(endpoint.missing),
         "key": list(endpoint.key_names),
-        "key_set": _key_that_is_set(endpoint.provider),
+        "key_set": _key_variable(endpoint.provider),
         "profile": msgspec.to_builtins(endpoint.profile),
         "prompt_format": endpoint.prompt_format,
         "formats": list(endpoint.formats),
@@ -114,12 +114,12 @@ def _registry(config: str | None) -> Registry:
     return registry if config is None else registry.with_rows(read_text(config))
 
 
-def _key_that_is_set(row: Provider) -> str | None:
+def _key_variable(row: Provider) -> str | None:
     """The first environment variable that holds a key."""
     return next((name for name in row.key if os.environ.get(name)), None)
 
 
-# ---- all of them ---------------------------------------------------------------------------------------------------
+# ---- list ------------------------------------------------------------------------------------------------------------
 
 
 def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> None:
@@ -137,7 +137,7 @@ def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> 
                 cell.ljust(width) for cell, width in zip(cells[row.name], (*widths, 0), strict=True)
             )
             shown = url if room is None or len(url) <= room else url[: room - 1] + "…"
-            style = "green" if _key_that_is_set(row) else "dim"
+            style = "green" if _key_variable(row) else "dim"
             screen.line((name, "green"), _GAP, _GAP.join(rest), _GAP, (key, style), _GAP, (shown, "dim"))
     screen.line()
     for problem in problems:
@@ -146,12 +146,12 @@ def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> 
 
 
 def _cells(row: Provider) -> tuple[str, ...]:
-    found = _key_that_is_set(row)
+    found = _key_variable(row)
     key = f"{found} (set)" if found else (row.key[0] if row.key else "-")
     return row.name, row.title, ",".join(row.wires[:1]), row.native, key, row.base_url or "-"
 
 
-# ---- one of them ---------------------------------------------------------------------------------------------------
+# ---- one provider ----------------------------------------------------------------------------------------------------
 
 
 def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None:
@@ -179,7 +179,7 @@ def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None
 
 
 def _variables(row: Provider) -> dict[str, str]:
-    """What the environment says for the holes of the address."""
+    """The values of the variables in the address, from the environment."""
     found = {}
     for hole, names in row.variables.items():
         value = next((os.environ[name] for name in names if os.environ.get(name)), None)
@@ -195,8 +195,8 @@ def _show(screen: Screen, row: Provider) -> None:
         ("base URL", row.base_url or "given by you"),
         *((f"base URL, {place}", url) for place, url in row.urls.items()),
         *((f"base URL of {wire}", url) for wire, url in row.wire_urls.items()),
-        *((f"{{{hole}}}", _set_or_not(names)) for hole, names in row.variables.items()),
-        ("key", _set_or_not(row.key)),
+        *((f"{{{hole}}}", _with_state(names)) for hole, names in row.variables.items()),
+        ("key", _with_state(row.key)),
         ("sent as", row.auth_meaning),
         ("headers", ", ".join(f"{header}: {value}" for header, value in row.headers.items())),
         ("wires", ", ".join(row.wires) if row.speakable else "none that dragoman speaks"),
@@ -213,7 +213,7 @@ def _show(screen: Screen, row: Provider) -> None:
     for wire, fields in row.body.items():
         screen.heading(f"Sent with every request on {wire}")
         for field, value in fields.items():
-            screen.line(_GAP, f"{field} = {_written(value)}")
+            screen.line(_GAP, f"{field} = {_to_json(value)}")
     if row.notes:
         screen.heading("Notes")
         screen.block(row.notes)
@@ -239,7 +239,7 @@ def _show_model(screen: Screen, endpoint: Endpoint) -> None:
             screen.line(_GAP, (f"{label}: ", "yellow"), content)
     screen.heading("Capabilities")
     for name, value in msgspec.to_builtins(endpoint.capabilities).items():
-        screen.line(_GAP, f"{name} = {_written(value)}")
+        screen.line(_GAP, f"{name} = {_to_json(value)}")
     _show_quirks(screen, "Quirks of both together", changed_quirks(endpoint.quirks))
 
 
@@ -249,13 +249,13 @@ def _show_quirks(screen: Screen, title: str, quirks: dict[str, Any]) -> None:
     meanings, usual = quirk_meanings(), quirk_defaults()
     screen.heading(title)
     for name, value in quirks.items():
-        screen.line(_GAP, (name, "green"), f" = {_written(value)}", (f"  (usually {_written(usual[name])})", "dim"))
+        screen.line(_GAP, (name, "green"), f" = {_to_json(value)}", (f"  (usually {_to_json(usual[name])})", "dim"))
         screen.line(_GAP * 2, meanings.get(name, ""))
 
 
-def _set_or_not(names: tuple[str, ...]) -> str:
+def _with_state(names: tuple[str, ...]) -> str:
     return ", ".join(f"{name} ({'set' if os.environ.get(name) else 'not set'})" for name in names)
 
 
-def _written(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()

@@ -1,7 +1,7 @@
-"""A run on a screen as it happens: the model's words on standard output, everything else on standard error.
+"""Views of a run: lines of JSON for programs, or text for people.
 
-On a terminal the words come as they are written. Into a pipe goes the answer alone, when it is there: what a model says
-before it calls a tool is no part of it.
+The text of the model goes to standard output, everything else to standard error. On a terminal the text is printed as
+it arrives. In a pipe only the answer is printed, at the end: text before a tool call is not part of the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from dragoman.agent.events import (
     ToolStarted,
 )
 from dragoman.agent.result import RunResult
-from dragoman.cli.screen import WHAT_HELPS, Waiting, first_lines, name_part, one_line, result_text, tame, write_call
+from dragoman.cli.screen import (
+    OUTCOME_HINTS,
+    Spinner,
+    describe_part,
+    first_lines,
+    one_line,
+    result_text,
+    sanitize,
+    write_call,
+)
 from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallRefused, CallStarted, PartReceived, ReplyEnded, TextDelta, ThinkingDelta
 from dragoman.types import ToolCall
@@ -33,21 +42,21 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _SECONDS_BETWEEN_LINES = 1.0
-_WORTH_TELLING = 1.0
-"""Seconds from which on the time of a call is shown."""
+_SLOW_CALL_SECONDS = 1.0
+"""The duration of a call is printed from this on."""
 
 
 class View(Protocol):
-    """Whoever shows a run."""
+    """Shows the events of a run."""
 
     def show(self, event: RunEvent) -> None: ...
 
     def note(self, message: str) -> None:
-        """Say something that is no event of the run."""
+        """Print a message that is not an event of the run."""
         ...
 
-    def tidy(self) -> None:
-        """Leave the terminal as it was: the cursor shown, and at the beginning of a line."""
+    def restore(self) -> None:
+        """Restore the terminal: no spinner, and the cursor at the beginning of a line."""
         ...
 
 
@@ -71,37 +80,37 @@ class JsonView:
     def note(self, message: str) -> None:
         pass
 
-    def tidy(self) -> None:
+    def restore(self) -> None:
         pass
 
 
 class ScreenView:
-    """A run for people."""
+    """Text for people, with colours and a spinner on a terminal."""
 
     def __init__(self, out: IO[str], *, quiet: bool = False, thinking: bool = False) -> None:
         self._out = out
         self._streams = out.isatty()
         self._quiet = quiet
-        self._thinks = thinking
-        self._waiting = Waiting(lambda: self.console, shown=not quiet)
-        self._said: list[str] = []
-        self._half_line: IO[str] | None = None
-        self._return_held = False
+        self._shows_thinking = thinking
+        self._spinner = Spinner(lambda: self.console, shown=not quiet)
+        self._reply_text: list[str] = []
+        self._unfinished_line: IO[str] | None = None
+        self._holds_return = False
         self._running: dict[str, str] = {}
         self._last_line: dict[str, float] = {}
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._table: dict[type, Callable[[Any], None]] = {
             RunStarted: self._started,
             Asked: self._asked,
             RequestRetried: self._retried,
-            TextDelta: lambda event: self._say(event.text),
-            ThinkingDelta: self._think,
-            CallStarted: lambda event: self._wait(f"writing a call of {event.name}"),
+            TextDelta: lambda event: self._write_text(event.text),
+            ThinkingDelta: self._write_thinking,
+            CallStarted: lambda event: self._show_waiting(f"writing a call of {event.name}"),
             CallBroken: lambda event: self.note(f"broken call: {event.why}"),
             CallRefused: lambda event: self.note(f"{event.name} is not called: {event.why}"),
-            PartReceived: lambda event: self.line(name_part(event.part), "dim"),
-            ReplyEnded: lambda event: self._waiting.hide(),
-            ApprovalNeeded: lambda event: self._waiting.hide(),
+            PartReceived: lambda event: self.line(describe_part(event.part), "dim"),
+            ReplyEnded: lambda event: self._spinner.hide(),
+            ApprovalNeeded: lambda event: self._spinner.hide(),
             ToolStarted: self._tool_started,
             ToolProgressed: self._tool_progressed,
             ToolEnded: self._tool_ended,
@@ -124,110 +133,110 @@ class ScreenView:
     # ---- lines -------------------------------------------------------------------------------------------------------
 
     def line(self, words: str, style: str = "", *more: tuple[str, str]) -> None:
-        """A line on standard error; what a model or a tool said in it is made harmless."""
+        """Print a line on standard error, unless the view is quiet. Control characters in it are replaced."""
         if self._quiet:
             return
         self.force_line(words, style, *more)
 
     def force_line(self, words: str, style: str = "", *more: tuple[str, str]) -> None:
-        """The same, also when only the answer is wanted."""
+        """Print a line on standard error, even if the view is quiet."""
         from rich.text import Text
 
-        with self._waiting.paused():
+        with self._spinner.paused():
             self._end_line()
             text = Text()
             for content, kind in ((words, style), *more):
-                text.append(tame(content), kind)
+                text.append(sanitize(content), kind)
             self.console.print(text)
 
     def note(self, message: str) -> None:
         self.line("note: ", "yellow", (one_line(message, 400), ""))
 
-    def tidy(self) -> None:
-        self._waiting.hide()
+    def restore(self) -> None:
+        self._spinner.hide()
         self._end_line()
 
     def _end_line(self) -> None:
-        if self._half_line is not None:
-            self._half_line.write("\n")
-            self._half_line.flush()
-            self._half_line = None
+        if self._unfinished_line is not None:
+            self._unfinished_line.write("\n")
+            self._unfinished_line.flush()
+            self._unfinished_line = None
 
-    def _wait(self, words: str) -> None:
-        if self._waiting.is_live:
+    def _show_waiting(self, words: str) -> None:
+        if self._spinner.is_live:
             self._end_line()
-            self._waiting.show(words)
+            self._spinner.show(words)
 
-    # ---- the model ---------------------------------------------------------------------------------------------------
+    # ---- model output ------------------------------------------------------------------------------------------------
 
     def _started(self, event: RunStarted) -> None:
-        self._began = time.monotonic()
-        self._said = []
+        self._started_at = time.monotonic()
+        self._reply_text = []
         if event.resumed:
             self.line(f"going on with {event.run_id}", "dim")
 
     def _asked(self, event: Asked) -> None:
-        self._tell_said()
-        self._wait(f"waiting for {event.model}")
+        self._print_text_before_call()
+        self._show_waiting(f"waiting for {event.model}")
 
     def _retried(self, event: RequestRetried) -> None:
         why = event.failure.message or event.failure.kind
         self.line("retry: ", "yellow", (f"again in {event.wait:.1f} s: {one_line(why, 300)}", ""))
 
-    def _say(self, text: str) -> None:
+    def _write_text(self, text: str) -> None:
         if not text:
             return
-        self._said.append(text)
+        self._reply_text.append(text)
         if not self._streams:
             return
-        self._waiting.hide()
-        if self._half_line is self.console.file:
+        self._spinner.hide()
+        if self._unfinished_line is self.console.file:
             self._end_line()
-        # A line may end with both characters, and they may come apart.
-        shown = ("\r" if self._return_held else "") + text
-        self._return_held = shown.endswith("\r")
-        self._out.write(tame(shown[:-1] if self._return_held else shown))
+        # \r\n ends a line, and may arrive in two pieces; so a \r at the end is held back.
+        shown = ("\r" if self._holds_return else "") + text
+        self._holds_return = shown.endswith("\r")
+        self._out.write(sanitize(shown[:-1] if self._holds_return else shown))
         self._out.flush()
-        self._half_line = None if text.endswith("\n") else self._out
+        self._unfinished_line = None if text.endswith("\n") else self._out
 
-    def _think(self, event: ThinkingDelta) -> None:
-        if not self._thinks or self._quiet or not event.text:
-            if self._half_line is None:
-                self._waiting.show("thinking")
+    def _write_thinking(self, event: ThinkingDelta) -> None:
+        if not self._shows_thinking or self._quiet or not event.text:
+            if self._unfinished_line is None:
+                self._spinner.show("thinking")
             return
         from rich.text import Text
 
-        self._waiting.hide()
-        if self._half_line is not None and self._half_line is not self.console.file:
+        self._spinner.hide()
+        if self._unfinished_line is not None and self._unfinished_line is not self.console.file:
             self._end_line()
-        self.console.print(Text(tame(event.text), "dim"), end="")
-        self._half_line = None if event.text.endswith("\n") else self.console.file
+        self.console.print(Text(sanitize(event.text), "dim"), end="")
+        self._unfinished_line = None if event.text.endswith("\n") else self.console.file
 
-    def _tell_said(self) -> None:
-        """What the model said before it called something; in a pipe it is not part of the answer."""
-        said, self._said = "".join(self._said), []
-        if not self._streams and said.strip():
-            self.line(said.strip("\n"), "dim")
+    def _print_text_before_call(self) -> None:
+        """In a pipe, print the text before a call on standard error: it is not part of the answer."""
+        reply_text, self._reply_text = "".join(self._reply_text), []
+        if not self._streams and reply_text.strip():
+            self.line(reply_text.strip("\n"), "dim")
 
-    # ---- tools -------------------------------------------------------------------------------------------------------
+    # ---- tool calls --------------------------------------------------------------------------------------------------
 
     def _show_call(self, name: str, arguments: str) -> None:
-        self._tell_said()
+        self._print_text_before_call()
         self.line("> ", "cyan", (one_line(name, 80), "bold cyan"), (f" {arguments}", ""))
 
     def _tool_started(self, event: ToolStarted) -> None:
         self._show_call(event.call.name, write_call(event.call))
         self._running[event.call.id] = event.call.name
-        self._wait(self._at_work())
+        self._show_waiting(self._running_text())
 
-    def _at_work(self) -> str:
+    def _running_text(self) -> str:
         return f"running {', '.join(dict.fromkeys(self._running.values()))}" if self._running else ""
 
     def _tool_progressed(self, event: ToolProgressed) -> None:
         part = "" if event.fraction is None else f" {min(max(event.fraction, 0.0), 1.0):.0%}"
         words = f"{event.name}:{part} {one_line(event.message)}"
-        if self._waiting.is_live:
-            self._wait(words)
+        if self._spinner.is_live:
+            self._show_waiting(words)
             return
         now = time.monotonic()
         if now - self._last_line.get(event.call_id, -_SECONDS_BETWEEN_LINES) >= _SECONDS_BETWEEN_LINES:
@@ -237,27 +246,27 @@ class ScreenView:
     def _tool_ended(self, event: ToolEnded) -> None:
         self._running.pop(event.call.id, None)
         self._last_line.pop(event.call.id, None)
-        self._waiting.hide()
+        self._spinner.hide()
         if not event.ran:
             self._show_call(event.call.name, write_call(event.call))
-        # Of calls that ran beside each other, a result says whose it is.
-        whose = f"{event.call.name}: " if event.ran and self._running else ""
-        took = f" ({event.seconds:.1f} s)" if event.seconds >= _WORTH_TELLING else ""
+        # While other calls run, a result needs the name of its call.
+        prefix = f"{event.call.name}: " if event.ran and self._running else ""
+        duration = f" ({event.seconds:.1f} s)" if event.seconds >= _SLOW_CALL_SECONDS else ""
         lines = first_lines(result_text(event.result)) or [""]
         mark = "error: " if event.result.is_error else ""
         if event.result.is_error and lines[0].lower().startswith("error: "):
             mark = ""
         style = "red" if event.result.is_error else "dim"
-        self.line("< ", style, (whose, "cyan"), (f"{mark}{lines[0] or '(nothing)'}", style), (took, "dim"))
+        self.line("< ", style, (prefix, "cyan"), (f"{mark}{lines[0] or '(nothing)'}", style), (duration, "dim"))
         for each in lines[1:]:
             self.line(f"  {each}", style)
         if self._running:
-            self._wait(self._at_work())
+            self._show_waiting(self._running_text())
 
-    # ---- the end -----------------------------------------------------------------------------------------------------
+    # ---- end of a run ------------------------------------------------------------------------------------------------
 
     def _ended(self, result: RunResult) -> None:
-        self._waiting.hide()
+        self._spinner.hide()
         outcome = result.outcome
         is_answer = outcome.is_success or outcome.kind == "truncated"
         if self._streams:
@@ -267,12 +276,12 @@ class ScreenView:
             self._out.write(result.text + ("" if result.text.endswith("\n") or not result.text else "\n"))
             self._out.flush()
         else:
-            self._tell_said()
+            self._print_text_before_call()
         if outcome.kind != "answered" and outcome.kind != "cancelled":
-            self._tell_outcome(result)
-        self.line(_sum_up(result, time.monotonic() - self._began), "dim")
+            self._print_outcome(result)
+        self.line(_summary(result, time.monotonic() - self._started_at), "dim")
 
-    def _tell_outcome(self, result: RunResult) -> None:
+    def _print_outcome(self, result: RunResult) -> None:
         outcome = result.outcome
         words = f"{outcome.kind}: {one_line(outcome.reason, 1000)}" if outcome.reason else outcome.kind
         if outcome.is_success:
@@ -282,12 +291,12 @@ class ScreenView:
             self.force_line("waiting: ", "yellow", (one_line(outcome.reason, 1000), ""))
         else:
             self.force_line("error: ", "red", (words, ""))
-        hint = WHAT_HELPS.get(outcome.kind, "try again with --resume" if outcome.category == "retryable" else "")
+        hint = OUTCOME_HINTS.get(outcome.kind, "try again with --resume" if outcome.category == "retryable" else "")
         if hint:
             self.force_line(f"hint: {hint}", "")
 
 
-def _sum_up(result: RunResult, seconds: float) -> str:
+def _summary(result: RunResult, seconds: float) -> str:
     usage = result.usage
     parts = [f"{result.turns} turn{'' if result.turns == 1 else 's'}"]
     ran = sum(isinstance(call, ToolCall) for call in result.calls)

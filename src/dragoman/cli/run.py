@@ -1,4 +1,4 @@
-"""`dragoman run`: one task, done by a model with tools, shown as it happens."""
+"""`dragoman run`: run one task with a model and tools, and show its progress."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli import options as shared
-from dragoman.cli.screen import STANDARD_INPUT, read_text
+from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, read_text, report_error
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.agent import Run, RunEvent
-    from dragoman.cli.context import Wanted, Workshop
-    from dragoman.cli.runner import Stage
+    from dragoman.cli.context import AppContext, RunOptions
+    from dragoman.cli.runner import LoopRunner
 
 
 HELP = """Do a task: ask the model, run the tools that it calls, and ask again until it answers.
@@ -102,22 +102,22 @@ def run(
     log: shared.Log = None,
     no_journal: shared.NoJournal = False,
 ) -> int:
-    given = locals()
-    from dragoman.cli.context import Wanted
+    parameters = locals()
+    from dragoman.cli.context import RunOptions
 
-    wanted = Wanted.read(given)
+    options = RunOptions.from_parameters(parameters)
     words = tuple(task or ())
     run_id = _read_run_id(words) if resume else None
-    return _perform(wanted, "" if resume else read_task(words), resume=resume, run_id=run_id)
+    return _run_task(options, "" if resume else read_task(words), resume=resume, run_id=run_id)
 
 
 def read_task(words: tuple[str, ...]) -> str:
-    """The task of a command line; `-` in it, or a pipe instead of it, is standard input."""
+    """The task on the command line. `-` in it stands for standard input, and so does no task at all in a pipe."""
     if not words and sys.stdin.isatty():
         raise ConfigError("there is no task", hint='give one: dragoman run "What is ...?", or pipe it in')
     if not words or STANDARD_INPUT in words:
-        given = read_text(STANDARD_INPUT).strip()
-        text = "\n\n".join(given if word == STANDARD_INPUT else word for word in words or (STANDARD_INPUT,))
+        piped = read_text(STANDARD_INPUT).strip()
+        text = "\n\n".join(piped if word == STANDARD_INPUT else word for word in words or (STANDARD_INPUT,))
     else:
         text = " ".join(words)
     if not text.strip():
@@ -131,64 +131,62 @@ def _read_run_id(words: tuple[str, ...]) -> str | None:
     return words[0] if words else None
 
 
-def _perform(wanted: Wanted, task: str, *, resume: bool, run_id: str | None) -> int:
-    from dragoman.cli.context import Workshop
-    from dragoman.cli.runner import Stage
-    from dragoman.cli.screen import complain_about
+def _run_task(options: RunOptions, task: str, *, resume: bool, run_id: str | None) -> int:
+    from dragoman.cli.context import AppContext
+    from dragoman.cli.runner import LoopRunner
 
-    with Workshop(wanted) as workshop:
-        if workshop.journal is None and (resume or wanted.session):
+    with AppContext(options) as context:
+        if context.journal is None and (resume or options.session):
             raise ConfigError(
                 "there is no journal, and without one no session can go on",
                 hint="leave --no-journal out, or set journal.enabled",
             )
-        if not wanted.as_json:
-            for warning in workshop.warnings:
+        if not options.as_json:
+            for warning in context.warnings:
                 print(f"warning: {warning}", file=sys.stderr)
-        stage = Stage()
+        runner = LoopRunner()
         try:
-            code = stage.run(_do(workshop, stage, task, resume=resume, run_id=run_id))
+            code = runner.run(_run_agent(context, runner, task, resume=resume, run_id=run_id))
         except (BrokenPipeError, ConfigError):
-            stage.close(0)
+            runner.close(0)
             raise
         except Exception as error:
-            code = complain_about(error, os.environ)
-    return stage.close(code)
+            code = report_error(error, os.environ)
+    return runner.close(code)
 
 
-async def _do(workshop: Workshop, stage: Stage, task: str, *, resume: bool, run_id: str | None) -> int:
-    from dragoman.cli.approval_prompt import Approvals
-    from dragoman.cli.runner import find_person, find_run, follow, go_on, open_view
-    from dragoman.cli.screen import code_of
-    from dragoman.cli.signals import keep_for_answers, keep_from_tools
+async def _run_agent(context: AppContext, runner: LoopRunner, task: str, *, resume: bool, run_id: str | None) -> int:
+    from dragoman.cli.approval_prompt import CommandApprover
+    from dragoman.cli.runner import continue_run, find_run, find_terminal_user, open_view, show_run
+    from dragoman.cli.signals import reserve_stdin, reserve_stdout
 
-    wanted, journal = workshop.wanted, workshop.journal
-    found = await find_run(journal, run_id, wanted.session) if resume and journal is not None else None
-    with keep_from_tools(), keep_for_answers() as out:
-        view = open_view(wanted, out)
-        model = wanted.model or (found.header.model if found is not None else None)
-        person = find_person(out, view, workshop)
-        approvals = Approvals(wanted.approve, person.question, parks=workshop.parks)
-        agent = workshop.agent(model, approvals, ask_user=person.ask_user, attended=person.is_there)
+    options, journal = context.options, context.journal
+    stored = await find_run(journal, run_id, options.session) if resume and journal is not None else None
+    with reserve_stdin(), reserve_stdout() as out:
+        view = open_view(options, out)
+        model = options.model or (stored.header.model if stored is not None else None)
+        user = find_terminal_user(out, view, context)
+        approver = CommandApprover(options.approve, user.ask_approval, can_defer=context.defers_approvals)
+        agent = context.agent(model, approver, ask_user=user.ask_user, attended=user.is_present)
 
-        def start(tell: Callable[[RunEvent], object]) -> Run:
-            if found is not None:
-                return go_on(agent, found, tell)
-            return agent.stream(task, session=wanted.session, on_event=tell)
+        def start(on_event: Callable[[RunEvent], object]) -> Run:
+            if stored is not None:
+                return continue_run(agent, stored, on_event)
+            return agent.stream(task, session=options.session, on_event=on_event)
 
         try:
-            followed = await follow(start, view)
+            finished = await show_run(start, view)
         finally:
-            view.tidy()
+            view.restore()
             await agent.aclose()
-    stage.was_interrupted = followed.signal is not None
-    kind = followed.result.outcome.kind
-    if kind in ("cancelled", "awaiting_approval") and not wanted.quiet:
-        said = "interrupted" if kind == "cancelled" else "it waits for approval"
-        _say_how_to_go_on(wanted, followed.result.run_id, said, kept=journal is not None)
-    return code_of(followed.result, followed.signal)
+    runner.was_interrupted = finished.signal is not None
+    kind = finished.result.outcome.kind
+    if kind in ("cancelled", "awaiting_approval") and not options.quiet:
+        reason = "interrupted" if kind == "cancelled" else "it waits for approval"
+        _print_resume_command(options, finished.result.run_id, reason, is_saved=journal is not None)
+    return exit_code_of(finished.result, finished.signal)
 
 
-def _say_how_to_go_on(wanted: Wanted, run_id: str, said: str, *, kept: bool) -> None:
-    command = shlex.join(["dragoman", "run", "--resume", run_id, *wanted.repeated()])
-    print(f"{said}; go on with: {command}" if kept else said, file=sys.stderr)
+def _print_resume_command(options: RunOptions, run_id: str, reason: str, *, is_saved: bool) -> None:
+    command = shlex.join(["dragoman", "run", "--resume", run_id, *options.resume_arguments()])
+    print(f"{reason}; go on with: {command}" if is_saved else reason, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Run one task from start to end, and find the run to resume."""
+"""Run one task on an event loop and show it; find the run to resume in the journal."""
 
 from __future__ import annotations
 
@@ -15,70 +15,69 @@ from msgspec import Struct
 
 from dragoman.agent import Agent, Run, RunEvent, RunResult
 from dragoman.agent.records import Ended, Header, decode
-from dragoman.cli.approval_prompt import Question, TerminalQuestion, ask_in_words
-from dragoman.cli.context import Wanted, Workshop
+from dragoman.cli.approval_prompt import AskApproval, TerminalApprover, make_ask_user
+from dragoman.cli.context import AppContext, RunOptions
 from dragoman.cli.render import JsonView, ScreenView, View
-from dragoman.cli.signals import Interrupts
+from dragoman.cli.signals import InterruptHandler
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunSummary, UnknownSession
 
-# --------------------------------------------------------------------------------------------------------------------
-# One run from its start to its end: shown as it happens, ended cleanly by the first interrupt.
+# ---- running one task ------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
-Start = Callable[[Callable[[RunEvent], object]], Run]
-"""Prepares a run whose events go to the given function."""
-_THREADS = "dragoman-loop"
-_SECONDS_TO_END = 1.0
-"""How long a thread that a tool waits for may still take when everything else is done."""
+StartRun = Callable[[Callable[[RunEvent], object]], Run]
+"""Starts a run that passes its events to the given function."""
+_THREAD_PREFIX = "dragoman-loop"
+_SECONDS_FOR_THREADS = 1.0
+"""How long the threads of tools may take to end when everything else is done."""
 
 
-class Followed(Struct, frozen=True):
-    """What a run left behind, and the signal that ended it, if one did."""
+class FinishedRun(Struct, frozen=True):
+    """The result of a run, and the signal that ended it, if one did."""
 
     result: RunResult
     signal: int | None = None
 
 
-async def follow(start: Start, view: View) -> Followed:
-    """Do a run and show it. Where it cannot be shown any more, it is ended, and the reason is raised."""
-    broken: list[Exception] = []
+async def show_run(start: StartRun, view: View) -> FinishedRun:
+    """Run to the end and show the events. If an event cannot be shown, cancel the run and raise the error."""
+    errors: list[Exception] = []
 
-    def tell(event: RunEvent) -> None:
-        if not broken:
+    def on_event(event: RunEvent) -> None:
+        if not errors:
             try:
                 view.show(event)
             except Exception as error:
-                broken.append(error)
+                errors.append(error)
                 run.cancel("its output cannot be written any more")
 
-    def end() -> None:
-        if not broken:
+    def on_interrupt() -> None:
+        if not errors:
             view.note("ending this run; once more ends the program at once")
         run.cancel("interrupted by the user")
 
-    run = start(tell)
-    with Interrupts(asyncio.get_running_loop(), end, view.tidy) as interrupts:
+    run = start(on_event)
+    with InterruptHandler(asyncio.get_running_loop(), on_interrupt, view.restore) as handler:
         result = await run.result()
-    if broken:
-        raise broken[0]
-    return Followed(result, interrupts.caught)
+    if errors:
+        raise errors[0]
+    return FinishedRun(result, handler.signal_number)
 
 
-def open_view(wanted: Wanted, out: IO[str]) -> View:
-    """Lines of JSON for programs, or a screen for people."""
-    return JsonView(out) if wanted.as_json else ScreenView(out, quiet=wanted.quiet, thinking=wanted.thinking)
+def open_view(options: RunOptions, out: IO[str]) -> View:
+    """The view that the options ask for: lines of JSON, or text."""
+    return JsonView(out) if options.as_json else ScreenView(out, quiet=options.quiet, thinking=options.thinking)
 
 
-class Person(Struct, frozen=True):
-    """Whoever sits at the terminal, where somebody does: how he is asked about calls, and asked anything else."""
+class TerminalUser(Struct, frozen=True):
+    """How the user at the terminal is asked: for approval of a call, and anything else. Both are None if nobody is."""
 
-    question: Question | None = None
+    ask_approval: AskApproval | None = None
     ask_user: Any = None
 
     @property
-    def is_there(self) -> bool:
-        return self.question is not None
+    def is_present(self) -> bool:
+        return self.ask_approval is not None
 
 
 def is_attended() -> bool:
@@ -86,35 +85,37 @@ def is_attended() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def find_person(out: IO[str], view: View, workshop: Workshop) -> Person:
-    """Whoever sits at the terminal, or nobody."""
+def find_terminal_user(out: IO[str], view: View, context: AppContext) -> TerminalUser:
+    """The user at the terminal; not present if standard input or standard error is no terminal."""
     if not is_attended():
-        return Person()
-    seen = view if isinstance(view, ScreenView) else ScreenView(out, quiet=True)
-    question = TerminalQuestion(seen, remember=workshop.guard.remember, parks=workshop.parks)
-    return Person(question, ask_in_words(seen))
+        return TerminalUser()
+    screen_view = view if isinstance(view, ScreenView) else ScreenView(out, quiet=True)
+    approver = TerminalApprover(
+        screen_view, remember_rule=context.safety.remember_rule, can_defer=context.defers_approvals
+    )
+    return TerminalUser(approver, make_ask_user(screen_view))
 
 
-class Stage:
-    """The event loop of a command, kept over several runs so that connections are used again."""
+class LoopRunner:
+    """The event loop of a command. Several runs share it, so that they can share connections."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
-        self._threads = ThreadPoolExecutor(thread_name_prefix=_THREADS)
+        self._threads = ThreadPoolExecutor(thread_name_prefix=_THREAD_PREFIX)
         self.was_interrupted = False
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         loop = self._runner.get_loop()
         loop.set_default_executor(self._threads)
         if not os.environ.get("DRAGOMAN_DEBUG"):
-            # What a tool left behind on the loop is no news for whoever reads the answer.
+            # A task that a tool left on the loop may fail; that is not for the reader of the answer.
             loop.set_exception_handler(lambda loop, context: None)
         return self._runner.run(coroutine)
 
     def close(self, code: int) -> int:
-        """Leave. Nothing is waited for after an interrupt, nor a thread of a tool that may never come back."""
+        """Close the loop and return the exit code. After an interrupt, or if a thread does not end, exit at once."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        if self.was_interrupted or _is_any_stuck():
+        if self.was_interrupted or _has_running_thread():
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             os._exit(code)
@@ -122,47 +123,46 @@ class Stage:
         return code
 
 
-def _is_any_stuck() -> bool:
-    until = time.monotonic() + _SECONDS_TO_END
-    ours = [thread for thread in threading.enumerate() if thread.name.startswith(_THREADS)]
-    for thread in ours:
-        thread.join(max(0.0, until - time.monotonic()))
-    return any(thread.is_alive() for thread in ours)
+def _has_running_thread() -> bool:
+    deadline = time.monotonic() + _SECONDS_FOR_THREADS
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(_THREAD_PREFIX)]
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return any(thread.is_alive() for thread in threads)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Which run a command goes on with, and how: where it broke off, or with another run behind one that ended.
+# ---- resuming --------------------------------------------------------------------------------------------------------
 
-GO_ON = "You were interrupted. Go on with the task where you were."
-_LOOKED_AT = 50
-"""How many of the last runs are looked at for one that can go on."""
+CONTINUE_TASK = "You were interrupted. Go on with the task where you were."
+_RUNS_SEARCHED = 50
+"""How many of the last runs are searched for one that can continue."""
 
 
-class Found(Struct, frozen=True):
-    """A run of the journal."""
+class StoredRun(Struct, frozen=True):
+    """A run in the journal: its summary, its first record, and its last one if it ended."""
 
     summary: RunSummary
     header: Header
     ended: Ended | None
 
     @property
-    def can_go_on(self) -> bool:
+    def can_continue(self) -> bool:
         return self.ended is None or self.ended.category != "success"
 
 
-async def read_run(journal: Journal, summary: RunSummary) -> Found:
-    """A run with what it was begun with, and how it ended."""
+async def read_run(journal: Journal, summary: RunSummary) -> StoredRun:
+    """Read a run from the journal."""
     records = await journal.read(summary.run_id)
     last = records[-1]
     ended: Ended | None = decode(last.body, Ended) if last.kind == "ended" else None
-    return Found(summary, decode(records[0].body, Header), ended)
+    return StoredRun(summary, decode(records[0].body, Header), ended)
 
 
-async def find_run(journal: Journal, run_id: str | None, session: str | None) -> Found:
-    """The run of this id, or the last one that has no answer yet, of a session if one is named."""
+async def find_run(journal: Journal, run_id: str | None, session: str | None) -> StoredRun:
+    """The run with this id; without one, the last run that has no answer yet, in the session if one is named."""
     if run_id is not None:
         found = await read_run(journal, await journal.run(run_id))
-        if not found.can_go_on:
+        if not found.can_continue:
             name = found.summary.session
             raise ConfigError(
                 f"run {run_id} is done: it has its answer",
@@ -172,25 +172,25 @@ async def find_run(journal: Journal, run_id: str | None, session: str | None) ->
     runs = await journal.runs(session)
     if session is not None and not runs:
         raise UnknownSession(session)
-    gone_on_from: set[str | None] = set()
-    for summary in reversed(runs[-_LOOKED_AT:]):
-        # Whatever another run went on from is no longer where its conversation stands.
-        if not summary.holder and summary.run_id not in gone_on_from:
+    continued_runs: set[str | None] = set()
+    for summary in reversed(runs[-_RUNS_SEARCHED:]):
+        # A run that another run continued is not the end of its conversation.
+        if not summary.holder and summary.run_id not in continued_runs:
             found = await read_run(journal, summary)
-            if found.can_go_on:
+            if found.can_continue:
                 return found
-        gone_on_from.add(summary.parent)
+        continued_runs.add(summary.parent)
     where = f"in session {session!r}" if session else "in the journal"
     raise ConfigError(f"there is no unfinished run {where}", hint="`dragoman sessions list` shows what there is")
 
 
-def go_on(agent: Agent, found: Found, on_event: Callable[[RunEvent], object]) -> Run:
-    """The rest of a run. One that was ended in good order is followed by another one in its session."""
-    missing = [name for name in found.header.tools if agent.tools.find(name) is None]
+def continue_run(agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent], object]) -> Run:
+    """Continue a run: restart it if it broke off, or start another run in its session if it ended."""
+    missing = [name for name in stored.header.tools if agent.tools.find(name) is None]
     if missing:
         raise ConfigError(
             f"the run had tools that are not there now: {', '.join(missing)}", hint="give the same --tools again"
         )
-    if found.ended is None:
-        return agent.restart(found.summary.run_id, streaming=True, on_event=on_event)
-    return agent.stream(GO_ON, session=found.summary.session, on_event=on_event)
+    if stored.ended is None:
+        return agent.restart(stored.summary.run_id, streaming=True, on_event=on_event)
+    return agent.stream(CONTINUE_TASK, session=stored.summary.session, on_event=on_event)

@@ -1,4 +1,4 @@
-"""Terminal output: excerpts, progress, exit codes; and the inputs of commands."""
+"""Input and output of commands: files, the screen, progress, excerpts of long text, exit codes and errors."""
 
 from __future__ import annotations
 
@@ -31,49 +31,48 @@ if TYPE_CHECKING:
     from rich.status import Status
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# How far a download is: a bar on a terminal, a line for every tenth in a pipe.
+# ---- download progress -----------------------------------------------------------------------------------------------
 
-_STEPS = 10
+_PROGRESS_STEPS = 10
 
 
 class ProgressLine:
-    """Call it with what is going on, what is done and how much there is; use it in a `with`."""
+    """Prints the progress of a download: a bar on a terminal, a line for every tenth in a pipe. Use it in a `with`."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self._silent = silent
         self._progress: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._told: dict[str, int] = {}
+        self._printed: dict[str, int] = {}
 
-    def __call__(self, words: str, done: int, total: int) -> None:
+    def __call__(self, text: str, done: int, total: int) -> None:
         if self._silent:
             return
         if sys.stderr.isatty():
-            self._draw(words, done, total)
+            self._draw(text, done, total)
         else:
-            self._tell(words, done, total)
+            self._print_line(text, done, total)
 
-    def _draw(self, words: str, done: int, total: int) -> None:
+    def _draw(self, text: str, done: int, total: int) -> None:
         if self._progress is None:
             from rich.console import Console
             from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-            text = TextColumn("{task.description}", markup=False)
-            columns = (text, BarColumn(), DownloadColumn(), TransferSpeedColumn())
+            label = TextColumn("{task.description}", markup=False)
+            columns = (label, BarColumn(), DownloadColumn(), TransferSpeedColumn())
             self._progress = Progress(*columns, console=Console(stderr=True))
             self._progress.start()
-        if words not in self._tasks:
-            self._tasks[words] = self._progress.add_task(words, total=total or None)
-        self._progress.update(self._tasks[words], completed=done, total=total or None)
+        if text not in self._tasks:
+            self._tasks[text] = self._progress.add_task(text, total=total or None)
+        self._progress.update(self._tasks[text], completed=done, total=total or None)
 
-    def _tell(self, words: str, done: int, total: int) -> None:
-        step = done * _STEPS // total if total else 0
-        if self._told.get(words, -1) >= step:
+    def _print_line(self, text: str, done: int, total: int) -> None:
+        step = done * _PROGRESS_STEPS // total if total else 0
+        if self._printed.get(text, -1) >= step:
             return
-        self._told[words] = step
+        self._printed[text] = step
         size = f"{done / 1e6:.0f} of {total / 1e6:.0f} MB" if total else f"{done / 1e6:.0f} MB"
-        print(f"{words}: {size}", file=sys.stderr, flush=True)
+        print(f"{text}: {size}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         return self
@@ -85,17 +84,16 @@ class ProgressLine:
             self._progress.stop()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Drawing on a terminal or into a pipe: the same words in both, colours only on a terminal.
+# ---- output ----------------------------------------------------------------------------------------------------------
 
-# Escape sequences in a model's text could repaint the reader's terminal, so control characters are shown as pictures.
-_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
-_PICTURES |= {0x7F: "\u2421"} | {code: "\ufffd" for code in range(0x80, 0xA0)}
+# Escape sequences in the text of a model could change the terminal, so control characters are shown as pictures.
+_CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
+_CONTROL_PICTURES |= {0x7F: "\u2421"} | {code: "\ufffd" for code in range(0x80, 0xA0)}
 
 
-def show_controls(text: str) -> str:
-    """The text with a picture for every control character but the ends of lines and tabs."""
-    return text.translate(_PICTURES)
+def replace_controls(text: str) -> str:
+    """The text with a symbol for every control character except line feed and tab."""
+    return text.translate(_CONTROL_PICTURES)
 
 
 def may_be_terminal(stream: IO[str]) -> bool:
@@ -104,7 +102,7 @@ def may_be_terminal(stream: IO[str]) -> bool:
 
 
 class Screen:
-    """Prints lines made of styled words; nothing in them is taken for markup."""
+    """Prints lines of styled words, in colour only on a terminal. Nothing in them is interpreted as markup."""
 
     def __init__(self, file: IO[str] | None = None) -> None:
         from rich.console import Console
@@ -114,7 +112,7 @@ class Screen:
 
     @property
     def width(self) -> int | None:
-        """The width to fit into, or None in a pipe, where nothing is shortened."""
+        """The width of the terminal; None in a pipe, where nothing is shortened."""
         return self._console.width if self._console.is_terminal else None
 
     def line(self, *words: str | tuple[str, str]) -> None:
@@ -124,7 +122,7 @@ class Screen:
         text = Text()
         for word in words:
             content, style = (word, "") if isinstance(word, str) else word
-            text.append(show_controls(content), style)
+            text.append(replace_controls(content), style)
         text.rstrip()
         self._console.print(text)
         self._started = True
@@ -149,13 +147,13 @@ def write_json(value: Any) -> None:
 
 
 def pretty_json(value: Any) -> str:
-    """JSON for people: short values on one line, longer ones over several."""
+    """Readable JSON: short values on one line, longer ones on several."""
     short = json.dumps(value, ensure_ascii=False)
     return short if len(short) <= 72 else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-class Places:
-    """Offsets in a text as people count: lines and columns from 1."""
+class LineIndex:
+    """Maps offsets in a text to lines and columns, which count from 1."""
 
     def __init__(self, text: str) -> None:
         self._starts = [0]
@@ -168,23 +166,22 @@ class Places:
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 
-    def name(self, span: tuple[int, int]) -> str:
-        """A span in words, such as `2:1, offsets 14..71`."""
+    def describe(self, span: tuple[int, int]) -> str:
+        """A span as text, such as `2:1, offsets 14..71`."""
         line, column = self.line_and_column(span[0])
         return f"{line}:{column}, offsets {span[0]}..{span[1]}"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# How a run ends for whoever started the command: the exit codes, and the words on standard error.
+# ---- exit codes and errors -------------------------------------------------------------------------------------------
 
 FATAL = 1
-MISUSED = 2
-CODES: dict[Category, int] = {"success": 0, "fatal": FATAL, "capacity": 3, "retryable": 4, "waiting": 5}
-_MISUSES = (ConfigError, UnknownRun, UnknownSession)
-SIGNALLED = 128
+USAGE_ERROR = 2
+EXIT_CODES: dict[Category, int] = {"success": 0, "fatal": FATAL, "capacity": 3, "retryable": 4, "waiting": 5}
+_USAGE_ERRORS = (ConfigError, UnknownRun, UnknownSession)
+SIGNAL_BASE = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
 
-WHAT_HELPS: dict[str, str] = {
+OUTCOME_HINTS: dict[str, str] = {
     "turn_limit": "allow more with --turns N, then go on with --resume",
     "token_limit": "allow more with --tokens N",
     "cost_limit": "allow more with --cost N, or give a price in the configuration",
@@ -197,163 +194,164 @@ WHAT_HELPS: dict[str, str] = {
 }
 
 
-def code_of(result: RunResult, signal: int | None = None) -> int:
+def exit_code_of(result: RunResult, signal: int | None = None) -> int:
     """The exit code of a run. `signal` is the one that ended it, if one did."""
     if signal is not None and result.outcome.kind == "cancelled":
-        return SIGNALLED + signal
-    return CODES[result.outcome.category]
+        return SIGNAL_BASE + signal
+    return EXIT_CODES[result.outcome.category]
 
 
-def complain(message: str, hint: str = "") -> None:
-    """Say what is wrong, and what to do about it; a provider's words may quote a key."""
-    print(f"error: {show_controls(scrub(message))}", file=sys.stderr)
+def print_error(message: str, hint: str = "") -> None:
+    """Print an error and a hint. A message of a provider may quote a key, so secrets are removed."""
+    print(f"error: {replace_controls(scrub(message))}", file=sys.stderr)
     if hint:
-        print(f"hint: {show_controls(hint)}", file=sys.stderr)
+        print(f"hint: {replace_controls(hint)}", file=sys.stderr)
 
 
-def complain_about(error: Exception, environment: Mapping[str, str]) -> int:
-    """Say what broke a run off, and give the exit code; no traceback unless somebody debugs."""
+def report_error(error: Exception, environment: Mapping[str, str]) -> int:
+    """Print the error that ended a run, and return the exit code. A traceback is printed with DRAGOMAN_DEBUG only."""
     if isinstance(error, DragomanError):
-        complain(str(error), error.next_step)
-        return MISUSED if isinstance(error, _MISUSES) else FATAL
+        print_error(str(error), error.next_step)
+        return USAGE_ERROR if isinstance(error, _USAGE_ERRORS) else FATAL
     if isinstance(error, OSError):
-        complain(f"the output cannot be written: {error.strerror or error}", "check where it goes, and the disk")
+        print_error(f"the output cannot be written: {error.strerror or error}", "check where it goes, and the disk")
         return FATAL
     if environment.get("DRAGOMAN_DEBUG"):
         traceback.print_exception(error)
-    complain(
+    print_error(
         f"{type(error).__name__}: {error}",
         "this is a fault of dragoman itself; with DRAGOMAN_DEBUG=1 it shows where it happened",
     )
     return FATAL
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Short, harmless pieces of what models and tools say: for one line of a terminal, or a few.
+# ---- excerpts --------------------------------------------------------------------------------------------------------
 
-# They turn the direction of what follows, so that a command can be made to look like another one.
-_TURNS = {code: "\ufffd" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
-_TURNS |= {0x2028: "\u240a", 0x2029: "\u240a"}
-MOST_LINES = 4
-MOST_OF_A_LINE = 160
+# They change the direction of the text after them, which can make a command look like another one.
+_DIRECTION_CONTROLS = {
+    code: "\ufffd" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
+}
+_DIRECTION_CONTROLS |= {0x2028: "\u240a", 0x2029: "\u240a"}
+MAX_LINES = 4
+MAX_LINE_CHARS = 160
 _SLACK = 24
 
 
-def tame(text: str) -> str:
-    """The text without anything that moves a cursor, changes a colour or turns the direction of writing."""
-    return show_controls(text.replace("\r\n", "\n")).translate(_TURNS)
+def sanitize(text: str) -> str:
+    """The text without control characters, and without characters that change the direction of writing."""
+    return replace_controls(text.replace("\r\n", "\n")).translate(_DIRECTION_CONTROLS)
 
 
-def cut(text: str, most: int) -> str:
-    """The beginning of a text; what was cut off is counted. A few characters more are not worth a cut."""
-    if len(text) <= most + _SLACK:
+def cut(text: str, limit: int) -> str:
+    """The first `limit` characters and the number of those left out. A text that is only a little longer is kept."""
+    if len(text) <= limit + _SLACK:
         return text
-    return f"{text[:most]}… (+{len(text) - most} characters)"
+    return f"{text[:limit]}… (+{len(text) - limit} characters)"
 
 
-def one_line(text: str, most: int = MOST_OF_A_LINE) -> str:
+def one_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
     """A text on one line."""
-    # Only as much as can be shown is looked at: a result may be long.
-    beginning = text[: most + _SLACK]
-    shown = tame(beginning.replace("\r\n", "\n").replace("\n", "\\n").replace("\t", " "))
-    if len(text) <= most + _SLACK:
+    # A result may be long, so only the part that can be shown is processed.
+    beginning = text[: limit + _SLACK]
+    shown = sanitize(beginning.replace("\r\n", "\n").replace("\n", "\\n").replace("\t", " "))
+    if len(text) <= limit + _SLACK:
         return shown
-    return f"{shown[:most]}… (+{len(text) - most} characters)"
+    return f"{shown[:limit]}… (+{len(text) - limit} characters)"
 
 
-def first_lines(text: str, lines: int = MOST_LINES, width: int = MOST_OF_A_LINE) -> list[str]:
-    """The first lines of a text, each of them cut; the last one says how many there are more."""
+def first_lines(text: str, lines: int = MAX_LINES, width: int = MAX_LINE_CHARS) -> list[str]:
+    """The first lines of a text, each cut to the width, and the number of lines left out."""
     stripped = text.strip("\n")
     pieces = stripped.split("\n", lines)
-    shown = [cut(tame(piece.rstrip("\r").replace("\t", "    ")), width) for piece in pieces[:lines]]
+    shown = [cut(sanitize(piece.rstrip("\r").replace("\t", "    ")), width) for piece in pieces[:lines]]
     if len(pieces) > lines:
-        more = pieces[lines].count("\n") + 1
-        shown.append(f"… {more} more line{'s' if more > 1 else ''}")
+        hidden_lines = pieces[lines].count("\n") + 1
+        shown.append(f"… {hidden_lines} more line{'s' if hidden_lines > 1 else ''}")
     return shown
 
 
-def write_call(call: ToolCall | InvalidCall, most: int = MOST_OF_A_LINE) -> str:
-    """The arguments of a call on one line; of one that could not be read, what stood there."""
+def write_call(call: ToolCall | InvalidCall, limit: int = MAX_LINE_CHARS) -> str:
+    """The arguments of a call on one line; the raw text of a call that could not be parsed."""
     written = write_arguments(call.arguments) if isinstance(call, ToolCall) else call.raw
-    return one_line(written, most)
+    return one_line(written, limit)
 
 
 def write_arguments(arguments: Any, indent: int | None = None) -> str:
-    """Arguments as JSON, whatever a model put into them."""
+    """Arguments as JSON; as Python writes them if JSON cannot."""
     try:
         return json.dumps(arguments, ensure_ascii=False, indent=indent, default=repr)
     except (ValueError, RecursionError):
         return repr(arguments)
 
 
-_FIRST = ("path", "file", "file_path", "command", "url", "pattern", "query", "name")
-"""What most calls are about, in the order in which it is named."""
-_MOST_OF_A_VALUE = 80
+_MAIN_ARGUMENTS = ("path", "file", "file_path", "command", "url", "pattern", "query", "name")
+"""The most important arguments, in the order in which they are printed."""
+_MAX_VALUE_CHARS = 80
 
 
 def summarise(arguments: Mapping[str, Any]) -> str:
-    """Arguments in a few words: what the call is about first, long values cut, and nothing of what is a secret."""
-    named = sorted(arguments, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    """Arguments on one line: the most important first, long values cut, secrets hidden."""
+    named = sorted(
+        arguments, key=lambda name: _MAIN_ARGUMENTS.index(name) if name in _MAIN_ARGUMENTS else len(_MAIN_ARGUMENTS)
+    )
     return ", ".join(f"{one_line(str(name), 40)}: {_summarise_value(str(name), arguments[name])}" for name in named)
 
 
 def _summarise_value(name: str, value: Any) -> str:
-    from dragoman.secrets import scrub
     from dragoman.secrets.fields import Weight, weigh_key
 
     if weigh_key(name) >= Weight.SECRET:
         return "[redacted]"
     text = scrub(value if isinstance(value, str) else write_arguments(value))
-    shown = tame(text[:_MOST_OF_A_VALUE].replace("\n", "\\n").replace("\t", " "))
-    return shown if len(text) <= _MOST_OF_A_VALUE else f"{shown}…"
+    shown = sanitize(text[:_MAX_VALUE_CHARS].replace("\n", "\\n").replace("\t", " "))
+    return shown if len(text) <= _MAX_VALUE_CHARS else f"{shown}…"
 
 
 def result_text(result: ToolResult) -> str:
-    """What a tool answered, as text; images and files by their kind."""
+    """The result of a tool as text; images and files by their kind."""
     if isinstance(result.content, str):
         return result.content
-    return "\n".join(part.text if isinstance(part, Text) else name_part(part) for part in result.content)
+    return "\n".join(part.text if isinstance(part, Text) else describe_part(part) for part in result.content)
 
 
-def name_part(part: Image | File) -> str:
-    """An image or a file in a few words."""
+def describe_part(part: Image | File) -> str:
+    """The kind, name and media type of an image or a file."""
     kind = type(part).__name__.lower()
     named = f" {part.name}" if isinstance(part, File) and part.name else ""
     return f"[{kind}{named}{', ' + part.media_type if part.media_type else ''}]"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The line that moves while something is waited for: on a terminal alone, and gone when there is something to read.
+# ---- spinner ---------------------------------------------------------------------------------------------------------
 
-_MOST = 100
+_MAX_SPINNER_CHARS = 100
 
 
-class Waiting:
-    """A spinner with a few words beside it."""
+class Spinner:
+    """A spinner with a text beside it, on a terminal only."""
 
     def __init__(self, get_console: Callable[[], Console], *, shown: bool = True) -> None:
         self._get_console = get_console
         self._status: Status | None = None
-        self._words = ""
-        self._shown = shown
+        self._text = ""
+        self._is_enabled = shown
 
     @cached_property
     def is_live(self) -> bool:
-        """Whether there is a terminal on which a line can move."""
-        if not self._shown or not may_be_terminal(sys.stderr):
+        """Whether there is a terminal that can show it."""
+        if not self._is_enabled or not may_be_terminal(sys.stderr):
             return False
         console = self._get_console()
         return console.is_terminal and not console.is_dumb_terminal
 
-    def show(self, words: str) -> None:
-        """Show these words, or change them."""
-        if not self.is_live or words == self._words:
+    def show(self, text: str) -> None:
+        """Show the spinner with this text, or change its text."""
+        if not self.is_live or text == self._text:
             return
         from rich.text import Text
 
-        self._words = words
+        self._text = text
         console = self._get_console()
-        shown = Text(one_line(words, max(20, min(_MOST, console.width - 4))), "dim")
+        shown = Text(one_line(text, max(20, min(_MAX_SPINNER_CHARS, console.width - 4))), "dim")
         if self._status is None:
             self._status = console.status(shown)
             self._status.start()
@@ -361,24 +359,23 @@ class Waiting:
             self._status.update(shown)
 
     def hide(self) -> None:
-        """Take the line away."""
-        self._words = ""
+        """Remove the spinner."""
+        self._text = ""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Take the line away while something is written, and bring it back."""
-        words = self._words
+        """Remove the spinner while something is printed, and show it again."""
+        text = self._text
         self.hide()
         yield
-        if words:
-            self.show(words)
+        if text:
+            self.show(text)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Reading what a command is given: the model's text and the tools that were offered to it.
+# ---- input files -----------------------------------------------------------------------------------------------------
 
 STANDARD_INPUT = "-"
 
@@ -394,7 +391,7 @@ def read_text(path: str | None) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # Not an error: a model's output that was cut inside a character can still be read.
+        # Not an error: text that was cut inside a character can still be parsed.
         print(f"note: byte {error.start} is not UTF-8; such bytes are read as U+FFFD", file=sys.stderr)
         return data.decode("utf-8-sig", "replace")
 
@@ -422,7 +419,7 @@ def read_tools(path: str | None) -> Toolset | None:
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]
     if not isinstance(value, list | dict):
-        raise ConfigError(f"{path} holds no tools but {_name_of(value)}", hint=_TOOLS_HINT)
+        raise ConfigError(f"{path} holds no tools but {_describe_type(value)}", hint=_TOOLS_HINT)
     return Toolset.of(value)
 
 
@@ -439,5 +436,5 @@ def _read_file(path: str) -> bytes:
         raise ConfigError(f"cannot read {path!r}: {error}", hint="check the path") from None
 
 
-def _name_of(value: object) -> str:
+def _describe_type(value: object) -> str:
     return "null" if value is None else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""`dragoman sessions`: what the journal holds."""
+"""`dragoman sessions`: list, show, fork, export and delete the sessions in the journal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnsw
 from dragoman.agent.records import Ended, Header, decode, decode_input
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.screen import Screen, pretty_json, write_json
-from dragoman.errors import ConfigError, DragomanError
-from dragoman.journal import Record, RunSummary, calls, turns
+from dragoman.errors import ConfigError, DragomanError, nearest
+from dragoman.journal import Record, RunSummary, UnknownRun, calls, turns
 from dragoman.secrets import HumanSink, scrub
 from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
 
@@ -24,28 +24,27 @@ if TYPE_CHECKING:
     from dragoman.journal import SessionSummary, SqliteJournal
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A session as it is shown: its runs, the turns of each, and what became of every call.
+# ---- sessions as data ------------------------------------------------------------------------------------------------
 
-MOST_OF_A_RESULT = 600
-MOST_OF_A_TASK = 60
+MAX_RESULT_CHARS = 600
+MAX_TASK_CHARS = 60
 _UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError)
 
 
-def when(moment: float) -> str:
+def format_time(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def task_of(first: Record) -> str:
-    """What a run was asked, in its own words."""
-    header = _read(first, Header)
+    """The task of a run, without secrets."""
+    header = _decode_record(first, Header)
     return scrub(header.task) if isinstance(header, Header) else ""
 
 
 def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
-    """One run for a program, and for drawing. Secrets in it are hidden; an export has them as they are."""
-    header = _read(records[0], Header)
-    ended = _read(records[-1], Ended) if records[-1].kind == "ended" else None
+    """One run as JSON. Secrets in it are hidden; an export contains them."""
+    header = _decode_record(records[0], Header)
+    ended = _decode_record(records[-1], Ended) if records[-1].kind == "ended" else None
     data: dict[str, Any] = msgspec.to_builtins(run)
     data["model"] = header.model if isinstance(header, Header) else ""
     data["task"] = header.task if isinstance(header, Header) else ""
@@ -56,43 +55,43 @@ def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
-    """The turns in order, and what somebody put in between."""
-    told = {record.number: _told(record) for record in records[1:]}
-    seen = _Seen(records, told.values())
+    """The turns in order, and the messages that steered the run between them."""
+    inputs = {record.number: _decode_input(record) for record in records[1:]}
+    history = _CallHistory(records, inputs.values())
     numbers = {turn.first: turn.number for turn in turns(records)}
     steps: list[dict[str, Any]] = []
-    for number, said in told.items():
-        if isinstance(said, Steered):
-            steps.append({"steered": said.message.text})
+    for number, item in inputs.items():
+        if isinstance(item, Steered):
+            steps.append({"steered": item.message.text})
         if number not in numbers:
             continue
         step: dict[str, Any] = {"turn": numbers[number], "text": "", "calls": []}
-        if isinstance(said, Replied):
-            step["text"] = said.found.text or said.reply.text
-            step["failure"] = said.reply.failure.kind if said.reply.failure is not None else None
-            made: list[ToolCall | InvalidCall] = [*said.found.calls, *said.found.invalid]
-            step["calls"] = [seen.call(call) for call in made]
+        if isinstance(item, Replied):
+            step["text"] = item.found.text or item.reply.text
+            step["failure"] = item.reply.failure.kind if item.reply.failure is not None else None
+            all_calls: list[ToolCall | InvalidCall] = [*item.found.calls, *item.found.invalid]
+            step["calls"] = [history.describe(call) for call in all_calls]
         steps.append(step)
     return steps
 
 
-class _Seen:
-    """What a run knows of its calls: how far each came, and what the model was told about it."""
+class _CallHistory:
+    """The stage and the result of every call of a run."""
 
-    def __init__(self, records: Sequence[Record], told: Iterable[Any]) -> None:
+    def __init__(self, records: Sequence[Record], inputs: Iterable[Any]) -> None:
         self._traces = calls(records)
-        ended = _read(records[-1], Ended) if records[-1].kind == "ended" else None
+        ended = _decode_record(records[-1], Ended) if records[-1].kind == "ended" else None
         parts = [part for message in ended.messages for part in message.parts] if isinstance(ended, Ended) else []
-        # A call that never ran has no record of its own; its answer stands in the conversation.
+        # A call that never ran has no record of its own; its result is in the messages.
         self._results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
         self._reasons: dict[str, str] = {}
-        for each in told:
+        for each in inputs:
             if isinstance(each, ToolAnswered):
                 self._results[each.call_id] = each.result
             elif isinstance(each, Denied | Reviewed):
                 self._reasons[each.call_id] = each.reason
 
-    def call(self, call: ToolCall | InvalidCall) -> dict[str, Any]:
+    def describe(self, call: ToolCall | InvalidCall) -> dict[str, Any]:
         trace, result = self._traces.get(call.id), self._results.get(call.id)
         stage = trace.stage if trace is not None else "planned"
         return {
@@ -100,46 +99,46 @@ class _Seen:
             "name": call.name,
             "arguments": call.arguments if isinstance(call, ToolCall) else call.raw,
             "stage": stage if isinstance(call, ToolCall) else "invalid",
-            "result": _words(result) if result is not None else self._reasons.get(call.id),
+            "result": _result_text(result) if result is not None else self._reasons.get(call.id),
             "is_error": result.is_error if result is not None else None,
         }
 
 
-def _told(record: Record) -> Any:
+def _decode_input(record: Record) -> Any:
     if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
     try:
         return decode_input(record.body)
     except _UNREADABLE:
-        # Written by another version, or by somebody else's program: it is counted, and not shown.
+        # Another version or another program wrote it. It is counted, but not shown.
         return None
 
 
-def _read(record: Record, kind: type[Any]) -> Any:
+def _decode_record(record: Record, kind: type[Any]) -> Any:
     try:
         return decode(record.body, kind)
     except _UNREADABLE:
         return None
 
 
-def _words(result: ToolResult) -> str:
+def _result_text(result: ToolResult) -> str:
     if isinstance(result.content, str):
         return result.content
-    return "\n".join(_part(part) for part in result.content)
+    return "\n".join(_part_text(part) for part in result.content)
 
 
-def _part(part: Text | Image | File) -> str:
+def _part_text(part: Text | Image | File) -> str:
     if isinstance(part, Text):
         return part.text
     return f"[{part.name}]" if isinstance(part, File) else "[an image]"
 
 
-# ---- drawing -------------------------------------------------------------------------------------------------------
+# ---- printing --------------------------------------------------------------------------------------------------------
 
 
 def draw_run(screen: Screen, data: dict[str, Any]) -> None:
     screen.heading(f"Run {data['run_id']}")
-    for label, content in _facts(data):
+    for label, content in _detail_lines(data):
         if content:
             screen.line("  ", (f"{label}: ", "yellow"), content)
     if data["task"]:
@@ -148,13 +147,13 @@ def draw_run(screen: Screen, data: dict[str, Any]) -> None:
         _draw_step(screen, step)
 
 
-def _facts(data: dict[str, Any]) -> list[tuple[str, str]]:
+def _detail_lines(data: dict[str, Any]) -> list[tuple[str, str]]:
     outcome = data["outcome"]
     state = f"held by {data['holder']}" if data["holder"] else "broke off; it can be resumed"
     if outcome is not None:
         state = outcome["kind"] + (f": {outcome['reason']}" if outcome["reason"] else "")
     return [
-        ("begun", f"{when(data['begun'])}, {data['records']} records"),
+        ("begun", f"{format_time(data['begun'])}, {data['records']} records"),
         ("model", data["model"]),
         ("forked from", data["copied_from"] or ""),
         ("outcome", state),
@@ -172,12 +171,14 @@ def _draw_step(screen: Screen, step: dict[str, Any]) -> None:
     if step["text"].strip():
         screen.block(step["text"].strip("\n"), indent=4)
     for call in step["calls"]:
-        screen.line("    ", (call["name"], "bold green"), f" {pretty_json(call['arguments'])}", (_note(call), "dim"))
+        screen.line(
+            "    ", (call["name"], "bold green"), f" {pretty_json(call['arguments'])}", (_stage_note(call), "dim")
+        )
         if call["result"]:
             screen.block(_shorten(call["result"]), indent=6, style="red" if call["is_error"] else "")
 
 
-def _note(call: dict[str, Any]) -> str:
+def _stage_note(call: dict[str, Any]) -> str:
     notes = {
         "started": "  was started; its outcome is unknown",
         "planned": "  has not run",
@@ -190,13 +191,12 @@ def _note(call: dict[str, Any]) -> str:
 
 def _shorten(text: str) -> str:
     text = text.strip("\n")
-    if len(text) <= MOST_OF_A_RESULT:
+    if len(text) <= MAX_RESULT_CHARS:
         return text
-    return f"{text[:MOST_OF_A_RESULT]}\n… {len(text) - MOST_OF_A_RESULT} characters more; --json shows all"
+    return f"{text[:MAX_RESULT_CHARS]}\n… {len(text) - MAX_RESULT_CHARS} characters more; --json shows all"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `dragoman sessions`: what the journal holds, and what can be done with it.
+# ---- commands --------------------------------------------------------------------------------------------------------
 
 HELP = """Show, fork, export and delete what runs have left in the journal.
 
@@ -216,7 +216,7 @@ Examples:
 app = typer.Typer(name="sessions", help=HELP, add_completion=False, rich_markup_mode=None)
 _GAP = "  "
 
-Place = Annotated[
+JournalOption = Annotated[
     str | None,
     typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
 ]
@@ -233,7 +233,7 @@ def _sessions(context: typer.Context) -> None:
 @app.command("list", short_help="Every session, the last one first.")
 def list_sessions(
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those with a run that broke off.")] = False,
-    journal: Place = None,
+    journal: JournalOption = None,
     as_json: Json = False,
 ) -> None:
     """List the sessions, the one that was used last first."""
@@ -248,21 +248,21 @@ def list_sessions(
             try:
                 task = task_of(await store.first(last.run_id))
             except DragomanError:
-                # One damaged session must not hide the others; `show` says what is wrong with it.
+                # One damaged session must not hide the others. `show` prints what is wrong with it.
                 task = "(damaged)"
             found.append((session, last, task))
         return found
 
-    place = find_journal(journal)
-    listed = with_journal(place, work)
+    path = find_journal(journal)
+    sessions = with_journal(path, work)
     if as_json:
-        write_json([msgspec.to_builtins(session) | {"task": task} for session, _, task in listed])
+        write_json([msgspec.to_builtins(session) | {"task": task} for session, _, task in sessions])
     else:
-        _draw_list(Screen(), listed, place)
+        _draw_list(Screen(), sessions, path)
 
 
 @app.command(short_help="What was asked, called and answered.")
-def show(name: Name, journal: Place = None, as_json: Json = False) -> None:
+def show(name: Name, journal: JournalOption = None, as_json: Json = False) -> None:
     """Show a session: every run, its turns, its calls and their results."""
 
     async def work(store: SqliteJournal) -> dict[str, Any]:
@@ -290,7 +290,7 @@ def fork(
             "--turn", "-t", min=0, help="Keep the turns up to this one; all if not given.", show_default=False
         ),
     ] = None,
-    journal: Place = None,
+    journal: JournalOption = None,
     as_json: Json = False,
 ) -> None:
     """Copy a session up to the end of a turn under a new name. The original stays as it is."""
@@ -314,7 +314,7 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.", show_default=False)
     ] = None,
-    journal: Place = None,
+    journal: JournalOption = None,
 ) -> None:
     """Write a session as lines of JSON: one for the session, one for each run, one for each record."""
 
@@ -341,22 +341,22 @@ def delete(
         list[str], typer.Argument(metavar="NAME...", help="Sessions, or ids of runs.", show_default=False)
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    journal: Place = None,
+    journal: JournalOption = None,
     as_json: Json = False,
 ) -> None:
     """Remove sessions with everything that is recorded of them. They cannot be brought back."""
 
-    async def look(store: SqliteJournal) -> list[str]:
+    async def find_sessions(store: SqliteJournal) -> list[str]:
         return list(dict.fromkeys([await _find(store, name) for name in names]))
 
     async def work(store: SqliteJournal) -> list[dict[str, Any]]:
         return [{"session": session, "records": await store.delete(session)} for session in sessions]
 
-    place = find_journal(journal)
-    sessions = with_journal(place, look)
+    path = find_journal(journal)
+    sessions = with_journal(path, find_sessions)
     if not yes:
         _confirm(sessions)
-    deleted = with_journal(place, work)
+    deleted = with_journal(path, work)
     if as_json:
         write_json(deleted)
         return
@@ -372,14 +372,11 @@ def _confirm(sessions: list[str]) -> None:
         raise ConfigError("nothing was deleted", hint="")
 
 
-# ---- the journal ---------------------------------------------------------------------------------------------------
+# ---- finding a session -----------------------------------------------------------------------------------------------
 
 
 async def _find(store: SqliteJournal, name: str) -> str:
     """The session of this name, or the one that a run with this id belongs to."""
-    from dragoman.errors import nearest
-    from dragoman.journal import UnknownRun
-
     sessions = [session.session for session in await store.sessions()]
     if name in sessions:
         return name
@@ -393,34 +390,34 @@ async def _find(store: SqliteJournal, name: str) -> str:
         ) from None
 
 
-# ---- drawing -------------------------------------------------------------------------------------------------------
+# ---- printing --------------------------------------------------------------------------------------------------------
 
 
-def _draw_list(screen: Screen, listed: list[tuple[SessionSummary, RunSummary, str]], place: Path) -> None:
-    if not listed:
-        screen.line(f"no sessions in {place}")
+def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, str]], path: Path) -> None:
+    if not sessions:
+        screen.line(f"no sessions in {path}")
         return
     heads = ("session", "last used", "runs", "turns", "state", "task")
     rows = [
         (
             session.session,
-            when(session.last),
+            format_time(session.last),
             str(session.runs),
             str(session.turns),
             "running" if last.holder else ("broke off" if session.unfinished else "ended"),
             " ".join(task.split()),
         )
-        for session, last, task in listed
+        for session, last, task in sessions
     ]
     widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_aligned(heads, widths), "bold"))
+    screen.line((_align_columns(heads, widths), "bold"))
     for row in rows:
         name, *rest, task = row
-        shown = task if len(task) <= MOST_OF_A_TASK else task[: MOST_OF_A_TASK - 1] + "…"
-        screen.line((name.ljust(widths[0]), "green"), _GAP, _aligned((*rest, ""), widths[1:]), (shown, "dim"))
+        shown = task if len(task) <= MAX_TASK_CHARS else task[: MAX_TASK_CHARS - 1] + "…"
+        screen.line((name.ljust(widths[0]), "green"), _GAP, _align_columns((*rest, ""), widths[1:]), (shown, "dim"))
 
 
-def _aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+def _align_columns(cells: tuple[str, ...], widths: list[int]) -> str:
     return _GAP.join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Signals and standard streams of a command."""
+"""Signals and standard streams of a command: interrupts, child processes, and reserved stdin and stdout."""
 
 from __future__ import annotations
 
@@ -13,159 +13,162 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, Self
 
-from dragoman.cli.screen import SIGNALLED
+from dragoman.cli.screen import SIGNAL_BASE
 
-# --------------------------------------------------------------------------------------------------------------------
-# Ctrl-C and SIGTERM: the first ends what goes on cleanly, the second ends the program at once.
+# ---- SIGINT and SIGTERM ----------------------------------------------------------------------------------------------
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM") if hasattr(signal, name))
 
 
-class Interrupts:
-    """Takes the signals while a run goes on. `caught` is the first that came."""
+class InterruptHandler:
+    """Handles SIGINT and SIGTERM during a run. The first ends the run, the second ends the program at once.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, end: Callable[[], None], tidy: Callable[[], None]) -> None:
-        """`end` is called on the loop by the first signal, `tidy` by the second, just before the program ends."""
+    `signal_number` is the first signal that came.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_first: Callable[[], None], on_second: Callable[[], None]
+    ) -> None:
+        """`on_first` is called on the loop; `on_second` is called just before the program ends."""
         self._loop = loop
-        self._end = end
-        self._tidy = tidy
-        self._before: dict[int, Any] = {}
-        self._others = frozenset(children())
-        self.caught: int | None = None
+        self._on_first = on_first
+        self._on_second = on_second
+        self._previous: dict[int, Any] = {}
+        self._earlier_children = frozenset(child_processes())
+        self.signal_number: int | None = None
 
     def __enter__(self) -> Self:
-        for number in _SIGNALS:
-            before = signal.getsignal(number)
-            # Whoever started us in the background may have decided that interrupts are not for us.
-            if before is not signal.SIG_IGN:
-                self._before[number] = before
-                signal.signal(number, self._take)
+        for signum in _SIGNALS:
+            previous = signal.getsignal(signum)
+            # A shell that starts a job in the background may have interrupts ignored. That is kept.
+            if previous is not signal.SIG_IGN:
+                self._previous[signum] = previous
+                signal.signal(signum, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, before in self._before.items():
-            signal.signal(number, before)
-        if self.caught is not None:
+        for signum, previous in self._previous.items():
+            signal.signal(signum, previous)
+        if self.signal_number is not None:
             self.end_children()
 
-    def _take(self, number: int, frame: FrameType | None) -> None:
-        if self.caught is not None:
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.signal_number is not None:
             with contextlib.suppress(Exception):
-                self._tidy()
+                self._on_second()
             self.end_children()
-            os._exit(SIGNALLED + number)
-        self.caught = number
-        self._loop.call_soon_threadsafe(self._end)
+            os._exit(SIGNAL_BASE + signum)
+        self.signal_number = signum
+        self._loop.call_soon_threadsafe(self._on_first)
 
     def end_children(self) -> None:
-        """End the programs that tools have started and that are still there."""
-        for number in children():
-            if number not in self._others:
+        """Send SIGTERM to the processes that were started during the run and have not ended."""
+        for pid in child_processes():
+            if pid not in self._earlier_children:
                 with contextlib.suppress(OSError):
-                    os.kill(number, signal.SIGTERM)
+                    os.kill(pid, signal.SIGTERM)
 
 
-def children() -> list[int]:
-    """The processes below this one, where the system lists them (Linux)."""
+def child_processes() -> list[int]:
+    """All descendants of this process, where the system lists them (Linux)."""
     found: list[int] = []
-    waiting = [os.getpid()]
-    while waiting:
-        for listed in _listed(waiting.pop()):
-            if listed not in found:
-                found.append(listed)
-                waiting.append(listed)
+    queue = [os.getpid()]
+    while queue:
+        for child in _direct_children(queue.pop()):
+            if child not in found:
+                found.append(child)
+                queue.append(child)
     return found
 
 
-def _listed(number: int) -> list[int]:
-    below: list[int] = []
+def _direct_children(pid: int) -> list[int]:
+    children: list[int] = []
     with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{number}/task").iterdir():
+        for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError, ValueError):
-                below += [int(each) for each in (task / "children").read_text(encoding="ascii").split()]
-    return below
+                children += [int(each) for each in (task / "children").read_text(encoding="ascii").split()]
+    return children
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Standard output for the answer alone, whatever tools print; and a line that somebody types.
+# ---- standard streams ------------------------------------------------------------------------------------------------
 
-_MOST_READ = 64 * 1024
+_MAX_LINE_BYTES = 64 * 1024
 
 
 @contextlib.contextmanager
-def keep_for_answers() -> Iterator[IO[str]]:
-    """Standard output as a stream of our own. What tools and their programs print goes to standard error meanwhile."""
+def reserve_stdout() -> Iterator[IO[str]]:
+    """A private stream to standard output. Meanwhile, what tools and their processes print goes to standard error."""
     real = sys.stdout
     real.flush()
-    number, other = _number_of(real), _number_of(sys.stderr)
-    if number is None or other is None:
+    descriptor, other = _descriptor_of(real), _descriptor_of(sys.stderr)
+    if descriptor is None or other is None:
         with contextlib.redirect_stdout(sys.stderr):
             yield real
         return
-    private = os.dup(number)
-    os.dup2(other, number)
+    private = os.dup(descriptor)
+    os.dup2(other, descriptor)
     own = open(private, "w", encoding=real.encoding, errors="backslashreplace", closefd=True)  # noqa: SIM115
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield own
     finally:
         sys.stderr.flush()
-        os.dup2(private, number)
-        # Everything is flushed when it is written: what cannot be flushed here has failed, and was told, before.
+        os.dup2(private, descriptor)
+        # Everything is flushed when it is written. What cannot be flushed here has failed, and was reported, before.
         with contextlib.suppress(OSError):
             own.close()
 
 
 @contextlib.contextmanager
-def keep_from_tools() -> Iterator[IO[str]]:
-    """Standard input as a stream of our own, so that a tool cannot take lines that are meant for us.
+def reserve_stdin() -> Iterator[IO[str]]:
+    """A private stream from standard input, so that a tool cannot read lines that are meant for the command.
 
-    A terminal is left as it is: a program that asks for a password may ask there.
+    A terminal stays as it is: a program may ask for a password there.
     """
     real = sys.stdin
-    number = _number_of(real)
-    if number is None or real.isatty():
+    descriptor = _descriptor_of(real)
+    if descriptor is None or real.isatty():
         yield real
         return
-    private = os.dup(number)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, number)
-    os.close(nothing)
+    private = os.dup(descriptor)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, descriptor)
+    os.close(null)
     own = open(private, encoding="utf-8", errors="replace", closefd=True)  # noqa: SIM115
     try:
         yield own
     finally:
-        os.dup2(private, number)
+        os.dup2(private, descriptor)
         own.close()
 
 
-def _number_of(stream: IO[str]) -> int | None:
+def _descriptor_of(stream: IO[str]) -> int | None:
     try:
         return stream.fileno()
     except (OSError, ValueError, AttributeError, io.UnsupportedOperation):
         return None
 
 
-async def type_line() -> str | None:
-    """A line that is typed at the terminal; None at its end."""
-    number = sys.stdin.fileno()
+async def read_line() -> str | None:
+    """The next line that is typed at the terminal; None at the end of input."""
+    descriptor = sys.stdin.fileno()
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:
-        loop.add_reader(number, readable.set)
+        loop.add_reader(descriptor, readable.set)
     except (RuntimeError, PermissionError):
-        # No such thing on Windows: a thread waits instead.
+        # Windows has no readers for the loop; a thread waits instead.
         return await asyncio.to_thread(sys.stdin.readline) or None
     try:
         await readable.wait()
-        data = os.read(number, _MOST_READ)
+        data = os.read(descriptor, _MAX_LINE_BYTES)
     finally:
-        loop.remove_reader(number)
+        loop.remove_reader(descriptor)
     return data.decode("utf-8", "replace") if data else None
 
 
-def forget_typed() -> None:
-    """Drop what was typed before anybody asked: it cannot be an answer to what comes now."""
+def discard_typed_input() -> None:
+    """Discard what was typed before the question: it cannot be an answer to it."""
     with contextlib.suppress(ImportError, OSError):
         import termios
 
