@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
@@ -17,6 +18,8 @@ import typer
 from dragoman import __main__ as program
 from dragoman import cli
 from dragoman.cli.app import COMMANDS, CommandRow
+from dragoman.cli.options import ModeName
+from dragoman.policy import MODES
 
 # Prints the modules that are loaded when the process ends, whatever way it takes.
 LIST_MODULES = """
@@ -49,6 +52,10 @@ def test_every_application_of_the_package_is_in_the_table() -> None:
     names = {f"dragoman.cli.{found.name}" for found in pkgutil.iter_modules(cli.__path__)} - {"dragoman.cli.app"}
     applications = {name for name in names if hasattr(import_module(name), "app")}
     assert applications == {row.module for row in COMMANDS}
+
+
+def test_the_option_mode_takes_the_modes_of_the_policy() -> None:
+    assert set(get_args(ModeName)) == set(MODES)
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"], []])

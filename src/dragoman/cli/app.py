@@ -68,9 +68,9 @@ COMMANDS = (
 
 
 class LazyGroup(TyperGroup):
-    """Loads a command when it is called. Until then a placeholder with its name and short help stands for it.
+    """Loads a command when it is called. Until then it has a placeholder with the name and the short help.
 
-    Loading all commands costs three times as much as loading typer.
+    Loading all commands costs four times as much as loading typer.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -94,8 +94,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         print(f"dragoman {__version__}")
         raise typer.Exit
 
@@ -111,18 +111,18 @@ def _options(
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a mistake ends in one line and a hint, never in a traceback."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
+    args = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):
         # A model's text may hold lone surrogates; they are shown as escapes instead of raising.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    show_notices(given)
+    show_notices(args)
     try:
-        code = _run(given or ["--help"])
+        code = _run(args or ["--help"])
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
-        # Whoever reads us has seen enough (`| head`); typer turns that into SystemExit when it happens early.
-        # Python flushes once more at exit, so give it a place to write to.
+        # The reader closed the pipe (`| head`). Typer raises SystemExit if that happens early.
+        # Python flushes once more at exit, so standard output must still be writable.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return 0
     return code

@@ -68,12 +68,12 @@ def verify(
     """
     from dragoman.journal.verification import verify as verify_log
 
-    place = find_log(path)
-    report = verify_log(place, head=head)
+    log_path = find_log(path)
+    report = verify_log(log_path, head=head)
     if as_json:
-        write_json(msgspec.to_builtins(report) | {"path": str(place)})
+        write_json(msgspec.to_builtins(report) | {"path": str(log_path)})
     else:
-        _draw_report(Screen(), place, report)
+        _draw_report(Screen(), log_path, report)
     return 0 if report.ok else INVALID
 
 
@@ -94,37 +94,37 @@ def show(
     """
     from dragoman.journal.verification import read_records
 
-    place = find_log(path)
-    records = read_records(place, run=run, last=number or None)
+    log_path = find_log(path)
+    records = read_records(log_path, run=run, last=number or None)
     if as_json:
         write_json(records)
     else:
-        _draw_records(Screen(), place, records, run)
+        _draw_records(Screen(), log_path, records, run)
 
 
-def find_log(named: str | None) -> Path:
-    """The log that is named, or the one beside the journal of the configuration."""
-    if named is not None:
-        return Path(named).expanduser()
+def find_log(path: str | None) -> Path:
+    """The path that is given, or that of the log beside the journal of the settings."""
+    if path is not None:
+        return Path(path).expanduser()
     from dragoman.config import load
     from dragoman.paths import beside
 
-    place = load()["journal.path"]
-    if place is None:
+    journal_path = load()["journal.path"]
+    if journal_path is None:
         raise ConfigError("there is no place for the audit log", hint="set HOME, or name the file")
-    return beside(Path(place))
+    return beside(Path(journal_path))
 
 
 # ---- printing --------------------------------------------------------------------------------------------------------
 
 
-def _draw_report(screen: Screen, place: Path, report: AuditReport) -> None:
+def _draw_report(screen: Screen, log_path: Path, report: AuditReport) -> None:
     files = f" in {report.files} files" if report.files > 1 else ""
     if report.ok:
-        screen.line(("sound", "bold green"), f": {_count(report.records, 'record')}{files}, {place}")
+        screen.line(("sound", "bold green"), f": {_count(report.records, 'record')}{files}, {log_path}")
     else:
         # The fault may be in a file that was put aside.
-        name = place.with_name(report.file)
+        name = log_path.with_name(report.file)
         screen.line(("not sound", "bold red"), f": {name}, line {report.first_fault}: {report.what}")
         screen.line(f"before it: {_count(report.records, 'sound record')}{files}")
     if report.head_number:
@@ -135,9 +135,9 @@ def _draw_report(screen: Screen, place: Path, report: AuditReport) -> None:
         screen.line(("hint: ", "yellow"), report.hint)
 
 
-def _draw_records(screen: Screen, place: Path, records: list[dict[str, Any]], run: str | None) -> None:
+def _draw_records(screen: Screen, log_path: Path, records: list[dict[str, Any]], run: str | None) -> None:
     if not records:
-        screen.line(f"no records{f' of run {one_line(run)}' if run else ''} in {place}")
+        screen.line(f"no records{f' of run {one_line(run)}' if run else ''} in {log_path}")
         return
     heads = ("record", "time", "kind", "run", "call", "")
     rows = [tuple(one_line(cell) for cell in _cells(record)) for record in records]
@@ -149,12 +149,12 @@ def _draw_records(screen: Screen, place: Path, records: list[dict[str, Any]], ru
 
 
 def _cells(record: dict[str, Any]) -> tuple[str, ...]:
-    told = " ".join(f"{name}={_short(value)}" for name, value in record.items() if name not in _COMMON_FIELDS)
+    details = " ".join(f"{name}={_short(value)}" for name, value in record.items() if name not in _COMMON_FIELDS)
     if record.get("damaged"):
-        told = f"NOT AS IT WAS WRITTEN {told}"
+        details = f"NOT AS IT WAS WRITTEN {details}"
     at = record.get("at")
     texts = [str(record.get(name, "-") or "-") for name in ("kind", "run", "call")]
-    return str(record.get("n", "-")), _format_time(at), *texts, told
+    return str(record.get("n", "-")), _format_time(at), *texts, details
 
 
 def _format_time(at: object) -> str:

@@ -83,8 +83,8 @@ def draw(screen: Screen, config: Config, names: list[str]) -> None:
             screen.line(f"  {name.ljust(width)}  {_value_text(name, settled.value)}", (f"  {origins}", style))
             for each in settled.overridden:
                 if each.said.origin.kind != "default":
-                    said = f"{_value_text(name, each.said.value)}  {_origin_text(each.said.origin)}: {each.why}"
-                    screen.line((f"  {' ' * width}  not {said}", "dim"))
+                    old_value = f"{_value_text(name, each.said.value)}  {_origin_text(each.said.origin)}: {each.why}"
+                    screen.line((f"  {' ' * width}  not {old_value}", "dim"))
 
 
 def _origin_text(origin: Origin) -> str:
@@ -179,7 +179,7 @@ def _own_file() -> Path:
 
 
 def write_file(path: Path, text: str, *, private: bool, force: bool) -> None:
-    """Write a new file whole or not at all; one that is there is kept unless it is to be replaced."""
+    """Write a new file, completely or not at all. An existing file is replaced only with `force`."""
     try:
         path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         if force:
@@ -202,9 +202,9 @@ def _replace(path: Path, text: str, *, private: bool) -> None:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         if not private:
-            mask_of_process = os.umask(0)
-            os.umask(mask_of_process)
-            Path(name).chmod(0o666 & ~mask_of_process)
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(name).chmod(0o666 & ~umask)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -96,10 +96,10 @@ def example_of(row: Format) -> str:
 def _list(screen: Screen, listed: list[Format]) -> None:
     cells = [(row.name, family_of(row), _on_one_line(row.template or example_of(row))) for row in listed]
     widths = [max(len(cell[column]) for cell in [("name", "family", ""), *cells]) for column in range(2)]
-    room = None if screen.width is None else max(20, screen.width - sum(widths) - 2 * len(_GAP))
+    available = None if screen.width is None else max(20, screen.width - sum(widths) - 2 * len(_GAP))
     screen.line(("name".ljust(widths[0]) + _GAP + "family".ljust(widths[1]) + _GAP + "how a call is written", "bold"))
     for name, family, written in cells:
-        shown = written if room is None or len(written) <= room else written[: room - 1] + "…"
+        shown = written if available is None or len(written) <= available else written[: available - 1] + "…"
         screen.line((name.ljust(widths[0]), "green"), _GAP, (family.ljust(widths[1]), "dim"), _GAP, shown)
     screen.line()
     screen.line(f"{len(listed)} formats; dragoman formats NAME shows one with an example")
@@ -107,12 +107,12 @@ def _list(screen: Screen, listed: list[Format]) -> None:
 
 def _show(screen: Screen, row: Format) -> None:
     screen.line((row.name, "bold green"), (f"  {family_of(row)}", "dim"))
-    around = " ... ".join(map(_on_one_line, row.section or ()))
+    section = " ... ".join(map(_on_one_line, row.section or ()))
     facts = (
         ("aliases", ", ".join(row.aliases)),
         ("models", row.models),
         ("note", row.note),
-        ("around all calls", around),
+        ("around all calls", section),
     )
     for label, content in facts:
         if content:

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-OfferMode = Literal["auto", "native", "text"]
+from dragoman.types import SandboxName, ToolModeName, TrustName
+
+# Not `dragoman.policy.Mode`, which lists the same names: `run --help` does not need to load the policy.
 ModeName = Literal["plan", "default", "edits", "sandboxed", "locked", "bypass"]
-SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
-TrustLevel = Literal["strict", "default", "compat"]
 
 Model = Annotated[
     str | None,
@@ -31,11 +31,11 @@ System = Annotated[
 ]
 BaseUrl = Annotated[str, typer.Option("--base-url", metavar="URL", help="The address of the endpoint.")]
 ToolMode = Annotated[
-    OfferMode | None,
+    ToolModeName | None,
     typer.Option("--tool-mode", help="How tools are offered: natively or as text.", show_default=False),
 ]
 Trust = Annotated[
-    TrustLevel | None, typer.Option("--trust", help="Which calls in a model's text count.", show_default=False)
+    TrustName | None, typer.Option("--trust", help="Which calls in a model's text count.", show_default=False)
 ]
 Turns = Annotated[
     str | None, typer.Option("--turns", metavar="N", help="The most requests to the model.", show_default=False)

@@ -126,7 +126,7 @@ def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> 
     heads = ("name", "provider", "wire", "native", "key", "base URL")
     cells = {row.name: _cells(row) for row in listed}
     widths = [max(len(line[column]) for line in (heads, *cells.values())) for column in range(len(heads) - 1)]
-    room = None if screen.width is None else max(20, screen.width - sum(widths) - len(_GAP) * len(widths))
+    available = None if screen.width is None else max(20, screen.width - sum(widths) - len(_GAP) * len(widths))
     screen.line((_GAP.join(head.ljust(width) for head, width in zip(heads, (*widths, 0), strict=True)), "bold"))
     for group, title in GROUPS.items():
         members = [row for row in listed if row.group == group]
@@ -136,7 +136,7 @@ def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> 
             name, *rest, key, url = (
                 cell.ljust(width) for cell, width in zip(cells[row.name], (*widths, 0), strict=True)
             )
-            shown = url if room is None or len(url) <= room else url[: room - 1] + "…"
+            shown = url if available is None or len(url) <= available else url[: available - 1] + "…"
             style = "green" if _key_variable(row) else "dim"
             screen.line((name, "green"), _GAP, _GAP.join(rest), _GAP, (key, style), _GAP, (shown, "dim"))
     screen.line()
@@ -181,10 +181,10 @@ def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None
 def _variables(row: Provider) -> dict[str, str]:
     """The values of the variables in the address, from the environment."""
     found = {}
-    for hole, names in row.variables.items():
+    for variable, names in row.variables.items():
         value = next((os.environ[name] for name in names if os.environ.get(name)), None)
         if value is not None:
-            found[hole] = value
+            found[variable] = value
     return found
 
 
@@ -195,7 +195,7 @@ def _show(screen: Screen, row: Provider) -> None:
         ("base URL", row.base_url or "given by you"),
         *((f"base URL, {place}", url) for place, url in row.urls.items()),
         *((f"base URL of {wire}", url) for wire, url in row.wire_urls.items()),
-        *((f"{{{hole}}}", _with_state(names)) for hole, names in row.variables.items()),
+        *((f"{{{variable}}}", _with_state(names)) for variable, names in row.variables.items()),
         ("key", _with_state(row.key)),
         ("sent as", row.auth_meaning),
         ("headers", ", ".join(f"{header}: {value}" for header, value in row.headers.items())),
@@ -246,10 +246,10 @@ def _show_model(screen: Screen, endpoint: Endpoint) -> None:
 def _show_quirks(screen: Screen, title: str, quirks: dict[str, Any]) -> None:
     if not quirks:
         return
-    meanings, usual = quirk_meanings(), quirk_defaults()
+    meanings, defaults = quirk_meanings(), quirk_defaults()
     screen.heading(title)
     for name, value in quirks.items():
-        screen.line(_GAP, (name, "green"), f" = {_to_json(value)}", (f"  (usually {_to_json(usual[name])})", "dim"))
+        screen.line(_GAP, (name, "green"), f" = {_to_json(value)}", (f"  (usually {_to_json(defaults[name])})", "dim"))
         screen.line(_GAP * 2, meanings.get(name, ""))
 
 
