@@ -17,6 +17,7 @@ JsonObject = dict[str, Any]
 """A decoded JSON object. `Any` is honest here: what stands in it is the model's choice."""
 
 # Names that the library, the settings and the command line share.
+ModeName = Literal["plan", "locked", "default", "edits", "sandboxed", "bypass"]
 ToolModeName = Literal["auto", "native", "text"]
 TrustName = Literal["strict", "default", "compat"]
 SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from dragoman.types import SandboxName, ToolModeName, TrustName
-
-# Not `dragoman.policy.Mode`, which lists the same names: `run --help` does not need to load the policy.
-ModeName = Literal["plan", "default", "edits", "sandboxed", "locked", "bypass"]
+from dragoman.types import ModeName, SandboxName, ToolModeName, TrustName
 
 Model = Annotated[
     str | None,

@@ -22,7 +22,7 @@ from dragoman.policy.patterns import (
     read_address,
     spellings_of,
 )
-from dragoman.types import Operand, OperandKind, Tool, ToolCall
+from dragoman.types import ModeName, Operand, OperandKind, Tool, ToolCall
 
 # The reader of command lines is imported where a command is judged: it takes 8 ms, and many runs have no command.
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # What is decided about a call, and everything that a decision is made from.
 
 Verdict = Literal["allow", "ask", "deny"]
-Mode = Literal["plan", "locked", "default", "edits", "sandboxed", "bypass"]
+Mode = ModeName
 Scope = Literal["managed", "user", "project", "session"]
 STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
