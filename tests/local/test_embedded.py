@@ -35,7 +35,7 @@ MOST_TOKENS = 120
 def ask(prompt: Prompt, way: Way, format: str) -> str:
     async def once() -> str:
         composed = write(prompt, TOOLS, way, format, MOST_TOKENS)
-        async with Client(composed.manner.endpoint) as client:
+        async with Client(composed.chosen_mode.endpoint) as client:
             reply = await client.ask(composed.request)
         assert reply.failure is None, reply.failure
         assert reply.stop != "length" or way is GRAMMAR, f"a call that runs on: {reply.text}"

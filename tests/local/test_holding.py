@@ -37,7 +37,7 @@ def write(model: str, **options: Any) -> ComposedRequest:
 
 
 def own(composed: ComposedRequest) -> dict[str, Any]:
-    fields: dict[str, Any] = composed.request.options.get(composed.manner.endpoint.wire, {})
+    fields: dict[str, Any] = composed.request.options.get(composed.chosen_mode.endpoint.wire, {})
     return fields
 
 
@@ -90,15 +90,15 @@ def test_a_named_tool_is_the_only_one_in_the_grammar() -> None:
 def test_a_server_that_ignores_the_choice_is_asked_in_text() -> None:
     """Ollama has native tools for qwen3 and no tool choice: a schema holds what it writes instead."""
     free, held = write("ollama:qwen3"), write("ollama:qwen3", tool_choice="required")
-    assert (free.manner.mode, len(free.request.tools)) == ("native", 2)
-    assert (held.manner.mode, held.request.tools) == ("text", [])
+    assert (free.chosen_mode.mode, len(free.request.tools)) == ("native", 2)
+    assert (held.chosen_mode.mode, held.request.tools) == ("text", [])
     assert isinstance(own(held)["format"], dict)
 
 
 def test_without_a_choice_of_its_own_none_means_that_nothing_is_offered() -> None:
     composed = write("ollama:qwen3", tool_choice="none")
     assert composed.request.tools == []
-    assert not len(composed.manner.tools)
+    assert not len(composed.chosen_mode.tools)
 
 
 def test_a_tool_that_is_not_offered_cannot_be_named() -> None:

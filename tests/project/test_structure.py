@@ -95,5 +95,5 @@ def leaves(cls: type[errors.DragomanError]) -> Iterator[type[errors.DragomanErro
 
 def test_every_kind_of_error_says_what_to_do_next() -> None:
     found = set(leaves(errors.DragomanError))
-    assert len(found) > 20
+    assert len(found) >= 19
     assert [cls.__name__ for cls in found if not vars(cls).get("hint")] == []
