@@ -324,15 +324,15 @@ class Agent:
             settings["trust"] = stricter(settings["trust"], parent.machine.config.trust)
         if options:
             settings["options"] = {**settings["options"], **options}
-        rules_above = parent.machine.permissions.chain if parent is not None else ()
+        parent_rules = parent.machine.permissions.chain if parent is not None else ()
         return RunConfig(
             self.endpoint,
             offered,
             limits or self.limits,
             self.rules,
-            rules_above,
+            parent_rules,
             policy,
-            self._safety.is_boxed(self.rules, rules_above),
+            self._safety.is_boxed(self.rules, parent_rules),
             has_approver=approver is not None or self._may_defer(parent),
             has_reviewers=self.hooks.under(parent.hooks if parent is not None else None).has("before_tool"),
             answer=form,

@@ -55,13 +55,13 @@ class Safety:
         self._audit = audit
         self._auditor: Auditor | None = None
 
-    def is_boxed(self, rules: Rules, above: Iterable[Rules] = ()) -> bool:
+    def is_boxed(self, rules: Rules, parent_rules: Iterable[Rules] = ()) -> bool:
         """Whether commands run in a sandbox that a mode relies on: that of a run, or that of the runs above it.
 
         The run's own mode wants proof that nothing gets out. No other mode asks, so the sandbox is left alone there:
         it may have to be looked for first.
         """
-        if all(each.mode != "sandboxed" for each in (rules, *above)):
+        if all(each.mode != "sandboxed" for each in (rules, *parent_rules)):
             return False
         if getattr(self.sandbox, "confines", False) is not True:
             return False
