@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, UsageReported
+from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextDelta, ThinkingDelta, UsageReported
 from dragoman.replies import unfold
 from dragoman.types import Failure, Reply, Usage
 from dragoman.wire import framing
@@ -21,6 +21,8 @@ from dragoman.wire.values import write
 NO_END = Failure("stream_cut", "the reply ended before it was complete")
 
 FrameT = TypeVar("FrameT")
+
+_DELTAS = (TextDelta, ThinkingDelta)
 
 
 class StreamWriter(ABC, Generic[FrameT]):
@@ -41,6 +43,10 @@ class StreamWriter(ABC, Generic[FrameT]):
         self._closed = False
 
     def feed(self, event: Event, /) -> list[bytes]:
+        if type(event) in _DELTAS and self._started and not self._closed:
+            # Most events of a stream are deltas, and nothing but their own frames follows from them.
+            ordered = self._order.feed(event)
+            return [self._encode(frame) for each in ordered for frame in self._write_part(each)]
         return [self._encode(frame) for frame in self._frames_of(event)]
 
     def close(self) -> list[bytes]:
