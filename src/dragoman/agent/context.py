@@ -234,7 +234,7 @@ def _kind(part: Image | File) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Making room in a conversation before the window of the model is full, and saying what was lost.
+# Compaction of a conversation before the context window of the model is full, with a report of what was lost.
 #
 # Whatever is done, a call and its results stay together or go together, the system message, the first and the last
 # words of the user and pinned messages (`Message.extra["pinned"]`) stay as they are, and nothing is left out without
@@ -272,7 +272,7 @@ class Compaction(Struct, frozen=True):
 
 
 class Compactor(Protocol):
-    """Makes a conversation fit into a room, at once or by waiting for something, such as a summary."""
+    """Makes a conversation fit a context budget: at once, or after waiting for something such as a summary."""
 
     def __call__(self, messages: Sequence[Message], budget: ContextBudget, /) -> Compaction | Awaitable[Compaction]: ...
 
@@ -525,12 +525,12 @@ def _words(result: ToolResult) -> str:
 
 
 class ContextSettings(Struct, frozen=True, kw_only=True):
-    """When room is made, and how much."""
+    """When a conversation is compacted, and to which size."""
 
     window: int | None = None
     """Tokens that the model's context holds; None takes what is known of the model."""
     full: float = 0.85
-    """The share at which room is made."""
+    """The share of the context window at which compaction starts."""
     aim: float = 0.6
     """The share that is in use afterwards, at most."""
     reply: int = 4096
@@ -547,7 +547,7 @@ def budget_for(
     max_tokens: int | None = None,
     overflowed: bool = False,
 ) -> ContextBudget | None:
-    """The room that the messages have to fit into; None when they may stay as they are.
+    """The budget that the messages have to fit; None when they may stay as they are.
 
     `overflowed` says that the provider refused them as too long: then the estimate was wrong, and is not asked.
     """
