@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.wire.conversations import REPLIES, WIRES
 from tests.wire.judges import answers, samples
 
-from dragoman.events import ArgumentsDelta, CallEnded, Event
+from dragoman.events import ArgumentsDelta, CallEnded, Event, TextDelta
 from dragoman.replies import fold, unfold
-from dragoman.types import Message, Reply, Text, Thinking, ToolCall, Usage
+from dragoman.types import Fault, InvalidCall, Message, Reply, Text, Thinking, ToolCall, Usage
 from dragoman.wire import get
+from dragoman.wire.event_order import EventOrder, unfold_in_order
 
 RECORDED: dict[str, bytes] = {wire: b"".join(chunks) for wire, chunks in samples.STREAMED.items()} | {
     wire: b"".join(chunks) for wire, (chunks, _) in answers.STREAMS.items()
@@ -192,3 +193,20 @@ def test_every_reply_survives_the_wire(wire: str, reply: Reply, data: st.DataObj
 @given(reply=replies())
 def test_a_reply_is_the_fold_of_its_own_events(reply: Reply) -> None:
     assert fold(unfold(reply)) == reply
+
+
+@settings(max_examples=200, deadline=None)
+@given(reply=replies(), broken=st.lists(st.tuples(st.integers(0, 5), words), max_size=2))
+def test_a_whole_reply_is_put_in_order_as_its_events_are(reply: Reply, broken: list[tuple[int, str]]) -> None:
+    for place, why in broken:
+        faults = (Fault("$", why),)
+        reply.message.parts.insert(place, InvalidCall("c0", "search", "{", faults))
+    order = EventOrder()
+    ordered = [each for event in unfold(reply) for each in order.feed(event)] + order.close()
+    spoken = [event for event in unfold_in_order(reply) if not isinstance(event, TextDelta) or event.text]
+    assert [comparable(event) for event in spoken] == [comparable(event) for event in ordered]
+
+
+def comparable(event: Event) -> Event | ToolCall:
+    """Calls without their index, which has no meaning once they are in order."""
+    return event.call if isinstance(event, CallEnded) else event

@@ -15,10 +15,16 @@ from dragoman.events import (
     CallStarted,
     Event,
     MarkerDropped,
+    PartEnded,
+    PartReceived,
+    ReplyEnded,
+    ReplyFailed,
     ReplyStarted,
     TextDelta,
+    ThinkingDelta,
+    UsageReported,
 )
-from dragoman.types import InvalidCall
+from dragoman.types import InvalidCall, Reply, Text, Thinking, ToolCall, ToolResult
 
 
 class EventOrder:
@@ -28,7 +34,8 @@ class EventOrder:
     """
 
     def __init__(self) -> None:
-        self._queue: list[Event | int] = []  # an index stands for a call that has not ended
+        self.queue: list[Event | int] = []
+        """What waits for the end of a call; an index stands for such a call."""
         self._settled: dict[int, Event] = {}
         self._open: set[int] = set()
         self._started = False
@@ -36,7 +43,7 @@ class EventOrder:
     def feed(self, event: Event, /) -> list[Event]:
         if isinstance(event, CallStarted):
             self._open.add(event.index)
-            self._queue.append(event.index)
+            self.queue.append(event.index)
             return []
         if isinstance(event, ArgumentsDelta | MarkerDropped | CallRefused):
             return []
@@ -46,8 +53,8 @@ class EventOrder:
             self._started = True
         if isinstance(event, CallEnded | CallBroken):
             return self._end(event)
-        if self._queue:
-            self._queue.append(event)
+        if self.queue:
+            self.queue.append(event)
             return []
         return [event]
 
@@ -60,7 +67,7 @@ class EventOrder:
     def _end(self, event: CallEnded | CallBroken) -> list[Event]:
         settled = event if isinstance(event, CallEnded) else TextDelta(describe_broken(event.name, event.why))
         if event.index is None or event.index not in self._open:
-            self._queue.append(settled)
+            self.queue.append(settled)
         else:
             self._open.discard(event.index)
             self._settled[event.index] = settled
@@ -68,16 +75,34 @@ class EventOrder:
 
     def _flush(self) -> list[Event]:
         ready: list[Event] = []
-        for place, entry in enumerate(self._queue):
+        for place, entry in enumerate(self.queue):
             if isinstance(entry, int):
                 if entry not in self._settled:
-                    del self._queue[:place]
+                    del self.queue[:place]
                     return ready
                 ready.append(self._settled.pop(entry))
             else:
                 ready.append(entry)
-        self._queue.clear()
+        self.queue.clear()
         return ready
+
+
+def unfold_in_order(reply: Reply) -> list[Event]:
+    """The events of a whole reply as `EventOrder` passes them on."""
+    events: list[Event] = [ReplyStarted(reply.model, reply.id)]
+    for index, part in enumerate(reply.message.parts):
+        if isinstance(part, ToolCall):
+            events.append(CallEnded(index, part))
+        elif isinstance(part, Text):
+            events += [TextDelta(part.text), PartEnded("text", part.extra)]
+        elif isinstance(part, Thinking):
+            events += [ThinkingDelta(part.text), PartEnded("thinking", part.extra)]
+        elif isinstance(part, InvalidCall):
+            events.append(TextDelta(describe_invalid(part)))
+        elif not isinstance(part, ToolResult):
+            events.append(PartReceived(part))
+    failed = [ReplyFailed(reply.failure)] if reply.failure is not None else []
+    return [*events, *failed, UsageReported(reply.usage), ReplyEnded(reply.stop, reply.extra)]
 
 
 def describe_broken(name: str | None, why: str) -> str:

@@ -1,7 +1,8 @@
 """The part of a stream writer that all wires share: events in, frames out, and bytes for each frame.
 
-A subclass writes the frames of one protocol. The body of a whole reply is gathered from the same frames, so that each
-field of a protocol is written in one place, and a streamed reply and a whole one cannot differ.
+A subclass writes the frames of one protocol. Where a whole reply is as complex as its stream (Cohere, Responses), its
+body is gathered from the frames. Elsewhere it is written directly, with the same functions for each field: to gather
+it from frames took 2 to 5 times as long. A property test compares both forms on every wire.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 from dragoman.events import Event, ReplyEnded, ReplyFailed, ReplyStarted, TextDelta, ThinkingDelta, UsageReported
-from dragoman.replies import unfold
 from dragoman.types import Failure, Reply, Usage
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
-from dragoman.wire.event_order import EventOrder
+from dragoman.wire.event_order import EventOrder, unfold_in_order
 from dragoman.wire.values import write
 
 NO_END = Failure("stream_cut", "the reply ended before it was complete")
@@ -26,27 +26,21 @@ _DELTAS = (TextDelta, ThinkingDelta)
 
 
 class StreamWriter(ABC, Generic[FrameT]):
-    """A Stage from events to the bytes of a streamed reply.
+    """A Stage from events to the bytes of a streamed reply."""
 
-    `whole`: the frames are not sent, but gathered into the body of a whole reply. A frame may then hold what a stream
-    has no form for.
-    """
-
-    def __init__(self, ids: IdRule, *, model: str = "", id: str = "", whole: bool = False) -> None:
+    def __init__(self, ids: IdRule, *, model: str = "", id: str = "") -> None:
         self._order = EventOrder()
         self._identifier = Identifier(ids)
         self._model = model
         self._id = id
-        self._whole = whole
         self._usage = Usage()
         self._started = False
         self._closed = False
 
     def feed(self, event: Event, /) -> list[bytes]:
-        if type(event) in _DELTAS and self._started and not self._closed:
+        if type(event) in _DELTAS and self._started and not self._closed and not self._order.queue:
             # Most events of a stream are deltas, and nothing but their own frames follows from them.
-            ordered = self._order.feed(event)
-            return [self._encode(frame) for each in ordered for frame in self._write_part(each)]
+            return [self._encode(frame) for frame in self._write_part(event)]
         return [self._encode(frame) for frame in self._frames_of(event)]
 
     def close(self) -> list[bytes]:
@@ -54,8 +48,7 @@ class StreamWriter(ABC, Generic[FrameT]):
 
     def write_reply(self, reply: Reply) -> list[FrameT]:
         """All frames of a whole reply."""
-        frames = [frame for event in unfold(reply) for frame in self._frames_of(event)]
-        return frames + self._last_frames()
+        return self._write_all(unfold_in_order(reply))
 
     def _frames_of(self, event: Event) -> list[FrameT]:
         return self._write_all(self._order.feed(event))

@@ -17,6 +17,7 @@ from dragoman.types import (
     Failure,
     File,
     Image,
+    InvalidCall,
     JsonObject,
     Message,
     Part,
@@ -44,7 +45,7 @@ from dragoman.wire.anthropic.parts import (
     write_thinking,
     write_usage,
 )
-from dragoman.wire.event_order import describe_broken
+from dragoman.wire.event_order import describe_broken, describe_invalid
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 from dragoman.wire.writer import StreamWriter
 
@@ -179,14 +180,75 @@ def _write_usage(usage: Usage, extra: dict[str, Any]) -> JsonObject:
     return {**as_dict(own(extra).get("usage")), **write_usage(usage)}
 
 
+# ---- whole -----------------------------------------------------------------------------------------------------------
+
+
+def write_message(reply: Reply) -> JsonObject:
+    """A whole reply as a message."""
+    blocks = _ContentWriter().write(reply.message.parts)
+    has_calls = any(block.get("type") == "tool_use" for block in blocks)
+    return {
+        "id": reply.id or "msg_0",
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model,
+        "content": blocks,
+        **_write_end(reply.stop, reply.extra, has_calls),
+        "usage": _write_usage(reply.usage, reply.extra),
+    }
+
+
+class _ContentWriter:
+    """Writes the blocks of a whole message, in the same places where the stream has them."""
+
+    def __init__(self) -> None:
+        self._blocks: list[JsonObject] = []
+        self._identifier = Identifier(RULES.ids)
+        self._note = ""  # the words for broken calls continue in the text behind them
+
+    def write(self, parts: list[Part]) -> list[JsonObject]:
+        for part in parts:
+            if isinstance(part, InvalidCall):
+                self._note += describe_invalid(part)
+            elif isinstance(part, ToolCall) and not part.complete:
+                self._note += describe_broken(part.name, "it is not complete")
+            elif isinstance(part, Text):
+                extra = own(part.extra)
+                self._add_text(part.text, as_list(extra.get("citations")))
+                self._add(as_dict(extra.get("block")))
+            else:
+                self._add_text()
+                self._write(part)
+        self._add_text()
+        return self._blocks
+
+    def _add_text(self, text: str = "", citations: list[Any] | None = None) -> None:
+        if self._note or text:
+            cited = {"citations": citations} if citations else {}
+            self._add({"type": "text", "text": self._note + text, **cited})
+        self._note = ""
+
+    def _write(self, part: Part) -> None:
+        if isinstance(part, Thinking):
+            self._add(write_thinking(part))
+        elif isinstance(part, ToolCall):
+            self._add({**_start_call(part, self._identifier), "input": part.arguments})
+        elif isinstance(part, Image | File):
+            self._add_text(_note_media(part))
+
+    def _add(self, block: JsonObject | None) -> None:
+        if block:
+            self._blocks.append(block)
+
+
 # ---- streamed --------------------------------------------------------------------------------------------------------
 
 
 class EventWriter(StreamWriter[JsonObject]):
     """A Stage from events to the bytes of a stream: blocks counted from 0, one open at a time, arguments whole."""
 
-    def __init__(self, model: str, id: str, *, whole: bool = False) -> None:
-        super().__init__(RULES.ids, model=model, id=id, whole=whole)
+    def __init__(self, model: str, id: str) -> None:
+        super().__init__(RULES.ids, model=model, id=id)
         self._has_calls = False
         self._index = -1
         self._open = ""  # the kind of the block that is open
@@ -287,7 +349,7 @@ class EventWriter(StreamWriter[JsonObject]):
     def _write_block(self, block: JsonObject) -> list[JsonObject]:
         """A whole block. Clients take an input from its pieces alone, and not from the start of the block."""
         given = block.get("input")
-        if self._whole or not isinstance(given, dict):
+        if not isinstance(given, dict):
             return [*self._open_block(block), *self._stop()]
         pieces = self._open_block({**block, "input": {}})
         return [*pieces, self._delta("input_json_delta", partial_json=write(given)), *self._stop()]
@@ -297,31 +359,3 @@ _EMPTY: dict[str, JsonObject] = {
     "text": {"type": "text", "text": ""},
     "thinking": {"type": "thinking", "thinking": "", "signature": ""},
 }
-
-
-# ---- whole -----------------------------------------------------------------------------------------------------------
-
-
-def write_message(reply: Reply) -> JsonObject:
-    """A whole reply as a message: what the frames of its stream say, put together."""
-    message: JsonObject = {}
-    blocks: list[JsonObject] = []
-    for frame in EventWriter(reply.model, reply.id, whole=True).write_reply(reply):
-        if frame["type"] == "message_start":
-            message = frame["message"]
-        elif frame["type"] == "content_block_start":
-            blocks.append(dict(frame["content_block"]))
-        elif frame["type"] == "content_block_delta":
-            _extend(blocks[-1], frame["delta"])
-        elif frame["type"] == "message_delta":
-            message.update(frame["delta"], usage=frame["usage"])
-    return {**message, "content": blocks}
-
-
-def _extend(block: JsonObject, delta: JsonObject) -> None:
-    if delta["type"] == "citations_delta":
-        block["citations"] = [*block.get("citations", []), delta["citation"]]
-        return
-    for name in ("text", "thinking", "signature"):
-        if name in delta:
-            block[name] += delta[name]

@@ -19,15 +19,22 @@ from dragoman.types import (
     Failure,
     File,
     Image,
+    InvalidCall,
     JsonObject,
     Message,
     Part,
     Reply,
     Role,
+    StopReason,
+    Text,
+    Thinking,
     Tool,
+    ToolCall,
     ToolResult,
+    Usage,
 )
 from dragoman.wire import eventstream
+from dragoman.wire.aliases import Identifier
 from dragoman.wire.bedrock.client import RULES
 from dragoman.wire.bedrock.parts import (
     WIRE,
@@ -42,9 +49,11 @@ from dragoman.wire.bedrock.parts import (
     write_call,
     write_exception,
     write_image,
+    write_thinking,
     write_usage,
 )
 from dragoman.wire.codec import keep_unknown
+from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
 from dragoman.wire.writer import StreamWriter
 
@@ -277,7 +286,6 @@ def _in_our_words(choice: JsonObject) -> Any:
 
 _AT_STOP = ("additionalModelResponseFields",)
 _AT_END = ("trace", "performanceConfig", "serviceTier")
-_WHOLE = "whole"  # a block that is not sent in pieces, in the frames of a whole reply
 _LONGEST_PIECE = 1_000_000
 """The most characters in one frame, which then stays below its greatest length. Base64 can be cut there too."""
 
@@ -291,6 +299,64 @@ def write_media(part: Image | File) -> JsonObject:
     """An image as it is. A reply has no place for a file: it is named."""
     image = write_image(part) if isinstance(part, Image) else None
     return image or {"text": describe(part)}
+
+
+def _write_stop(stop: StopReason, extra: dict[str, Any], has_calls: bool) -> JsonObject:
+    opaque = own(extra)
+    reason = reason_of(stop, extra, has_calls=has_calls)
+    return {"stopReason": reason, **{name: opaque[name] for name in _AT_STOP if name in opaque}}
+
+
+def _write_counts(usage: Usage, extra: dict[str, Any]) -> JsonObject:
+    opaque = own(extra)
+    rest = {name: opaque[name] for name in _AT_END if name in opaque}
+    return {"usage": write_usage(usage), "metrics": write_metrics(opaque), **rest}
+
+
+# ---- whole ---------------------------------------------------------------------------------------------------------
+
+
+def write_reply(reply: Reply) -> JsonObject:
+    """A whole reply as the body of an answer."""
+    has_calls = any(isinstance(part, ToolCall) for part in reply.message.parts)
+    return {
+        "output": {"message": {"role": "assistant", "content": _write_parts(reply.message.parts)}},
+        **_write_stop(reply.stop, reply.extra, has_calls),
+        **_write_counts(reply.usage, reply.extra),
+    }
+
+
+def _write_parts(parts: list[Part]) -> list[JsonObject]:
+    """The parts of a reply as blocks. The note about a broken call goes with the text behind it, as in a stream."""
+    identifier = Identifier(RULES.ids)
+    blocks: list[JsonObject] = []
+    note = ""
+    for part in parts:
+        if isinstance(part, InvalidCall):
+            note += describe_invalid(part)
+        elif isinstance(part, Text):
+            blocks += _write_text(note + part.text, own(part.extra))
+            note = ""
+        elif written := _write_part(part, identifier):
+            blocks += [{"text": note}, *written] if note else written
+            note = ""
+    return blocks + ([{"text": note}] if note else [])
+
+
+def _write_part(part: Part, identifier: Identifier) -> list[JsonObject]:
+    if isinstance(part, ToolCall):
+        return [write_call(replace(part, id=identifier.identify(part.id)))]
+    if isinstance(part, Thinking):
+        # Redacted reasoning has no text on this wire. If the part has some all the same, a block of its own shows it.
+        shown = [Thinking(part.text), part] if part.text and "redacted" in own(part.extra) else [part]
+        return [block for entry in shown if (block := write_thinking(entry)) is not None]
+    return [write_media(part)] if isinstance(part, Image | File) else []
+
+
+def _write_text(text: str, opaque: JsonObject) -> list[JsonObject]:
+    citations, block = as_list(opaque.get("citations")), as_dict(opaque.get("block"))
+    cited = {"citationsContent": {"content": [{"text": text}], "citations": citations}}
+    return ([cited if citations else {"text": text}] if text else []) + ([block] if block else [])
 
 
 # ---- streamed --------------------------------------------------------------------------------------------------------
@@ -311,8 +377,8 @@ def _cut(text: str) -> list[str]:
 class FrameWriter(StreamWriter[_Frame]):
     """A Stage from events to the frames of a stream: one block at a time, and only calls and images have a start."""
 
-    def __init__(self, *, whole: bool = False) -> None:
-        super().__init__(RULES.ids, whole=whole)
+    def __init__(self) -> None:
+        super().__init__(RULES.ids)
         self._index = 0
         self._open = ""  # the kind of the open block
         self._has_calls = False
@@ -377,9 +443,6 @@ class FrameWriter(StreamWriter[_Frame]):
 
     def _write_block(self, block: JsonObject) -> list[_Frame]:
         """A block that comes whole: a call, an image, or what a provider's own tool did."""
-        if self._whole:
-            # Also a block that a stream has no form for.
-            return [*self._stop_block(), _Frame(_WHOLE, block)] if block else []
         start, deltas = _split(block)
         if not start and not deltas:
             return []
@@ -393,16 +456,8 @@ class FrameWriter(StreamWriter[_Frame]):
 
     def _end(self, event: ReplyEnded) -> list[_Frame]:
         self._closed = True
-        opaque = own(event.extra)
-        stop = {
-            "stopReason": reason_of(event.stop, event.extra, has_calls=self._has_calls),
-            **{name: opaque[name] for name in _AT_STOP if name in opaque},
-        }
-        counts = {
-            "usage": write_usage(self._usage),
-            "metrics": write_metrics(opaque),
-            **{name: opaque[name] for name in _AT_END if name in opaque},
-        }
+        stop = _write_stop(event.stop, event.extra, self._has_calls)
+        counts = _write_counts(self._usage, event.extra)
         return [*self._stop_block(), _Frame("messageStop", stop), _Frame("metadata", counts)]
 
     def _fail(self, failure: Failure) -> list[_Frame]:
@@ -425,42 +480,3 @@ def _split(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
         pieces = [{"bytes": piece} for piece in _cut(as_text(source.get("bytes")))] if "bytes" in source else [source]
         return {"image": {"format": image.get("format")}}, [{"image": {"source": piece}} for piece in pieces]
     return {}, [block] if "text" in block else []
-
-
-# ---- whole ---------------------------------------------------------------------------------------------------------
-
-
-def write_reply(reply: Reply) -> JsonObject:
-    """A whole reply as the body of an answer: what the frames of its stream say, put together."""
-    body: JsonObject = {}
-    blocks: list[JsonObject] = []
-    deltas: list[JsonObject] = []
-    for kind, payload, _ in FrameWriter(whole=True).write_reply(reply):
-        if kind == "contentBlockDelta":
-            deltas.append(payload["delta"])
-        elif kind == "contentBlockStop":
-            blocks.append(_join(deltas))
-            deltas = []
-        elif kind == _WHOLE:
-            blocks.append(payload)
-        elif kind in ("messageStop", "metadata"):
-            body.update(payload)
-    return {"output": {"message": {"role": "assistant", "content": blocks}}, **body}
-
-
-def _join(deltas: list[JsonObject]) -> JsonObject:
-    """The block of text or reasoning that these deltas make."""
-    thoughts = [delta["reasoningContent"] for delta in deltas if "reasoningContent" in delta]
-    if thoughts:
-        joined = {name: _join_field(thoughts, name) for name in ("redactedContent", "text", "signature")}
-        if joined["redactedContent"]:
-            return {"reasoningContent": {"redactedContent": joined["redactedContent"]}}
-        signed = {"signature": joined["signature"]} if joined["signature"] else {}
-        return {"reasoningContent": {"reasoningText": {"text": joined["text"], **signed}}}
-    text = _join_field(deltas, "text")
-    citations = [delta["citation"] for delta in deltas if "citation" in delta]
-    return {"citationsContent": {"content": [{"text": text}], "citations": citations}} if citations else {"text": text}
-
-
-def _join_field(deltas: list[JsonObject], name: str) -> str:
-    return "".join(delta[name] for delta in deltas if name in delta)

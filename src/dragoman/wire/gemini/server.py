@@ -19,12 +19,14 @@ from dragoman.events import (
 )
 from dragoman.types import (
     Failure,
+    InvalidCall,
     JsonObject,
     Message,
     Part,
     Reply,
     StopReason,
     Text,
+    Thinking,
     Tool,
     ToolCall,
     ToolResult,
@@ -32,6 +34,7 @@ from dragoman.types import (
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS, Identifier
 from dragoman.wire.codec import Choice, OptionTable, keep_unknown, write_choice
+from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.gemini.client import NAMES
 from dragoman.wire.gemini.parts import (
     FINISHES,
@@ -39,6 +42,7 @@ from dragoman.wire.gemini.parts import (
     WIRE,
     camel,
     kind_of,
+    own_of,
     read_call,
     read_part,
     read_result,
@@ -46,6 +50,7 @@ from dragoman.wire.gemini.parts import (
     write_failure,
     write_media,
     write_own,
+    write_part,
     write_usage,
 )
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
@@ -385,16 +390,39 @@ def _write_end(stop: StopReason, extra: dict[str, Any], parts: list[JsonObject])
     return {"candidates": [candidate]}
 
 
+def write_response(reply: Reply) -> JsonObject:
+    """A whole reply."""
+    identifier = Identifier(FREE_IDS)
+    parts = [written for part in reply.message.parts if (written := _write_part(part, identifier)) is not None]
+    return {
+        **_write_end(reply.stop, reply.extra, parts or [_EMPTY]),
+        "usageMetadata": write_usage(reply.usage),
+        "modelVersion": reply.model,
+        "responseId": reply.id,
+    }
+
+
+def _write_part(part: Part, identifier: Identifier) -> JsonObject | None:
+    if isinstance(part, ToolCall):
+        return write_call(_renamed(part, identifier))
+    if isinstance(part, InvalidCall):
+        return {"text": describe_invalid(part)}
+    if isinstance(part, ToolResult):
+        return None
+    if isinstance(part, Text | Thinking) and not part.text and not own_of(part).keys() - {"thought"}:
+        return None
+    return write_part(part)
+
+
 class ChunkWriter(StreamWriter[JsonObject]):
     """A Stage from events to the bytes of a stream of chunks.
 
     A piece of text waits for the event behind it: if that one brings a signature, both go out in one part.
     """
 
-    def __init__(self, model: str, id: str, *, whole: bool = False) -> None:
-        super().__init__(FREE_IDS, model=model, id=id, whole=whole)
+    def __init__(self, model: str, id: str) -> None:
+        super().__init__(FREE_IDS, model=model, id=id)
         self._held: tuple[str, str] | None = None  # kind and text of the piece that waits
-        self._parts: list[JsonObject] = []  # of a whole reply
 
     def _encode(self, frame: JsonObject) -> bytes:
         return framing.encode_sse(None, write(frame))
@@ -422,7 +450,7 @@ class ChunkWriter(StreamWriter[JsonObject]):
 
     def _end(self, event: ReplyEnded) -> list[JsonObject]:
         self._closed = True
-        end = _write_end(event.stop, event.extra, self._parts or [_EMPTY])
+        end = _write_end(event.stop, event.extra, [_EMPTY])
         return [self._frame({**end, "usageMetadata": write_usage(self._usage)})]
 
     # ---- text that waits ---------------------------------------------------------------------------------------
@@ -452,9 +480,6 @@ class ChunkWriter(StreamWriter[JsonObject]):
     # ---- chunks ------------------------------------------------------------------------------------------------
 
     def _chunk(self, part: JsonObject) -> list[JsonObject]:
-        if self._whole:
-            self._parts.append(part)
-            return []
         return [self._frame({"candidates": [{"content": {"parts": [part], "role": "model"}, "index": 0}]})]
 
     def _frame(self, fields: JsonObject) -> JsonObject:
@@ -471,8 +496,3 @@ def _write_text(kind: str, text: str, own: JsonObject) -> JsonObject:
     if kind == "thinking":
         fields = {"thought": True, **fields}
     return {"text": text, **fields}
-
-
-def write_response(reply: Reply) -> JsonObject:
-    """A whole reply: the last chunk of its stream, with the parts of all others."""
-    return ChunkWriter(reply.model, reply.id, whole=True).write_reply(reply)[-1]

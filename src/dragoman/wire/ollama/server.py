@@ -30,10 +30,11 @@ from dragoman.types import (
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS
 from dragoman.wire.codec import keep_unknown
+from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
-from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking
 from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -166,6 +167,19 @@ def _number(call: ToolCall, index: int) -> JsonObject:
     return {**written, "function": {"index": index, **written["function"]}}
 
 
+def write_reply(reply: Reply, created: int) -> JsonObject:
+    """A whole reply: one body that ends like the last line of a stream."""
+    parts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in reply.message.parts]
+    message: JsonObject = {"role": "assistant", "content": join_texts(parts)}
+    thinking = join_thinking(parts)
+    message.update({"thinking": thinking} if thinking else {})
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    if calls:
+        message["tool_calls"] = [_number(call, index) for index, call in enumerate(calls)]
+    head = {"model": reply.model, "created_at": write_time(created), "message": message}
+    return {**head, **write_end(reply.stop, reply.usage)}
+
+
 class LineWriter(StreamWriter[JsonObject]):
     """A Stage from events to the lines of a streamed reply."""
 
@@ -198,15 +212,3 @@ class LineWriter(StreamWriter[JsonObject]):
     def _fail(self, failure: Failure) -> list[JsonObject]:
         self._closed = True
         return [write_failure(failure)[1]]
-
-
-def write_reply(reply: Reply, created: int) -> JsonObject:
-    """A whole reply: what the lines of its stream say, put together."""
-    lines = LineWriter(reply.model, created).write_reply(reply)
-    pieces = [line["message"] for line in lines]
-    message: JsonObject = {"role": "assistant", "content": join_texts(Text(piece["content"]) for piece in pieces)}
-    thinking = "".join(piece.get("thinking", "") for piece in pieces)
-    message.update({"thinking": thinking} if thinking else {})
-    calls = [call for piece in pieces for call in piece.get("tool_calls", [])]
-    message.update({"tool_calls": calls} if calls else {})
-    return {**lines[-1], "message": message}

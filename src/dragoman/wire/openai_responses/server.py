@@ -214,7 +214,8 @@ class ResponseWriter(StreamWriter[JsonObject]):
     def __init__(
         self, model: str = "", id: str = "", created: int = 0, tools: Iterable[Tool] = (), *, whole: bool = False
     ) -> None:
-        super().__init__(IDS, model=model, id=id, whole=whole)
+        super().__init__(IDS, model=model, id=id)
+        self._whole = whole  # the frames are not sent: only `response` counts
         self._created = created
         self._namespaces = {tool.name: tool.metadata["namespace"] for tool in tools if "namespace" in tool.metadata}
         self._frames: list[JsonObject] = []
