@@ -37,7 +37,19 @@ if TYPE_CHECKING:
         types,
         wire,
     )
-    from dragoman.agent import Agent, Approval, ApprovalRequest, Deny, Limits, RunResult, Stop
+    from dragoman.agent import (
+        Agent,
+        Approval,
+        ApprovalRequest,
+        Connection,
+        ContextSettings,
+        Deny,
+        Limits,
+        RunFailed,
+        RunResult,
+        Safety,
+        Stop,
+    )
     from dragoman.client.api import aask, ask, astream, stream
     from dragoman.errors import DragomanError
     from dragoman.extraction import Extraction, extract, extractor
@@ -79,6 +91,10 @@ _MODULES = frozenset(
     }
 )
 _HOMES = {
+    "Safety": "dragoman.agent",
+    "RunFailed": "dragoman.agent",
+    "ContextSettings": "dragoman.agent",
+    "Connection": "dragoman.agent",
     "Agent": "dragoman.agent",
     "Approval": "dragoman.agent",
     "ApprovalRequest": "dragoman.agent",
@@ -125,7 +141,9 @@ __all__ = [
     "Agent",
     "Approval",
     "ApprovalRequest",
+    "Connection",
     "Context",
+    "ContextSettings",
     "Deny",
     "DragomanError",
     "Error",
@@ -138,7 +156,9 @@ __all__ = [
     "Ok",
     "Reply",
     "Request",
+    "RunFailed",
     "RunResult",
+    "Safety",
     "Scrubber",
     "Stop",
     "Text",

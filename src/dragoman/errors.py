@@ -30,6 +30,9 @@ class DragomanError(Exception):
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.next_step = self.hint if hint is None else hint
+        if self.next_step:
+            # A traceback shows notes, and nothing else that an exception carries.
+            self.add_note(f"hint: {self.next_step}")
 
     def explain(self) -> str:
         """The message with its hint, as a command line shows it."""

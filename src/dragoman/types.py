@@ -137,13 +137,39 @@ Part = Text | Thinking | Image | File | ToolCall | InvalidCall | ToolResult
 
 
 class Message(Struct, frozen=True):
+    """One message of a conversation. A text in place of the parts becomes a single `Text`."""
+
     role: Role
     parts: list[Part] = []
     extra: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.parts, list):
+            force_setattr(self, "parts", _as_parts(self.parts))
+
+    @classmethod
+    def system(cls, *content: str | Part) -> Message:
+        """A message with instructions."""
+        return cls("system", _as_parts(content))
+
+    @classmethod
+    def user(cls, *content: str | Part) -> Message:
+        """A message of the user: texts, images and files."""
+        return cls("user", _as_parts(content))
+
+    @classmethod
+    def assistant(cls, *content: str | Part) -> Message:
+        """A message of the model."""
+        return cls("assistant", _as_parts(content))
+
     @property
     def text(self) -> str:
         return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+def _as_parts(content: Any) -> list[Part]:
+    given = [content] if isinstance(content, str) else list(content)
+    return [Text(each) if isinstance(each, str) else each for each in given]
 
 
 class Usage(Struct, frozen=True):

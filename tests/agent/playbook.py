@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 from msgspec.structs import replace
 
 from dragoman.agent.config import RunConfig
+from dragoman.agent.context import ContextSettings
 from dragoman.agent.events import Asked, LoopEvent, Noticed, ToolEnded, TurnEnded
 from dragoman.agent.handle import read_task
 from dragoman.agent.machine import Machine
@@ -64,6 +65,8 @@ def make_config(*tools: Any, native: bool = True, **settings: Any) -> RunConfig:
     """The settings of a run with these tools, at an endpoint of no known vendor."""
     endpoint = settings.pop("endpoint", None) or scripted_endpoint(native=native)
     answer = settings.get("answer")
+    if settings.pop("summary", False):
+        settings["context"] = replace(settings.get("context", ContextSettings()), summary=True)
     offered: list[Tool] = [*gather(tools), *([answer] if answer is not None else [])]
     return RunConfig(endpoint, Toolset(offered), seed=SEED, run_id="run_1", **settings)
 

@@ -6,17 +6,31 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from dragoman.agent import Agent
+from msgspec.structs import replace
+
+from dragoman.agent import Agent, Connection, ContextSettings, Safety
 from dragoman.agent.events import Noticed, RunEvent
 from dragoman.testing import ScriptedModel
 
 T = TypeVar("T")
+_VALUES = {"connection": Connection, "safety": Safety, "context": ContextSettings}
+
+
+def grouped(**settings: Any) -> dict[str, Any]:
+    """Settings by their own names, as the arguments of `Agent`: `transport=...` becomes part of `connection=...`."""
+    made = dict(settings)
+    for place, kind in _VALUES.items():
+        names = [name for name in kind.__struct_fields__ if name in made]
+        if names:
+            given = made.get(place) or kind()
+            made[place] = replace(given, **{name: made.pop(name) for name in names})
+    return made
 
 
 def agent(replies: Any, *tools: Any, native: bool = True, loop: bool = False, **settings: Any) -> Agent:
     """An agent whose model says this."""
     model = ScriptedModel(replies, native=native, loop=loop)
-    return Agent(model.endpoint(), tools, transport=model, **settings)
+    return Agent(model.endpoint(), tools, **grouped(transport=model, **settings))
 
 
 def wait(coroutine: Coroutine[Any, Any, T]) -> T:

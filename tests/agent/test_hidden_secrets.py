@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from tests.agent.runs import agent, wait
 
 import dragoman
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Connection
 from dragoman.agent.events import Noticed, RunEnded, RunEvent, ToolEnded, ToolStarted, TurnEnded
 from dragoman.agent.redaction import REDACTIONS, UNCHANGED, EventRedactor
 from dragoman.events import ArgumentsDelta, TextDelta, ThinkingDelta
@@ -145,7 +145,12 @@ def test_keys_of_providers_and_of_the_environment_are_known_without_being_told()
         return f"A {key} B {other} C"
 
     model = ScriptedModel([call("environment"), "done"])
-    made = Agent(model.endpoint(), [environment], transport=model, key=key, environment={"DEPLOY_TOKEN": other})
+    made = Agent(
+        model.endpoint(),
+        [environment],
+        connection=Connection(transport=model, environment={"DEPLOY_TOKEN": other}),
+        key=key,
+    )
     content = str(wait(made.arun("hi")).results[0].content)
     assert key not in content and other not in content
     assert content.startswith("A [redacted:") and content.endswith(" C")

@@ -12,7 +12,7 @@ import pytest
 from tests.agent.runs import agent, kinds, notices, wait
 
 import dragoman
-from dragoman.agent import Agent, Limits
+from dragoman.agent import Agent, Connection, Limits
 from dragoman.agent.events import RunEvent, ToolEnded, ToolProgressed, ToolStarted
 from dragoman.testing import ScriptedModel, call, calls
 from dragoman.tools import Error, Halt, Ok, ToolContext
@@ -174,7 +174,7 @@ def test_the_time_of_the_run_really_ends_it() -> None:
         await asyncio.Event().wait()
         return "never"
 
-    result = wait(agent([call("hang")], hang, limits=Limits(seconds=QUICK)).arun("hi"))
+    result = wait(agent([call("hang")], hang, limits=Limits(seconds=QUICK)).arun("hi", check=False))
     assert result.outcome.kind == "time_limit"
     assert len(result.results) == 1
 
@@ -184,7 +184,7 @@ def test_a_model_that_never_answers_does_not_hold_a_run_up() -> None:
         await asyncio.Event().wait()
         return "never"
 
-    result = wait(agent([never], limits=Limits(seconds=QUICK)).arun("hi"))
+    result = wait(agent([never], limits=Limits(seconds=QUICK)).arun("hi", check=False))
     assert result.outcome.kind == "time_limit"
 
 
@@ -297,7 +297,7 @@ def test_an_error_is_told_and_a_hopeless_one_ends_the_run() -> None:
 
     goes_on = wait(agent([call("fetch", retry=True), "Sorry."], fetch).arun("hi"))
     assert (goes_on.outcome.kind, goes_on.results[0].is_error) == ("answered", True)
-    ended = wait(agent([call("fetch", retry=False)], fetch).arun("hi"))
+    ended = wait(agent([call("fetch", retry=False)], fetch).arun("hi", check=False))
     assert (ended.outcome.kind, ended.outcome.reason) == ("tool_failed", "no connection")
 
 
@@ -375,7 +375,7 @@ def test_one_tool_serves_fifty_runs_each_in_its_own_context() -> None:
 
     made = Remember()
     model = ScriptedModel(lambda request: _who(request), loop=True)
-    shared = Agent(model.endpoint(), [made], transport=model)
+    shared = Agent(model.endpoint(), [made], connection=Connection(transport=model))
 
     async def script() -> list[Any]:
         return await asyncio.gather(*(shared.arun(f"I am {number}", data=number) for number in range(50)))
@@ -398,7 +398,7 @@ def test_two_hundred_runs_at_once_lose_nothing() -> None:
         return who
 
     model = ScriptedModel(lambda request: _who(request), loop=True)
-    shared = Agent(model.endpoint(), [remember], transport=model)
+    shared = Agent(model.endpoint(), [remember], connection=Connection(transport=model))
 
     async def script() -> list[Any]:
         return await asyncio.gather(*(shared.arun(f"I am {number}") for number in range(200)))

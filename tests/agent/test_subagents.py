@@ -11,7 +11,7 @@ from tests.agent.runs import agent, wait
 from tests.agent.toolbox import decides
 
 import dragoman
-from dragoman.agent import Agent, Deny, Limits
+from dragoman.agent import Agent, Connection, Deny, Limits
 from dragoman.extraction.trust import PROFILES, stricter
 from dragoman.testing import ScriptedModel, call
 from dragoman.tools import ToolContext
@@ -130,11 +130,14 @@ def test_parent_and_child_spend_from_one_budget() -> None:
     def look() -> str:
         return "a wall"
 
-    inner = Agent(inner_model.endpoint(), [look], transport=inner_model, limits=Limits(turns=20))
+    inner = Agent(inner_model.endpoint(), [look], connection=Connection(transport=inner_model), limits=Limits(turns=20))
     outer = Agent(
-        outer_model.endpoint(), [inner.as_tool("helper", "")], transport=outer_model, limits=Limits(tokens=200)
+        outer_model.endpoint(),
+        [inner.as_tool("helper", "")],
+        connection=Connection(transport=outer_model),
+        limits=Limits(tokens=200),
     )
-    result = wait(outer.arun("hi"))
+    result = wait(outer.arun("hi", check=False))
     assert result.outcome.kind == "token_limit"
     inner_result = result.results[0].data
     assert inner_result.outcome.kind == "token_limit"
@@ -168,7 +171,7 @@ def test_a_child_is_cancelled_with_its_parent() -> None:
             return "never"
 
         run = pair([call("work")], work).start("hi")
-        task = asyncio.create_task(run.result())
+        task = asyncio.create_task(run.result(check=False))
         await begun.wait()
         run.cancel("enough")
         result = await task

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import dragoman as library
+from dragoman.agent import Connection
 from dragoman.agent.agent import Agent
 from dragoman.journal import Entry, SqliteJournal
 from dragoman.testing import ScriptedModel, ScriptExhausted, call, calls
@@ -41,12 +42,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
             "Nothing at all.",
         ]
         model = ScriptedModel(replies)
-        agent = Agent(model.endpoint(), [look, burn], journal=journal, transport=model)
+        agent = Agent(model.endpoint(), [look, burn], journal=journal, connection=Connection(transport=model))
         await agent.arun("Is anything there?\x1b[2J", session="search", run_id="run-1")
         await agent.arun("Really nothing?", session="search", run_id="run-2")
         mute = ScriptedModel([call("look", place="cellar")])
         with pytest.raises(ScriptExhausted):
-            await Agent(mute.endpoint(), [look], journal=journal, transport=mute).arun("Look below.", run_id="run-3")
+            await Agent(mute.endpoint(), [look], journal=journal, connection=Connection(transport=mute)).arun(
+                "Look below.", run_id="run-3"
+            )
 
     with SqliteJournal(path, clock=iter(range(1_700_000_000, 1_800_000_000)).__next__) as journal:
         asyncio.run(scene(journal))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dragoman
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Connection
 from dragoman.events import ReplyEnded, ReplyStarted, TextDelta, ThinkingDelta
 from dragoman.extraction import extractor
 from dragoman.providers import resolve
@@ -82,6 +82,6 @@ def test_the_agent_reads_the_profile_of_the_family(model: str) -> None:
         return "sunny"
 
     scripted = ScriptedModel([f"I could write {DRAFT} but no.</think>Hello!"])
-    result = Agent(endpoint, [weather], transport=scripted, tool_mode="text", key="k").run("Hi.")
+    result = Agent(endpoint, [weather], connection=Connection(transport=scripted), tool_mode="text", key="k").run("Hi.")
     assert said == []
     assert result.text.strip() == "Hello!"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.agent.runs import grouped
 from tests.faults.streams import WIRES
 
 import dragoman
@@ -25,7 +26,7 @@ ANSWER = "Done."
 
 def run(tools: list[Any], *script: Any, **settings: Any) -> tuple[RunResult, ScriptedModel]:
     model = ScriptedModel([*script, ANSWER])
-    agent = dragoman.Agent(model.endpoint(), tools=tools, transport=model, **settings)
+    agent = dragoman.Agent(model.endpoint(), tools=tools, **grouped(transport=model, **settings))
     return agent.run("Go."), model
 
 
@@ -155,7 +156,7 @@ def test_37_a_tool_that_refuses_to_be_cancelled_does_not_hold_the_run() -> None:
                     continue
 
         model = ScriptedModel([call("stubborn"), ANSWER])
-        agent = dragoman.Agent(model.endpoint(), tools=[stubborn], transport=model)
+        agent = dragoman.Agent(model.endpoint(), tools=[stubborn], connection=dragoman.Connection(transport=model))
         try:
             return await agent.arun("Go.")
         finally:
@@ -284,7 +285,10 @@ def test_43_a_cancelled_run_leaves_a_valid_conversation_and_goes_on(station: str
     async def scenario() -> tuple[RunResult, RunResult]:
         model = ScriptedModel([said, ANSWER])
         agent = dragoman.Agent(
-            model.endpoint(), tools=[wait, ask_first], transport=model, approve=wait_for_ever, retries=None
+            model.endpoint(),
+            tools=[wait, ask_first],
+            connection=dragoman.Connection(transport=model, retries=None),
+            approve=wait_for_ever,
         )
         arrived = asyncio.Event()
         ended: list[RunResult] = []
@@ -296,7 +300,7 @@ def test_43_a_cancelled_run_leaves_a_valid_conversation_and_goes_on(station: str
                 ended.append(event.result)
 
         going = agent.start("Go.", streaming=True, on_event=watch)
-        task = asyncio.create_task(going.result())
+        task = asyncio.create_task(going.result(check=False))
         await asyncio.wait_for(arrived.wait(), 10)
         if how == "run.cancel()":
             going.cancel("enough")
@@ -331,9 +335,9 @@ def test_43_a_tool_that_refuses_to_stop_does_not_hold_a_cancelled_run() -> None:
             return "too late"
 
         model = ScriptedModel([call("stubborn"), ANSWER])
-        agent = dragoman.Agent(model.endpoint(), tools=[stubborn], transport=model)
+        agent = dragoman.Agent(model.endpoint(), tools=[stubborn], connection=dragoman.Connection(transport=model))
         going = agent.start("Go.")
-        task = asyncio.create_task(going.result())
+        task = asyncio.create_task(going.result(check=False))
         await asyncio.wait_for(arrived.wait(), 10)
         going.cancel("enough")
         done, _ = await asyncio.wait([task], timeout=10)

@@ -68,7 +68,7 @@ def vandal() -> str:
 report = os.dup(2)
 model = ScriptedModel([call("vandal"), call("vandal"), "Still here."])
 journal = os.path.join(sys.argv[1], "journal.db")
-agent = dragoman.Agent(scripted_endpoint(), [vandal], transport=model, journal=journal)
+agent = dragoman.Agent(scripted_endpoint(), [vandal], connection=dragoman.Connection(transport=model), journal=journal)
 result = agent.run("hi", session="s")
 agent.close()
 os.write(report, f"{result.outcome.kind} {result.text}".encode())

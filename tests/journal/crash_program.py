@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import dragoman
+from dragoman.agent import Connection
 from dragoman.agent.agent import Agent
 from dragoman.agent.approvals import ApprovalRequest
 from dragoman.agent.result import RunResult
@@ -100,7 +101,9 @@ def make_agent(folder: Path, journal: Any) -> Agent:
         return True
 
     model = ScriptedModel(say, loop=True)
-    return Agent(model.endpoint(), [look, note, send], approve=approve, journal=journal, transport=model)
+    return Agent(
+        model.endpoint(), [look, note, send], approve=approve, journal=journal, connection=Connection(transport=model)
+    )
 
 
 async def work(folder: Path, number: int, moment: str) -> RunResult:
@@ -118,7 +121,7 @@ def warm_up(folder: Path) -> None:
     """Load what the processes need once, here, and without starting a thread."""
     model = ScriptedModel([[ToolCall("call_look", "look", {})], "Done."])
     looking = [tool for tool in make_agent(folder, MemoryJournal()).tools if tool.name == "look"]
-    agent = Agent(model.endpoint(), looking, journal=MemoryJournal(), transport=model)
+    agent = Agent(model.endpoint(), looking, journal=MemoryJournal(), connection=Connection(transport=model))
     assert asyncio.run(agent.arun("Look.")).outcome.kind == "answered"
     assert threading.active_count() == 1, "a process with threads is not to be forked"
 

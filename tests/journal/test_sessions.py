@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import dragoman
+from dragoman.agent import Connection
 from dragoman.agent.agent import Agent
 from dragoman.journal import Entry, Journal, RunBusy, order_faults
 from dragoman.testing import ScriptedModel, call
@@ -28,7 +29,7 @@ class Desk:
             return f"did {what}"
 
         self.model = ScriptedModel(list(replies))
-        self.agent = Agent(self.model.endpoint(), [do], journal=journal, transport=self.model)
+        self.agent = Agent(self.model.endpoint(), [do], journal=journal, connection=Connection(transport=self.model))
 
     def texts(self) -> list[str]:
         """What the user and the model had said when the model was last asked."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.mcp.boxes import QUICK, call, faulty, find, open_box
 
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Connection
 from dragoman.errors import ConfigError
 from dragoman.mcp import StdioServer, Toolbox, aconnect, approve_pin
 from dragoman.testing import ScriptedModel
@@ -31,7 +31,7 @@ def box(tmp_path: Path) -> Iterator[Toolbox]:
 
 def agent(box: Toolbox, *texts: str) -> Agent:
     model = ScriptedModel([*(calls("mcp__echo__echo", text=each) for each in texts), "done"])
-    return Agent(model.endpoint(), box.tools, transport=model, allow=["mcp:echo/*"])
+    return Agent(model.endpoint(), box.tools, connection=Connection(transport=model), allow=["mcp:echo/*"])
 
 
 def results(agent_run: Any) -> list[str]:

@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any, NamedTuple
 
+from tests.agent.runs import grouped
+
 from dragoman.agent import Agent
 from dragoman.agent.events import ApprovalNeeded, CallDecided, RunEvent, ToolStarted
 from dragoman.agent.result import RunResult
@@ -57,7 +59,7 @@ def play(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", *
 async def aplay(replies: Any, *tools: Any, native: bool = True, task: Any = "Do it.", **settings: Any) -> Scene:
     model = ScriptedModel(replies, native=native)
     run = {name: settings.pop(name) for name in ("session", "run_id") if name in settings}
-    agent = Agent(model.endpoint(), tools, transport=model, **settings)
+    agent = Agent(model.endpoint(), tools, **grouped(transport=model, **settings))
     events: list[RunEvent] = []
     result = await asyncio.wait_for(agent.arun(task, on_event=events.append, **run), 60)
     return Scene(result, events, model)

@@ -13,7 +13,7 @@ from tests.security.attacks import play
 
 import dragoman
 from dragoman import builtin
-from dragoman.agent import Agent, Approval, ApprovalRequest
+from dragoman.agent import Agent, Approval, ApprovalRequest, Connection, Safety
 from dragoman.agent.broker import ApprovalRefused, answer_request, list_requests
 from dragoman.agent.events import Asked
 from dragoman.journal import MemoryJournal, SqliteJournal
@@ -110,7 +110,7 @@ def test_threat_16_arguments_that_an_approver_edits_are_decided_on_again(tmp_pat
         return Approval(True, arguments={"command": "touch PWNED"})
 
     scene = play([call("bash", command="make"), "done"], builtin.Bash, workspace=str(tmp_path), approve=approve,
-                 deny=["bash(touch *)"])  # fmt: skip
+                 deny=["bash(touch *)"])
     assert not (tmp_path / "PWNED").exists()
     assert scene.told[0].startswith("Denied by policy")
 
@@ -141,8 +141,7 @@ class Desk:
             return call("deploy", where="production")
 
         model = ScriptedModel(say, loop=True)
-        made = Agent(model.endpoint(), [self._deploy], transport=model, journal=self.journal, defer_approvals=True,
-                     approval_seconds=600.0)  # fmt: skip
+        made = Agent(model.endpoint(), [self._deploy], connection=Connection(transport=model), journal=self.journal, safety=Safety(defer_approvals=True, approval_seconds=600.0))
         made._safety.wall = lambda: self.now
         return made
 
@@ -232,13 +231,17 @@ class Till:
                 raise PowerCut
 
         model = ScriptedModel([*replies, "never said"])
-        agent = Agent(model.endpoint(), [self._pay], transport=model, journal=self.journal, **settings)
+        agent = Agent(
+            model.endpoint(), [self._pay], connection=Connection(transport=model), journal=self.journal, **settings
+        )
         with pytest.raises(PowerCut):
             agent.run("Pay.", run_id="run_a", on_event=cut)
 
     def go_on(self, **settings: Any) -> list[str]:
         model = ScriptedModel(["Done."])
-        agent = Agent(model.endpoint(), [self._pay], transport=model, journal=self.journal, **settings)
+        agent = Agent(
+            model.endpoint(), [self._pay], connection=Connection(transport=model), journal=self.journal, **settings
+        )
         return [str(result.content) for result in agent.resume("run_a").results]
 
 
@@ -281,9 +284,13 @@ def test_threat_16_what_has_run_is_not_run_again_when_the_run_goes_on_under_stri
 def test_threat_16_a_denial_that_waits_in_the_journal_holds_under_wider_rules() -> None:
     till = Till()
     model = ScriptedModel([FIVE])
-    Agent(model.endpoint(), [till._pay], transport=model, journal=till.journal, defer_approvals=True).run(
-        "Pay.", run_id="run_a"
-    )
+    Agent(
+        model.endpoint(),
+        [till._pay],
+        connection=Connection(transport=model),
+        journal=till.journal,
+        safety=Safety(defer_approvals=True),
+    ).run("Pay.", run_id="run_a")
 
     async def deny() -> None:
         request = (await list_requests(till.journal))[0]
@@ -300,7 +307,13 @@ def test_threat_16_a_denial_that_waits_in_the_journal_holds_under_wider_rules() 
 def test_threat_16_an_approval_for_a_tool_of_one_server_is_none_for_another_of_that_name() -> None:
     till = Till()
     model = ScriptedModel([FIVE])
-    agent = Agent(model.endpoint(), [till._pay], transport=model, journal=till.journal, defer_approvals=True)
+    agent = Agent(
+        model.endpoint(),
+        [till._pay],
+        connection=Connection(transport=model),
+        journal=till.journal,
+        safety=Safety(defer_approvals=True),
+    )
     agent.run("Pay.", run_id="run_a")
 
     async def approve() -> None:
@@ -339,8 +352,15 @@ def test_threat_16_an_inspection_changes_no_arguments_and_has_an_end() -> None:
         return "bought"
 
     model = ScriptedModel([call("buy", basket={"tea": 1}), "done"])
-    tool = replace(Agent(model.endpoint(), [buy], transport=model).tools.tools[0], inspect=inspect)
+    tool = replace(
+        Agent(model.endpoint(), [buy], connection=Connection(transport=model)).tools.tools[0], inspect=inspect
+    )
     asked: list[ApprovalRequest] = []
-    agent = Agent(model.endpoint(), [tool], transport=model, approve=lambda request: not asked.append(request))
+    agent = Agent(
+        model.endpoint(),
+        [tool],
+        connection=Connection(transport=model),
+        approve=lambda request: not asked.append(request),
+    )
     agent.run("Buy.")
     assert bought == [{"tea": 1}] and "more than 1000 things" in asked[0].why

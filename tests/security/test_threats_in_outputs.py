@@ -182,7 +182,9 @@ def test_threat_11_no_log_event_question_or_record_holds_a_secret(tmp_path: Path
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_threat_11_a_secret_that_is_spoken_in_pieces_is_never_shown(size: int) -> None:
     model = ScriptedModel([f"The word is {REGISTERED}, and the key {TOKEN}. That is all."], deltas=size, pieces=size)
-    agent = dragoman.Agent(model.endpoint(), transport=model, secrets=[REGISTERED])
+    agent = dragoman.Agent(
+        model.endpoint(), connection=dragoman.Connection(transport=model), safety=dragoman.Safety(secrets=[REGISTERED])
+    )
     spoken = "".join(event.text for event in agent.stream("Say it.") if isinstance(event, TextDelta))
     assert REGISTERED not in spoken and TOKEN not in spoken
     assert spoken.startswith("The word is [redacted:") and spoken.endswith("That is all.")
@@ -191,7 +193,9 @@ def test_threat_11_a_secret_that_is_spoken_in_pieces_is_never_shown(size: int) -
 def test_threat_11_a_secret_of_several_words_is_not_spoken_either() -> None:
     phrase = "correct horse battery staple"
     model = ScriptedModel([f"The phrase is {phrase}, he said."], deltas=3)
-    agent = dragoman.Agent(model.endpoint(), transport=model, secrets=[phrase])
+    agent = dragoman.Agent(
+        model.endpoint(), connection=dragoman.Connection(transport=model), safety=dragoman.Safety(secrets=[phrase])
+    )
     spoken = "".join(event.text for event in agent.stream("Say it.") if isinstance(event, TextDelta))
     assert phrase not in spoken
 
@@ -263,7 +267,7 @@ def test_threat_21_a_person_at_a_terminal_sees_no_escape_sequence(capsys: pytest
         raise ValueError(text)
 
     model = ScriptedModel([[thinking(evil), call("say", text=evil)], call(evil), f"Said {evil}"])
-    agent = dragoman.Agent(model.endpoint(), [say], transport=model)
+    agent = dragoman.Agent(model.endpoint(), [say], connection=dragoman.Connection(transport=model))
     agent.run("go", on_event=view.show)
     shown = out.getvalue() + errors.getvalue() + capsys.readouterr().err
     assert "Said x" in out.getvalue() and "say" in errors.getvalue()

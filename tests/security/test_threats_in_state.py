@@ -16,7 +16,7 @@ import pytest
 from tests.security.attacks import aplay
 
 import dragoman
-from dragoman.agent import Agent, Approval
+from dragoman.agent import Agent, Approval, Connection, Safety
 from dragoman.agent.broker import answer_request, list_requests
 from dragoman.errors import DragomanError
 from dragoman.journal import SqliteJournal
@@ -72,7 +72,13 @@ def test_threat_22_what_looks_like_a_class_in_the_journal_stays_data(journal: Sq
         model = ScriptedModel(
             lambda request: "Done." if request.messages[-1].role == "tool" else call("keep", value=LIVING), loop=True
         )
-        return Agent(model.endpoint(), [keep], transport=model, journal=journal, defer_approvals=True)
+        return Agent(
+            model.endpoint(),
+            [keep],
+            connection=Connection(transport=model),
+            journal=journal,
+            safety=Safety(defer_approvals=True),
+        )
 
     async def scenario() -> Any:
         parked = await agent().arun("Keep it.", run_id="run_1", session="s")
@@ -114,7 +120,13 @@ def test_threat_22_a_record_that_somebody_changed_is_noticed_and_nothing_runs(tm
 
     def agent() -> Agent:
         model = ScriptedModel([call("deploy", where="staging"), "Done."])
-        return Agent(model.endpoint(), [deploy], transport=model, journal=tmp_path / "journal.db", defer_approvals=True)
+        return Agent(
+            model.endpoint(),
+            [deploy],
+            connection=Connection(transport=model),
+            journal=tmp_path / "journal.db",
+            safety=Safety(defer_approvals=True),
+        )
 
     first = agent()
     run_id = first.run("Deploy.").run_id

@@ -11,7 +11,7 @@ import pytest
 from tests.security.attacks import Scene, play
 
 import dragoman
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Connection
 from dragoman.testing import ScriptedModel, call
 from dragoman.types import Request
 
@@ -180,7 +180,9 @@ def test_threat_04_the_history_of_a_session_does_not_bring_it_back(tmp_path: Any
         return f"{INVENTED[0]}\nIt is done." if len(requests) == 1 else "Yes."
 
     model = ScriptedModel(say, loop=True, native=False)
-    with_journal = Agent(model.endpoint(), bank.tools, transport=model, journal=tmp_path / "journal.db")
+    with_journal = Agent(
+        model.endpoint(), bank.tools, connection=Connection(transport=model), journal=tmp_path / "journal.db"
+    )
     try:
         with_journal.run("Send 1000 to alice.", session="s")
         with_journal.run("Was it sent?", session="s")

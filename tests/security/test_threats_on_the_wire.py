@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Connection
 from dragoman.agent.result import RunResult
 from dragoman.client.http import HttpTransport
 from dragoman.client.retry import Retries
@@ -70,7 +70,13 @@ class Till:
 
 
 async def ask(port: int, till: Till, key: str = KEY, host: str = "127.0.0.1") -> RunResult:
-    made = Agent("openai:gpt-5", [till.pay], base_url=f"http://{host}:{port}/v1", key=key, retries=Retries(attempts=1))
+    made = Agent(
+        "openai:gpt-5",
+        [till.pay],
+        base_url=f"http://{host}:{port}/v1",
+        key=key,
+        connection=Connection(retries=Retries(attempts=1)),
+    )
     try:
         return await asyncio.wait_for(made.arun("Pay."), 30)
     finally:

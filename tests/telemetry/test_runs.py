@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import dragoman
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Connection
 from dragoman.telemetry import JsonLog, OpenTelemetry, UsageTotals
 from dragoman.testing import ScriptedModel
 from dragoman.types import ToolCall, Usage
@@ -28,7 +28,9 @@ def test_a_run_is_logged_traced_and_counted() -> None:
     exporter, provider, stream, totals = InMemorySpanExporter(), TracerProvider(), io.StringIO(), UsageTotals()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     listeners = [JsonLog(stream), OpenTelemetry(provider), totals]
-    result = Agent("ollama:qwen3", [weather], transport=model, listeners=listeners).run("Is it warm?")
+    result = Agent("ollama:qwen3", [weather], connection=Connection(transport=model), listeners=listeners).run(
+        "Is it warm?"
+    )
     provider.shutdown()
 
     assert (result.text, [problem for problem in result.problems if problem.kind == "listener_failed"]) == (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
     from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-    from dragoman.agent.config import RunConfig
+    from dragoman.agent.config import Connection, RunConfig, Safety
     from dragoman.agent.context import Compaction, Compactor, ContextBudget, ContextSettings, Summarise, TrimOldResults
     from dragoman.agent.events import (
         ApprovalGiven,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dragoman.agent.handle import Run
     from dragoman.agent.hooks import Deny, Stop
     from dragoman.agent.machine import Machine
-    from dragoman.agent.result import Limits, Outcome, Problem, RunResult
+    from dragoman.agent.result import Limits, Outcome, Problem, RunFailed, RunResult
     from dragoman.agent.watch import WatchSettings
     from dragoman.policy import Decision, Policy, Rule, Rules, read_rule
 
@@ -46,6 +46,7 @@ _HOMES = {
     "CallDecided": "dragoman.agent.events",
     "Compaction": "dragoman.agent.context",
     "Compactor": "dragoman.agent.context",
+    "Connection": "dragoman.agent.config",
     "ContextSettings": "dragoman.agent.context",
     "Decision": "dragoman.policy",
     "Deny": "dragoman.agent.hooks",
@@ -63,7 +64,9 @@ _HOMES = {
     "Run": "dragoman.agent.handle",
     "RunEnded": "dragoman.agent.events",
     "RunEvent": "dragoman.agent.events",
+    "RunFailed": "dragoman.agent.result",
     "RunResult": "dragoman.agent.result",
+    "Safety": "dragoman.agent.config",
     "RunStarted": "dragoman.agent.events",
     "RunConfig": "dragoman.agent.config",
     "Stop": "dragoman.agent.hooks",
@@ -88,6 +91,7 @@ __all__ = [
     "CallDecided",
     "Compaction",
     "Compactor",
+    "Connection",
     "ContextBudget",
     "ContextSettings",
     "Decision",
@@ -105,8 +109,10 @@ __all__ = [
     "RunConfig",
     "RunEnded",
     "RunEvent",
+    "RunFailed",
     "RunResult",
     "RunStarted",
+    "Safety",
     "Stop",
     "Summarise",
     "ToolEnded",

@@ -4,99 +4,108 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, get_args
+from typing import Any, Generic, get_args
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import providers
 from dragoman.agent.approvals import Approver
-from dragoman.agent.audit import AuditSink
-from dragoman.agent.config import RunConfig
-from dragoman.agent.context import Compactor, ContextSettings
+from dragoman.agent.config import Connection, RunConfig, Safety
+from dragoman.agent.context import ContextSettings
 from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
-from dragoman.agent.handle import Run, begin_conversation, read_task
+from dragoman.agent.handle import Run, Task, begin_conversation, read_task
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
 from dragoman.agent.records import Header, encode
 from dragoman.agent.replies import answer_tool
-from dragoman.agent.result import Limits, RunResult, Spending
+from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, restore
-from dragoman.agent.safety import DAY, Safety
+from dragoman.agent.safety import SafetyServices
 from dragoman.agent.tokens import window
-from dragoman.agent.watch import WatchSettings
 from dragoman.client import portal
-from dragoman.client.retry import Retries
-from dragoman.client.transport import Timeouts, Transport
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
-from dragoman.extraction.trust import Profile, get_profile, stricter
+from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy
-from dragoman.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
-from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts, Registry
+from dragoman.keywords import known_keywords
+from dragoman.policy import Mode, as_policy, gather_rules, join_policies
+from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.prices import Prices
 from dragoman.tools import gather
+from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Tool, ToolModeName, Usage
 
 Model = str | Endpoint
+AnswerForm = type[AnswerT] | Mapping[str, Any] | None
+"""The form of a structured answer: a type, a JSON Schema, or None for text."""
+
+_MOVED = {
+    **dict.fromkeys(("transport", "timeouts", "retries", "environment", "registry", "facts", "prices"), "connection"),
+    **dict.fromkeys(("policy", "rules", "trust", "nonce", "aliases", "watch", "defer_approvals"), "safety"),
+    **dict.fromkeys(("approval_seconds", "ask_user", "scrub", "secrets", "audit", "sandbox", "workspace"), "safety"),
+    **dict.fromkeys(("compactor", "summary", "max_output"), "context"),
+}
+_VALUES = {"connection": "Connection", "safety": "Safety", "context": "ContextSettings"}
+_MOVED_KEYWORDS = {name: f"{place}={_VALUES[place]}({name}=...)" for name, place in _MOVED.items()}
 
 
-class Agent:
+class _Start(Struct, frozen=True):
+    """What the caller of `start` or `restart` adds to the settings of the agent."""
+
+    run_id: str
+    session: str | None = None
+    answer: Any = None
+    data: Any = None
+    tools: tuple[Any, ...] = ()
+    limits: Limits | None = None
+    options: Mapping[str, Any] | None = None
+    approve: Approver | None = None
+    on_event: Callable[[RunEvent], object] | None = None
+    streaming: bool = False
+    parent: Driver | None = None
+
+
+class Agent(Generic[DepsT]):
     """Runs tasks: asks the model, runs the tools it calls, and asks again until it answers.
 
-    One agent serves any number of runs at once; nothing of a run is kept in it but what was learned of the endpoint.
+    One agent serves any number of runs at once. It keeps nothing of a run except what it learned of the endpoint.
+    `Agent[Deps]` declares the type of `data`, which the tools receive in their context.
     """
 
+    @known_keywords(_MOVED_KEYWORDS)
     def __init__(
         self,
         model: Model,
         tools: Iterable[Any] = (),
         *,
         system: str | None = None,
-        policy: Policy | Iterable[Policy] | None = None,
+        base_url: str = "",
+        key: str | None = None,
+        tool_mode: ToolModeName = "auto",
         mode: Mode | None = None,
-        rules: Rules | Iterable[Rule] | None = None,
         allow: Iterable[str] = (),
         ask: Iterable[str] = (),
         deny: Iterable[str] = (),
-        limits: Limits | None = None,
         approve: Approver | None = None,
-        ask_user: Callable[..., Any] | None = None,
-        defer_approvals: bool = False,
-        approval_seconds: float | None = DAY,
-        scrub: bool = True,
-        secrets: Iterable[str] | Mapping[str, str] = (),
-        audit: AuditSink | str | os.PathLike[str] | None = None,
-        sandbox: Any = None,
+        limits: Limits | None = None,
         journal: Journal | str | os.PathLike[str] | bool | None = None,
+        answer: AnswerForm[Any] = None,
         hooks: Iterable[object] = (),
         listeners: Iterable[Listener] = (),
         options: Mapping[str, Any] | None = None,
         fallbacks: Iterable[Model] = (),
-        tool_mode: ToolModeName = "auto",
-        trust: str | Profile = "default",
-        watch: WatchSettings | None = None,
-        compactor: Compactor | None = None,
+        connection: Connection | None = None,
+        safety: Safety | None = None,
         context: ContextSettings | None = None,
-        summary: bool = False,
-        nonce: bool = False,
-        aliases: Mapping[str, str] | None = None,
-        transport: Transport | None = None,
-        base_url: str = "",
-        key: str | None = None,
-        timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
-        registry: Registry | None = None,
-        facts: Facts | None = None,
-        prices: Prices | None = None,
-        workspace: str | None = None,
-        max_output: int | None = None,
-        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.facts = facts if facts is not None else MemoryFacts()
-        self._registry = registry
+        self.connection = connection or Connection()
+        self.safety = safety or Safety()
+        self.context = context or ContextSettings()
+        self.facts: Facts = MemoryFacts() if self.connection.facts is None else self.connection.facts
         self._model, self._base_url = model, base_url
         self.endpoint = self._resolve(model, base_url)
         self._given_fallbacks = tuple(fallbacks)
@@ -104,36 +113,22 @@ class Agent:
         self.tools = Toolset(gather(tools))
         _check_runnable(self.tools)
         self.system = system
-        self.policy = as_policy(policy)
-        self.rules = gather_rules(mode, rules, allow=allow, ask=ask, deny=deny)
+        self.policy = as_policy(self.safety.policy)
+        self.rules = gather_rules(mode, self.safety.rules, allow=allow, ask=ask, deny=deny)
         self.limits = limits or Limits()
         self.approve = approve
-        box = "auto" if sandbox is None and self.rules.mode == "sandboxed" else sandbox
-        self._safety = Safety(
-            defer_approvals, approval_seconds, scrub, secrets, audit, box, ask_user, key=key, environment=environment
-        )
-        self._given_journal = journal
-        self._journal: Journal | None = None
+        self.answer = answer
+        self.options = dict(options or {})
+        self.tool_mode: ToolModeName = _choose(tool_mode, get_args(ToolModeName), "tool_mode")
         self.hooks = Hooks(hooks)
         self.listeners = tuple(listeners)
-        self._settings: dict[str, Any] = {
-            "tool_mode": _choose(tool_mode, get_args(ToolModeName), "tool_mode"),
-            "trust": trust,
-            "options": dict(options or {}),
-            "aliases": dict(aliases or {}),
-            "watch": watch or WatchSettings(),
-            "context": context or ContextSettings(),
-            "summary": summary,
-            "nonce": nonce or get_profile(trust).needs_nonce,
-        }
+        self._needs_nonce = self.safety.nonce or get_profile(self.safety.trust).needs_nonce
+        self._safety = SafetyServices(self.safety, self.rules.mode, key, self.connection.environment)
+        self._given_journal = journal
+        self._journal: Journal | None = None
         self._chosen_mode: ToolMode | None = None
-        self._compactor = compactor
-        self._prices = prices
-        self._workspace = workspace
-        self._max_output = max_output
-        self._clients = ClientPool(
-            transport=transport, key=key, timeouts=timeouts, retries=retries, environment=environment
-        )
+        self._prices = self.connection.prices
+        self._clients = ClientPool(self.connection, key)
 
     def __repr__(self) -> str:
         tools = ", ".join(self.tools.names) or "no tools"
@@ -141,25 +136,86 @@ class Agent:
 
     # ---- running -----------------------------------------------------------------------------------------------------
 
-    def run(self, task: Any, **settings: Any) -> RunResult:
-        """Do a task and give its result, whatever the outcome; the settings are those of `start`."""
-        return portal.run(self.arun(task, **settings))
+    @known_keywords()
+    async def arun(
+        self,
+        task: Task,
+        *,
+        answer: AnswerForm[AnswerT] = None,
+        data: DepsT | None = None,
+        check: bool = True,
+        session: str | None = None,
+        tools: Iterable[Any] = (),
+        limits: Limits | None = None,
+        options: Mapping[str, Any] | None = None,
+        approve: Approver | None = None,
+        on_event: Callable[[RunEvent], object] | None = None,
+        run_id: str | None = None,
+        parent: Driver | None = None,
+    ) -> RunResult[AnswerT]:
+        """Do a task and return its result. Raise `RunFailed` unless the run succeeded or waits for an approval.
 
-    async def arun(self, task: Any, **settings: Any) -> RunResult:
-        """The same in async code. Cancelling it ends the run cleanly."""
-        return await self.start(task, **settings).result()
+        `check=False` returns every result. The other arguments are those of `start`. Cancelling the coroutine ends the
+        run cleanly.
+        """
+        started = self.start(
+            task,
+            answer=answer,
+            data=data,
+            session=session,
+            tools=tools,
+            limits=limits,
+            options=options,
+            approve=approve,
+            on_event=on_event,
+            run_id=run_id,
+            parent=parent,
+        )
+        return await started.result(check=check)
 
-    def stream(self, task: Any, **settings: Any) -> Run:
-        """A run to be followed: `async for event in agent.stream(...)`, or `for event in ...` in blocking code."""
-        return self.start(task, streaming=True, **settings)
+    run = portal.blocking(arun, "run", "The same as `arun`, in blocking code.")
 
+    @known_keywords()
+    def stream(
+        self,
+        task: Task,
+        *,
+        answer: AnswerForm[AnswerT] = None,
+        data: DepsT | None = None,
+        session: str | None = None,
+        tools: Iterable[Any] = (),
+        limits: Limits | None = None,
+        options: Mapping[str, Any] | None = None,
+        approve: Approver | None = None,
+        on_event: Callable[[RunEvent], object] | None = None,
+        run_id: str | None = None,
+    ) -> Run[AnswerT]:
+        """A run whose events you read: `async for event in agent.stream(...)`, or `for event in ...` in blocking code.
+
+        The arguments are those of `start`.
+        """
+        return self.start(
+            task,
+            answer=answer,
+            data=data,
+            session=session,
+            tools=tools,
+            limits=limits,
+            options=options,
+            approve=approve,
+            on_event=on_event,
+            run_id=run_id,
+            streaming=True,
+        )
+
+    @known_keywords()
     def start(
         self,
-        task: Any,
+        task: Task,
         *,
+        answer: AnswerForm[AnswerT] = None,
+        data: DepsT | None = None,
         session: str | None = None,
-        answer: Any = None,
-        data: Any = None,
         tools: Iterable[Any] = (),
         limits: Limits | None = None,
         options: Mapping[str, Any] | None = None,
@@ -168,64 +224,95 @@ class Agent:
         streaming: bool = False,
         run_id: str | None = None,
         parent: Driver | None = None,
-    ) -> Run:
-        """Prepare a run; nothing happens until its result is awaited or its events are read.
+    ) -> Run[AnswerT]:
+        """Prepare a run. Nothing happens until its result is awaited or its events are read.
 
-        `session` goes on where the last run of that name ended (with a journal). `answer` is the form of a structured
-        answer: a type, or a JSON Schema. `data` reaches the tools in their context.
+        `session` continues the last run of that name (with a journal). `answer` is the form of a structured answer: a
+        type, or a JSON Schema. The tools receive `data` in their context. `tools`, `limits`, `options` and `approve`
+        add to those of the agent or replace them.
         """
+        start = _Start(
+            run_id or f"run_{os.urandom(8).hex()}",
+            session,
+            answer,
+            data,
+            tuple(tools),
+            limits,
+            options,
+            approve,
+            on_event,
+            streaming,
+            parent,
+        )
         messages = read_task(task)
-        config = self._config(run_id or _new_id(), session, answer, tools, limits, options, approve, parent)
+        config = self._config(start)
         if session is not None and (self._given_journal is None or self._given_journal is False):
             raise ConfigError("a session needs a journal", hint="Agent(..., journal=True) keeps one")
 
-        async def open_run(run: Run) -> tuple[Driver, list[Any], frozenset[str]]:
+        async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
             before, parent_run_id = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
-            machine = Machine(config, spending=_spending(config, parent))
+            spending = Spending(config.limits, parent.machine.spending if parent is not None else None)
+            machine = Machine(config, spending=spending)
             run_journal = await self._begin(config, conversation, parent_run_id, machine.mode)
-            driver = self._driver(machine, run, run_journal, on_event, approve, data, streaming, parent)
+            driver = self._driver(machine, run, start, run_journal)
             parent_run = parent.machine.config.run_id if parent is not None else ""
             driver.emit(_started(config, parent_run_id=parent_run))
             return driver, machine.start(conversation), frozenset()
 
         return Run(config.run_id, session, open_run)
 
-    # ---- going on ----------------------------------------------------------------------------------------------------
+    # ---- resumption --------------------------------------------------------------------------------------------------
 
-    def resume(self, run_id: str, **settings: Any) -> RunResult:
-        """Go on with a run that broke off. Calls that were under way are not run again unless they are repeatable."""
-        return portal.run(self.aresume(run_id, **settings))
+    @known_keywords()
+    async def aresume(
+        self,
+        run_id: str,
+        *,
+        answer: AnswerForm[AnswerT] = None,
+        data: DepsT | None = None,
+        check: bool = True,
+        tools: Iterable[Any] = (),
+        limits: Limits | None = None,
+        approve: Approver | None = None,
+        on_event: Callable[[RunEvent], object] | None = None,
+    ) -> RunResult[AnswerT]:
+        """Resume a run that was interrupted. Calls that were running are not run again unless they are repeatable.
 
-    async def aresume(self, run_id: str, **settings: Any) -> RunResult:
-        """The same in async code."""
-        return await self.restart(run_id, **settings).result()
+        Raises `RunFailed` as `arun` does.
+        """
+        restarted = self.restart(
+            run_id, answer=answer, data=data, tools=tools, limits=limits, approve=approve, on_event=on_event
+        )
+        return await restarted.result(check=check)
 
+    resume = portal.blocking(aresume, "resume", "The same as `aresume`, in blocking code.")
+
+    @known_keywords()
     def restart(
         self,
         run_id: str,
         *,
-        answer: Any = None,
-        data: Any = None,
+        answer: AnswerForm[AnswerT] = None,
+        data: DepsT | None = None,
         tools: Iterable[Any] = (),
         limits: Limits | None = None,
         approve: Approver | None = None,
         on_event: Callable[[RunEvent], object] | None = None,
         streaming: bool = False,
-    ) -> Run:
-        """Prepare the rest of a run that broke off."""
+    ) -> Run[AnswerT]:
+        """Prepare the rest of a run that was interrupted."""
 
-        async def open_run(run: Run) -> tuple[Driver, list[Any], frozenset[str]]:
+        async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
             journal = self.journal
             if journal is None:
                 raise ConfigError("resuming needs a journal", hint="Agent(..., journal=True) keeps one")
             summary = await journal.run(run_id)
             run.session = summary.session if summary.session != run_id else None
-            config = self._config(run_id, run.session, answer, tools, limits, None, approve, None)
+            start = _Start(run_id, run.session, answer, data, tuple(tools), limits, None, approve, on_event, streaming)
+            config = self._config(start)
             restored, run_journal = await self._reclaim(journal, config)
-            driver = self._driver(
-                restored.machine, run, run_journal, on_event, approve, data, streaming, None, restored
-            )
+            driver = self._driver(restored.machine, run, start, run_journal, restored)
             driver.emit(_started(config, resumed=True))
             return driver, restored.commands, restored.started
 
@@ -294,108 +381,105 @@ class Agent:
     def _resolve(self, model: Model, base_url: str = "", facts: Facts | None = None) -> Endpoint:
         if isinstance(model, Endpoint):
             return model
+        if not isinstance(model, str):
+            raise ConfigError(
+                f"a model is a text such as 'ollama:qwen3' or an Endpoint, not {type(model).__name__}",
+                hint="a client of your own goes into connection=Connection(transport=...)",
+            )
         settings: dict[str, Any] = {"facts": facts or self.facts, **({"base_url": base_url} if base_url else {})}
-        if self._registry is not None:
-            return self._registry.resolve(model, **settings)
+        if self.connection.registry is not None:
+            return self.connection.registry.resolve(model, **settings)
         return providers.resolve(model, **settings)
 
-    def _config(
-        self,
-        run_id: str,
-        session: str | None,
-        answer: Any,
-        tools: Iterable[Any],
-        limits: Limits | None,
-        options: Mapping[str, Any] | None,
-        approve: Approver | None,
-        parent: Driver | None,
-    ) -> RunConfig:
-        added = list(tools)
-        offered = Toolset(gather([*self.tools, *added])) if added else self.tools
+    def _config(self, start: _Start) -> RunConfig:
+        offered = Toolset(gather([*self.tools, *start.tools])) if start.tools else self.tools
         _check_runnable(offered)
-        form = answer_tool(answer, offered) if answer is not None else None
+        wanted = self.answer if start.answer is None else start.answer
+        form = answer_tool(wanted, offered) if wanted is not None else None
         if form is not None:
             offered = Toolset([*offered, form])
-        policy, approver = self.policy, approve or self.approve
-        if parent is not None:
-            policy, approver = join_policies(policy, parent.machine.config.policy), parent.approver
-        settings = dict(self._settings)
-        if parent is not None:
-            settings["trust"] = stricter(settings["trust"], parent.machine.config.trust)
-        if options:
-            settings["options"] = {**settings["options"], **options}
+        parent = start.parent
+        policy, approver, trust = self.policy, start.approve or self.approve, self.safety.trust
         parent_rules = parent.machine.permissions.chain if parent is not None else ()
+        if parent is not None:
+            above = parent.machine.config
+            policy, approver = join_policies(policy, above.policy), parent.approver
+            trust = stricter(trust, above.trust)
         return RunConfig(
             self.endpoint,
             offered,
-            limits or self.limits,
+            start.limits or self.limits,
             self.rules,
             parent_rules,
             policy,
             self._safety.is_boxed(self.rules, parent_rules),
+            tool_mode=self.tool_mode,
+            trust=trust,
+            options={**self.options, **(start.options or {})},
+            aliases=dict(self.safety.aliases),
+            watch=self.safety.watch,
             has_approver=approver is not None or self._may_defer(parent),
             has_reviewers=self.hooks.under(parent.hooks if parent is not None else None).has("before_tool"),
             answer=form,
-            window=settings["context"].window or window(self.endpoint),
+            nonce=self._needs_nonce,
+            window=self.context.window or window(self.endpoint),
+            context=self.context,
             fallbacks=self._fallbacks,
             price=self._price,
             resettle=self._resettle,
             seed=os.urandom(16),
             chosen_mode=self._choose_mode() if offered is self.tools and parent is None else None,
-            run_id=run_id,
-            session=session,
-            **settings,
+            run_id=start.run_id,
+            session=start.session,
         )
 
     def _driver(
         self,
         machine: Machine,
-        run: Run,
+        run: Run[Any],
+        start: _Start,
         run_journal: RunJournal | None,
-        on_event: Callable[[RunEvent], object] | None,
-        approve: Approver | None,
-        data: Any,
-        streaming: bool,
-        parent: Driver | None,
         restored: Restored | None = None,
     ) -> Driver:
+        parent, on_event = start.parent, start.on_event
+        above = parent.services if parent is not None else None
         listeners = [*self.listeners, *run.listeners]
         if on_event is not None:
             listeners.append(lambda run_id, event: on_event(event))
         services = RunServices(
             client_for=self._clients.get,
-            hooks=self.hooks.under(parent.hooks if parent is not None else None),
-            approver=parent.approver if parent is not None else approve or self.approve,
-            compactor=self._compactor,
+            hooks=self.hooks.under(above.hooks if above is not None else None),
+            approver=above.approver if above is not None else start.approve or self.approve,
+            compactor=self.context.compactor,
             run_journal=run_journal,
             learn=self._learn,
             listeners=listeners,
-            streaming=streaming,
+            streaming=start.streaming,
             budget=run.wait_for_room,
-            data=data if data is not None or parent is None else parent.data,
-            workspace=self._workspace,
-            max_output=self._max_output,
-            terms=self._safety.terms(machine.config, self._workspace, defers=self._may_defer(parent)),
+            data=above.data if above is not None and start.data is None else start.data,
+            workspace=self.safety.workspace,
+            max_output=self.context.max_output,
+            terms=self._safety.terms(machine.config, defers=self._may_defer(parent)),
             human_sink=self._safety.human_sink(self.endpoint, self._fallbacks),
-            model_sink=parent.services.model_sink if parent is not None else self._safety.model_sink(),
+            model_sink=above.model_sink if above is not None else self._safety.model_sink(),
             auditor=self._safety.auditor(),
             pending=restored.questions if restored is not None else None,
             sandbox=self._safety.sandbox,
             wall=self._safety.wall,
-            ask_user=parent.services.ask_user if parent is not None else self._safety.ask_user,
+            ask_user=above.ask_user if above is not None else self.safety.ask_user,
         )
         return Driver(machine, services, elapsed=restored.elapsed if restored is not None else 0.0)
 
     def _may_defer(self, parent: Driver | None) -> bool:
         """Whether a question may wait in the journal; the run of a tool cannot wait longer than the tool."""
-        return parent is None and self._safety.defers and self.journal is not None
+        return parent is None and self.safety.defer_approvals and self.journal is not None
 
     def _choose_mode(self) -> ToolMode:
         """How the endpoint is spoken to with the agent's own tools; settled once, until something is learned of it."""
         if self._chosen_mode is None:
-            settings = self._settings
+            safety = self.safety
             self._chosen_mode = choose_tool_mode(
-                self.endpoint, self.tools, settings["tool_mode"], trust=settings["trust"], aliases=settings["aliases"]
+                self.endpoint, self.tools, self.tool_mode, trust=safety.trust, aliases=dict(safety.aliases)
             )
         return self._chosen_mode
 
@@ -464,11 +548,3 @@ def _choose(value: Any, known: tuple[str, ...], name: str) -> Any:
 def _started(config: RunConfig, *, resumed: bool = False, parent_run_id: str = "") -> RunStarted:
     endpoint = config.endpoint
     return RunStarted(config.run_id, endpoint.model, config.session, resumed, endpoint.provider.name, parent_run_id)
-
-
-def _new_id() -> str:
-    return f"run_{os.urandom(8).hex()}"
-
-
-def _spending(config: RunConfig, parent: Driver | None) -> Spending:
-    return Spending(config.limits, parent.machine.spending if parent is not None else None)

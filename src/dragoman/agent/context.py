@@ -535,6 +535,12 @@ class ContextSettings(Struct, frozen=True, kw_only=True):
     """The share that is in use afterwards, at most."""
     reply: int = 4096
     """Tokens that are kept free for the reply, where the request sets no limit of its own."""
+    compactor: Compactor | None = None
+    """Makes the conversation shorter; None removes old results."""
+    max_output: int | None = None
+    """The most characters of one tool result; None takes the default of the tools."""
+    summary: bool = False
+    """At a turn, mistake or loop limit, ask once more, without tools, for a summary."""
 
 
 def budget_for(

@@ -17,6 +17,7 @@ from dragoman.agent.approvals import ApprovalRequest, Approver, StoredAnswer, St
 from dragoman.agent.audit import Auditor
 from dragoman.agent.broker import ApprovalTerms, Broker
 from dragoman.agent.calls import Calls
+from dragoman.agent.config import Connection
 from dragoman.agent.context import Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import Deny, HookFailed, Hooks, Stop, change_call, change_reply, change_request
@@ -29,6 +30,7 @@ from dragoman.agent.protocol import (
     Denied,
     Input,
     Postponed,
+    ProblemNoted,
     Replied,
     Reviewed,
     Steered,
@@ -37,8 +39,7 @@ from dragoman.agent.protocol import (
 from dragoman.agent.redaction import EventRedactor
 from dragoman.agent.result import RunResult
 from dragoman.client.client import Client
-from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried, Retries
-from dragoman.client.transport import Timeouts, Transport
+from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.extraction import Extractor
 from dragoman.extraction.tool_mode import ComposedRequest, open_reader
 from dragoman.providers import Endpoint, Fact
@@ -59,20 +60,9 @@ if TYPE_CHECKING:
 class ClientPool:
     """Makes clients when they are needed and keeps them, so that connections are used again."""
 
-    def __init__(
-        self,
-        *,
-        transport: Transport | None = None,
-        key: str | None = None,
-        timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self._transport = transport
+    def __init__(self, connection: Connection, key: str | None) -> None:
+        self._connection = connection
         self._key = key
-        self._timeouts = timeouts
-        self._retries = retries
-        self._environment = environment
         self._clients: dict[tuple[str, str, str], Client] = {}
         self._key_of: tuple[str, str] | None = None
 
@@ -85,13 +75,14 @@ class ClientPool:
             if self._key_of is None:
                 self._key_of = where[:2]
             key = self._key if where[:2] == self._key_of else None
+            given = self._connection
             client = Client(
                 endpoint,
-                transport=self._transport,
+                transport=given.transport,
                 key=key,
-                timeouts=self._timeouts,
-                retries=self._retries,
-                environment=self._environment,
+                timeouts=given.timeouts,
+                retries=given.retries,
+                environment=given.environment,
             )
             self._clients[where] = client
         return client
@@ -201,6 +192,7 @@ class Driver:
         self._redactor = EventRedactor(services.human_sink)
         self._partial: Extractor | None = None
         self._losses: set[Loss] = set()
+        self._problems: deque[ProblemNoted] = deque()
         self._cancel_reason: str | None = None
         self._task: asyncio.Task[Any] | None = None
         self.abandoned = 0
@@ -302,6 +294,12 @@ class Driver:
         await self._record_and_tell(told)
 
     async def _record_and_tell(self, told: Input) -> None:
+        while self._problems:
+            # Before the input: the last one composes the result, which lists them.
+            await self._record(self._problems.popleft())
+        await self._record(told)
+
+    async def _record(self, told: Input) -> None:
         run_journal = self._services.run_journal
         if run_journal is not None and self.machine.result is None and not isinstance(told, Postponed):
             await run_journal.record(told)
@@ -331,7 +329,7 @@ class Driver:
                         listener(self._config.run_id, shown)
                 except Exception as problem:
                     failed.append(listener)
-                    self.machine.stats.note("listener_failed", f"{type(problem).__name__}: {problem}")
+                    self._note("listener_failed", f"{type(problem).__name__}: {problem}")
         if failed:
             self._services.listeners = tuple(each for each in self._services.listeners if each not in failed)
 
@@ -391,9 +389,13 @@ class Driver:
         return Stopped(str(failure), failed=True, at=self.now())
 
     def note(self, kind: str, message: str) -> None:
-        """Keep what a person would want to know, and tell it."""
-        self.machine.stats.note(kind, message)
+        """Report a problem in an event and in the result."""
+        self._note(kind, message)
         self.emit(Noticed(kind, message))
+
+    def _note(self, kind: str, message: str) -> None:
+        """Report a problem in the result. The machine receives it as an input, so that a resumed run knows it too."""
+        self._problems.append(ProblemNoted(kind, message, at=self.now()))
 
     async def _exchange(self, composed: ComposedRequest, deadline: float | None) -> Replied:
         """Send the request and read the reply, within the deadline."""
@@ -435,7 +437,7 @@ class Driver:
             for loss in event.losses:
                 if loss not in self._losses:
                     self._losses.add(loss)
-                    self.machine.stats.note("request_changed", str(loss))
+                    self._note("request_changed", str(loss))
 
     def _reread(self, told: Replied, reply: Reply, composed: ComposedRequest) -> Replied:
         """A hook changed the reply: what it holds now is judged like the model's own words."""
@@ -509,7 +511,7 @@ def delegate_to(agent: Agent, name: str, description: str, options: dict[str, An
         if parent is not None and context.deadline is not None:
             left = max(0.001, context.deadline - parent.clock())
             limits = replace(limits, seconds=left if limits.seconds is None else min(left, limits.seconds))
-        result = await agent.arun(task, limits=limits, parent=parent)
+        result = await agent.arun(task, limits=limits, parent=parent, check=False)
         outcome = result.outcome
         if outcome.is_success:
             return Ok(result.text, data=result)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from dragoman.agent.events import RunEvent
-from dragoman.agent.result import RunResult
+from dragoman.agent.result import AnswerT, RunResult, check_result
 from dragoman.client import portal
 from dragoman.errors import ConfigError
+from dragoman.events import TextDelta
 from dragoman.extraction.responses import read_messages
 from dragoman.types import File, Image, Message, Text
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------------------------
 # What a run is asked to do, in whatever form it is given, and the conversation it begins with.
 
+Task = str | Message | Mapping[str, Any] | Iterable[Message | Mapping[str, Any] | str | Text | Image | File]
+"""A text, a message, messages or dicts as the chat wires write them, or texts, images and files."""
 _HINT = "give text, a Message, a list of messages or dicts, or a list of texts and images"
 
 
-def read_task(task: Any) -> list[Message]:
-    """The messages of a task: text, a message, messages or dicts as the chat wires write them, or parts."""
+def read_task(task: Task) -> list[Message]:
+    """The messages of a task."""
     if isinstance(task, str):
         return [Message("user", [Text(task)])]
     if isinstance(task, Message):
@@ -57,14 +60,14 @@ def begin_conversation(system: str | None, before: Iterable[Message], task: Iter
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A run in somebody's hands: to be awaited, followed, steered or cancelled.
+# The handle.
 
-Opening = Callable[["Run"], Awaitable[tuple["Driver", list[Any], frozenset[str]]]]
+Opening = Callable[["Run[Any]"], Awaitable[tuple["Driver", list[Any], frozenset[str]]]]
 _AHEAD = 256
 """Events that may wait for whoever follows a run, before the model is made to wait."""
 
 
-class Run:
+class Run(Generic[AnswerT]):
     """One run. `await run.result()`, or `async for event in run` (`for event in run` in blocking code)."""
 
     def __init__(self, run_id: str, session: str | None, open_run: Opening) -> None:
@@ -78,13 +81,17 @@ class Run:
         self._events: deque[RunEvent] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
-        self._result: RunResult | None = None
+        self._result: RunResult[AnswerT] | None = None
         self._is_followed = False
 
     # ---- its end -----------------------------------------------------------------------------------------------------
 
-    async def result(self) -> RunResult:
-        """Do the run, and give what it left behind."""
+    async def result(self, *, check: bool = True) -> RunResult[AnswerT]:
+        """Do the run and return its result. Raise `RunFailed` if it failed; `check=False` returns every result."""
+        result = await self._finish()
+        return check_result(result) if check else result
+
+    async def _finish(self) -> RunResult[AnswerT]:
         if self._result is not None:
             return self._result
         if self._has_begun:
@@ -101,12 +108,12 @@ class Run:
         finally:
             self._result = driver.machine.result
 
-    def wait(self) -> RunResult:
+    def wait(self, *, check: bool = True) -> RunResult[AnswerT]:
         """The same in blocking code."""
-        return portal.run(self.result())
+        return portal.run(self.result(check=check))
 
     @property
-    def outcome(self) -> RunResult | None:
+    def outcome(self) -> RunResult[AnswerT] | None:
         """The result, once the run is over."""
         return self._result
 
@@ -149,7 +156,7 @@ class Run:
 
     async def __aiter__(self) -> AsyncIterator[RunEvent]:
         self._is_followed = True
-        task = asyncio.create_task(self.result())
+        task = asyncio.create_task(self._finish())
         task.add_done_callback(lambda done: self._news.set())
         try:
             while not task.done() or self._events:
@@ -171,4 +178,29 @@ class Run:
                 task.exception()
 
     def __iter__(self) -> Iterator[RunEvent]:
+        return portal.iterate(self.__aiter__())
+
+    def text_stream(self, *, check: bool = True) -> TextStream:
+        """The text of the replies in pieces, without reasoning and calls: `async for`, or `for` in blocking code.
+
+        At the end it raises `RunFailed` if the run failed, unless `check=False`.
+        """
+        return TextStream(self, check)
+
+
+class TextStream:
+    """The text of a run as it arrives."""
+
+    def __init__(self, run: Run[Any], check: bool) -> None:
+        self._run = run
+        self._check = check
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for event in self._run:
+            if isinstance(event, TextDelta) and event.text:
+                yield event.text
+        if self._check and self._run.outcome is not None:
+            check_result(self._run.outcome)
+
+    def __iter__(self) -> Iterator[str]:
         return portal.iterate(self.__aiter__())

@@ -18,6 +18,7 @@ from dragoman.agent.protocol import (
     Emit,
     Finish,
     Input,
+    ProblemNoted,
     RememberFact,
     Replied,
     Steered,
@@ -164,6 +165,9 @@ class Machine:
             return self._give_up(end(kind, told.reason), "Not run: the run was stopped.")
         if isinstance(told, Steered):
             self._steering.append(told.message)
+            return []
+        if isinstance(told, ProblemNoted):
+            self.stats.note(told.kind, told.message)
             return []
         return self._run_out(told) if self._is_late() else self._dispatch(told)
 
@@ -534,7 +538,7 @@ class Machine:
     def _limit(self, kind: Any, reason: str) -> list[Command]:
         """A limit is reached. By option, the model may say once more, without tools, what it has."""
         outcome = end(kind, reason)
-        may_summarise = self.config.summary and kind in _SUMMARISED and self.spending.exceeded() is None
+        may_summarise = self.config.context.summary and kind in _SUMMARISED and self.spending.exceeded() is None
         if not may_summarise or self._summarising is not None:
             return self._finish(outcome)
         self._summarising = outcome

@@ -143,6 +143,14 @@ class Stopped(Struct, frozen=True, tag="stopped"):
     model: str = ""
 
 
+class ProblemNoted(Struct, frozen=True, tag="problem_noted"):
+    """Something went wrong outside of the machine and did not end the run: the result lists it."""
+
+    kind: str
+    message: str
+    at: float = 0.0
+
+
 class Ticked(Struct, frozen=True, tag="ticked"):
     """Time has passed."""
 
@@ -161,6 +169,7 @@ Input = (
     | Compacted
     | Cancelled
     | Stopped
+    | ProblemNoted
     | Ticked
 )
 

@@ -15,6 +15,7 @@ from dragoman.providers import Fact, learn_from_error
 from dragoman.tools import bind, tool_from_function, tool_from_schema
 from dragoman.toolset import Toolset
 from dragoman.types import TRANSIENT_FAILURES, Failure, File, Image, Reply, Tool, ToolCall
+from dragoman.wire.failures import as_error
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a reply means for the run: an answer, calls, nothing, or a failure. Pure questions, asked by the machine.
@@ -35,7 +36,13 @@ def judge_failure(failure: Failure) -> Outcome:
     if failure.kind == "context_too_long":
         return end("context_full", reason)
     category: Category = "retryable" if failure.kind in TRANSIENT_FAILURES else "fatal"
-    return end("provider_failed", reason, category=category)
+    return end("provider_failed", reason, category=category, hint=_hint_for(failure))
+
+
+def _hint_for(failure: Failure) -> str:
+    if failure.status == 404 and "model" in f"{failure.code} {failure.message}".lower():
+        return "check the name of the model and the address of the endpoint"
+    return as_error(failure).next_step
 
 
 def learn_from(failure: Failure) -> Fact | None:

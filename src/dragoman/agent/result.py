@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.types import InvalidCall, Message, ToolCall, ToolResult, Usage
+
+if TYPE_CHECKING:
+    import typing_extensions
+
+    # Without a declared answer the data is Any. At run time, TypeVar has no default before Python 3.13.
+    AnswerT = typing_extensions.TypeVar("AnswerT", default=Any)
+else:
+    AnswerT = TypeVar("AnswerT")
 
 # --------------------------------------------------------------------------------------------------------------------
 # How a run can end, and what it leaves behind.
@@ -62,25 +70,50 @@ CATEGORIES: dict[OutcomeKind, Category] = {
 }
 
 
+HINTS: dict[OutcomeKind, str] = {
+    "cancelled": "start the run again, or resume it where a journal was kept",
+    "turn_limit": "allow more with limits=Limits(turns=...)",
+    "token_limit": "allow more with limits=Limits(tokens=...)",
+    "cost_limit": "allow more with limits=Limits(cost=...), or give prices with connection=Connection(prices=...)",
+    "time_limit": "allow more with limits=Limits(seconds=...)",
+    "context_full": "shorten the conversation, or choose a model with a larger context window",
+    "mistake_limit": 'look at result.problems; a larger model, or tool_mode="text", may call the tools correctly',
+    "looping": "look at the calls in result.calls; the model repeats itself",
+    "blank": "try again, or choose another model",
+    "starved": 'allow a longer reply with options={"max_tokens": ...}, or less reasoning',
+    "truncated": 'allow a longer reply with options={"max_tokens": ...}',
+    "refused": "the provider declined the content of the request",
+    "tool_failed": "look at the error of the tool in result.results",
+    "provider_failed": "the reason is the message of the provider or of the connection",
+    "unauthorized": "check the key and what it may do",
+    "hook_failed": "a hook raised; result.problems names it",
+    "interrupted": "resume the run: agent.resume(run_id)",
+    "awaiting_approval": "answer the approval, then resume the run: agent.resume(run_id)",
+}
+"""What a developer can do about an outcome. The command line has its own, which name its options."""
+
+
 class Outcome(Struct, frozen=True):
     """Why a run ended. `category` says what a caller may do about it.
 
-    `success`: nothing. `waiting`: answer, then go on with the run. `retryable`: try again. `capacity`: allow more.
-    `fatal`: mend something first.
+    `success`: nothing. `waiting`: answer, then resume the run. `retryable`: try again. `capacity`: allow more.
+    `fatal`: change something first.
     """
 
     kind: OutcomeKind
     reason: str = ""
     category: Category = "success"
+    hint: str = ""
+    """What to do next; empty after a success."""
 
     @property
     def is_success(self) -> bool:
         return self.category == "success"
 
 
-def end(kind: OutcomeKind, reason: str = "", *, category: Category | None = None) -> Outcome:
-    """An outcome with the category that belongs to its kind, unless the caller knows better."""
-    return Outcome(kind, reason, category or CATEGORIES[kind])
+def end(kind: OutcomeKind, reason: str = "", *, category: Category | None = None, hint: str = "") -> Outcome:
+    """An outcome with the category and the hint of its kind, unless the caller knows better."""
+    return Outcome(kind, reason, category or CATEGORIES[kind], hint or HINTS.get(kind, ""))
 
 
 class Problem(Struct, frozen=True):
@@ -91,14 +124,14 @@ class Problem(Struct, frozen=True):
     turn: int = 0
 
 
-class RunResult(Struct, frozen=True):
+class RunResult(Struct, Generic[AnswerT], frozen=True):
     """Everything a run leaves behind."""
 
     outcome: Outcome
     text: str = ""
     """The final answer; on another outcome, the last words of the model."""
-    data: Any = None
-    """The structured answer, where one was asked for."""
+    data: AnswerT = None  # type: ignore[assignment]
+    """The structured answer, where one was asked for; None where the run did not get that far."""
     messages: list[Message] = field(default_factory=list)
     """The whole conversation, with every call answered; give it to another run to go on."""
     results: list[ToolResult] = field(default_factory=list)
@@ -116,6 +149,24 @@ class RunResult(Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.text
+
+
+class RunFailed(DragomanError):
+    """A run ended without an answer. `result` is what it left behind, and `outcome` says why it ended."""
+
+    def __init__(self, result: RunResult[Any]) -> None:
+        outcome = result.outcome
+        words = outcome.kind.replace("_", " ")
+        super().__init__(f"{words}: {outcome.reason}" if outcome.reason else words, hint=outcome.hint)
+        self.result = result
+        self.outcome = outcome
+
+
+def check_result(result: RunResult[AnswerT]) -> RunResult[AnswerT]:
+    """The result of a run that succeeded or waits for an approval; any other one raises `RunFailed`."""
+    if result.outcome.category not in ("success", "waiting"):
+        raise RunFailed(result)
+    return result
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What keeps the runs of an agent safe, beside its rules: hiding of secrets, approvals, the audit log, the sandbox."""
+"""What keeps the runs of an agent safe, beside its rules: redaction, the audit log, the sandbox."""
 
 from __future__ import annotations
 
@@ -9,50 +9,30 @@ from typing import Any
 
 from dragoman.agent.audit import Auditor, AuditSink
 from dragoman.agent.broker import ApprovalTerms
-from dragoman.agent.config import RunConfig
+from dragoman.agent.config import RunConfig, Safety
 from dragoman.client.keys import find_key
-from dragoman.errors import ConfigError
 from dragoman.policy import Rules
 from dragoman.providers import Endpoint
 from dragoman.secrets import HumanSink, ModelSink, Secrets, Vault, worth_hiding
 from dragoman.secrets.fields import is_secret_variable
+from dragoman.types import ModeName
 
-DAY = 86_400.0
 
-
-class Safety:
-    """The settings of an agent that every run of it shares."""
+class SafetyServices:
+    """What the runs of an agent share: the redactors, the audit log, the sandbox. Each is made when it is needed."""
 
     def __init__(
-        self,
-        defer_approvals: bool = False,
-        seconds: float | None = DAY,
-        scrub: bool = True,
-        secrets: Iterable[str] | Mapping[str, str] = (),
-        audit: AuditSink | str | os.PathLike[str] | None = None,
-        sandbox: Any = None,
-        ask_user: Callable[..., Any] | None = None,
-        *,
-        key: str | None = None,
-        environment: Mapping[str, str] | None = None,
+        self, settings: Safety, mode: ModeName, key: str | None, environment: Mapping[str, str] | None
     ) -> None:
-        if seconds is not None and seconds <= 0:
-            raise ConfigError(f"approval_seconds is {seconds}", hint="give the seconds that an approval holds, or None")
-        if isinstance(secrets, str):
-            raise ConfigError("secrets is a single string", hint="give a list of them, or a mapping of names")
-        self.defers = defer_approvals
-        self.seconds = seconds
-        self.sandbox = _find_sandbox(sandbox)
-        self.ask_user = ask_user
-        self._scrubs = scrub
-        self._given = secrets
+        self.settings = settings
+        box = "auto" if settings.sandbox is None and mode == "sandboxed" else settings.sandbox
+        self.sandbox = _find_sandbox(box)
         self._key = key
         self._environment = environment
         self.wall: Callable[[], float] = time.time
         """The clock by which approvals expire."""
         self._secrets: Secrets | None = None
         self._human: HumanSink | None = None
-        self._audit = audit
         self._auditor: Auditor | None = None
 
     def is_boxed(self, rules: Rules, parent_rules: Iterable[Rules] = ()) -> bool:
@@ -73,13 +53,15 @@ class Safety:
 
     def auditor(self) -> Auditor | None:
         """What writes the audit log, if there is to be one."""
-        if self._auditor is None and self._audit is not None:
-            self._auditor = Auditor(_open_audit(self._audit, self.human_sink()))
+        if self._auditor is None and self.settings.audit is not None:
+            self._auditor = Auditor(_open_audit(self.settings.audit, self.human_sink()))
         return self._auditor
 
-    def terms(self, config: RunConfig, workspace: str | None, *, defers: bool) -> ApprovalTerms:
-        """What the questions of a run have in common."""
-        return ApprovalTerms(config.run_id, config.session, workspace, self.sandbox, self.seconds, defers)
+    def terms(self, config: RunConfig, *, defers: bool) -> ApprovalTerms:
+        """What the approval requests of a run have in common."""
+        settings = self.settings
+        seconds = settings.approval_seconds
+        return ApprovalTerms(config.run_id, config.session, settings.workspace, self.sandbox, seconds, defers)
 
     def human_sink(self, *endpoints: Endpoint | tuple[Endpoint, ...]) -> HumanSink:
         """What hides secrets from people and logs; the same for every run."""
@@ -91,14 +73,14 @@ class Safety:
 
     def model_sink(self) -> ModelSink | None:
         """What hides secrets in results from the model, with a vault of its own for each run."""
-        if not self._scrubs:
+        if not self.settings.scrub:
             return None
         return ModelSink(self._secrets or Secrets(), Vault(os.urandom(3).hex()))
 
     def _collect(self, endpoints: list[Endpoint]) -> dict[str, str]:
         """The secrets that are known: those that were given, our own keys, and what the environment calls one."""
         services = os.environ if self._environment is None else self._environment
-        given = self._given
+        given = self.settings.secrets
         listed = ((f"secret_{number}", value) for number, value in enumerate(given, 1))
         found = dict(given.items() if isinstance(given, Mapping) else listed)
         for endpoint in endpoints:

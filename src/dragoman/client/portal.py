@@ -6,13 +6,14 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import functools
 import os
 import signal
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from types import FrameType
-from typing import Any, Generic, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from dragoman.errors import ConfigError
 
@@ -23,6 +24,8 @@ from dragoman.errors import ConfigError
 # from one call to the next. A thread that is already inside a loop cannot run another one: there the portal helps.
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Self = TypeVar("Self")
 
 
 def is_inside_loop() -> bool:
@@ -354,6 +357,20 @@ _shared = Portal()
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and give its value: in this thread, or on the background loop where this thread runs a loop."""
     return _shared.run(coroutine) if is_inside_loop() else run_in_thread(coroutine)
+
+
+def blocking(
+    function: Callable[Concatenate[Self, P], Coroutine[Any, Any, T]], name: str, doc: str
+) -> Callable[Concatenate[Self, P], T]:
+    """The blocking form of an async method, with the same parameters."""
+
+    @functools.wraps(function)
+    def call(self: Self, *args: P.args, **keywords: P.kwargs) -> T:
+        return run(function(self, *args, **keywords))
+
+    call.__name__, call.__doc__ = name, doc
+    call.__qualname__ = f"{function.__qualname__.rpartition('.')[0]}.{name}"
+    return cast("Callable[Concatenate[Self, P], T]", call)
 
 
 def iterate(source: AsyncIterator[T]) -> Iterator[T]:

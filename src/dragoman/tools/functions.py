@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from msgspec import Struct
 
@@ -28,6 +29,14 @@ from dragoman.tools.forms import (
 from dragoman.tools.introspection import closure_of, described, globals_of, resolve, signature_of
 from dragoman.types import JsonObject, Operand, Tool
 
+if TYPE_CHECKING:
+    import typing_extensions
+
+    # `Context` alone means `Context[Any]`. At run time, TypeVar has no default before Python 3.13.
+    DepsT = typing_extensions.TypeVar("DepsT", default=Any)
+else:
+    DepsT = TypeVar("DepsT")
+
 # --------------------------------------------------------------------------------------------------------------------
 # What a tool may know about the call that it answers.
 
@@ -40,8 +49,8 @@ def _ignore(message: str, fraction: float | None = None) -> None:
     """Progress that nobody asked for."""
 
 
-class ToolContext(Struct, frozen=True):
-    """The surroundings of one call. A new one is made for every call, so that tools need no state of their own."""
+class ToolContext(Struct, Generic[DepsT], frozen=True):
+    """What a tool may know of its call. `ToolContext[Deps]` declares the type of `data`, which the caller passes in."""
 
     run_id: str = ""
     turn: int = 0
@@ -53,8 +62,8 @@ class ToolContext(Struct, frozen=True):
     """When the call has to be done, on the monotonic clock of whoever runs it."""
     mode: str = ""
     """The mode of the policy, for example one in which nothing may be changed."""
-    data: Any = None
-    """Whatever the caller handed to the run for its own tools."""
+    data: DepsT = None  # type: ignore[assignment]
+    """What the caller passed to the run for its own tools."""
     cancelled: Callable[[], bool] = _never
     """Whether the run has been given up; a long tool asks now and then, and stops."""
     progress: Callable[..., None] = _ignore
@@ -206,10 +215,14 @@ def context_or_empty(context: Any) -> Any:
 
 
 def is_context(annotation: Any) -> bool:
-    """Whether a parameter asks for the context of the call: `Context`, or `Context | None`."""
-    if isinstance(annotation, type):
-        return issubclass(annotation, ToolContext)
-    return any(is_context(each) for each in typing.get_args(annotation) if isinstance(each, type))
+    """Whether a parameter asks for the context of the call: `Context`, `Context[Deps]`, or one of them `| None`."""
+    origin = typing.get_origin(annotation)
+    plain = origin if isinstance(origin, type) else annotation
+    if isinstance(plain, type) and issubclass(plain, ToolContext):
+        return True
+    if origin not in (typing.Union, types.UnionType):
+        return False
+    return any(is_context(each) for each in typing.get_args(annotation))
 
 
 def or_null(form: Form) -> Form:

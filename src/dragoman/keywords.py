@@ -1,0 +1,66 @@
+"""Keyword arguments that a function does not know: an error that names the nearest one.
+
+Python suggests a name from 3.13 on, and dragoman runs on 3.11. A keyword that moved is named with its new place.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from dragoman.errors import ConfigError, nearest
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class UnknownKeyword(ConfigError, TypeError):
+    """A function was called with a keyword argument that it does not have."""
+
+    def __init__(self, function: str, name: str, known: Mapping[str, Any] | tuple[str, ...], hint: str = "") -> None:
+        guess = nearest(name, known)
+        message = f"{function}() has no parameter {name!r}"
+        super().__init__(
+            f"{message}; did you mean {guess!r}?" if guess else message,
+            hint=hint or f"it takes {', '.join(known)}",
+        )
+        self.name = name
+        self.nearest = guess
+
+
+def known_keywords(moved: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """Make a function refuse unknown keywords with `UnknownKeyword`.
+
+    `moved` maps the name of a former parameter to the expression that replaces it.
+    """
+
+    def decorate(function: F) -> F:
+        parameters = inspect.signature(function).parameters
+        known = tuple(name for name, each in parameters.items() if name != "self" and each.kind != each.VAR_KEYWORD)
+        accepted = frozenset(known)
+        shown = function.__qualname__.removesuffix(".__init__")
+
+        def check(given: Mapping[str, Any]) -> None:
+            for name in given:
+                if name not in accepted:
+                    place = (moved or {}).get(name)
+                    raise UnknownKeyword(shown, name, known, hint=f"write {place}" if place else "")
+
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def checked_async(*args: Any, **keywords: Any) -> Any:
+                check(keywords)
+                return await function(*args, **keywords)
+
+            return checked_async  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def checked(*args: Any, **keywords: Any) -> Any:
+            check(keywords)
+            return function(*args, **keywords)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
