@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from dragoman.errors import ConfigError, nearest
@@ -29,15 +29,17 @@ class UnknownKeyword(ConfigError, TypeError):
         self.nearest = guess
 
 
-def known_keywords(moved: Mapping[str, str] | None = None) -> Callable[[F], F]:
+def known_keywords(moved: Mapping[str, str] | None = None, extra: Iterable[str] = ()) -> Callable[[F], F]:
     """Make a function refuse unknown keywords with `UnknownKeyword`.
 
-    `moved` maps the name of a former parameter to the expression that replaces it.
+    `moved` maps the name of a former parameter to the expression that replaces it. `extra` are keywords that the
+    function takes as `**options`.
     """
 
     def decorate(function: F) -> F:
         parameters = inspect.signature(function).parameters
-        known = tuple(name for name, each in parameters.items() if name != "self" and each.kind != each.VAR_KEYWORD)
+        named = (name for name, each in parameters.items() if name != "self" and each.kind != each.VAR_KEYWORD)
+        known = (*named, *extra)
         accepted = frozenset(known)
         shown = function.__qualname__.removesuffix(".__init__")
 

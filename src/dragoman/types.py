@@ -8,7 +8,7 @@ in this file knows a provider. What only one provider understands (signatures, e
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -245,8 +245,52 @@ class Tool(Struct, frozen=True):
     """`inspect(arguments, context)` gives the operands of a call (`dragoman.types`) without doing anything."""
 
 
+class NeutralOptions(TypedDict, total=False):
+    """Options of a request under names that are the same for every wire."""
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int
+    presence_penalty: float
+    frequency_penalty: float
+    stop: str | list[str]
+    tool_choice: Any
+    """"auto", "none", "required", {"name": "search"}, or {"mode": "required", "names": [...]}."""
+    parallel_tool_calls: bool
+    """False asks for at most one call in a reply."""
+    parallel: bool
+    """The short name of `parallel_tool_calls`."""
+    reasoning: Any
+    """{"effort": "high"}, {"budget": 2048}, {"enabled": False}, also "summary"."""
+    response_format: JsonObject
+    """{"type": "json"}, or {"type": "json_schema", "schema": {...}, "name": "...", "strict": True}."""
+    stream: bool
+    cache: bool | str
+    """True marks what a prompt cache shall keep, where the wire has markers; "1h" for the long one."""
+    user: str
+    metadata: JsonObject
+
+
+class RequestOptions(NeutralOptions, total=False):
+    """The options of a request: the neutral ones, and under the name of a wire the fields that only this wire has.
+
+    `anthropic={"service_tier": "auto"}` is sent to that wire alone.
+    """
+
+    openai_chat: JsonObject
+    openai_responses: JsonObject
+    anthropic: JsonObject
+    gemini: JsonObject
+    ollama: JsonObject
+    bedrock: JsonObject
+    mistral: JsonObject
+    cohere: JsonObject
+
+
 class Request(Struct, frozen=True):
-    """What is asked of a model. The neutral names of `options` are listed in `dragoman.wire.codec`."""
+    """What is asked of a model. `RequestOptions` lists the names in `options`."""
 
     model: str
     messages: list[Message] = []

@@ -109,8 +109,13 @@ def test_threat_16_arguments_that_an_approver_edits_are_decided_on_again(tmp_pat
     def approve(request: ApprovalRequest) -> Approval:
         return Approval(True, arguments={"command": "touch PWNED"})
 
-    scene = play([call("bash", command="make"), "done"], builtin.Bash, workspace=str(tmp_path), approve=approve,
-                 deny=["bash(touch *)"])
+    scene = play(
+        [call("bash", command="make"), "done"],
+        builtin.Bash,
+        workspace=str(tmp_path),
+        approve=approve,
+        deny=["bash(touch *)"],
+    )
     assert not (tmp_path / "PWNED").exists()
     assert scene.told[0].startswith("Denied by policy")
 
@@ -141,7 +146,13 @@ class Desk:
             return call("deploy", where="production")
 
         model = ScriptedModel(say, loop=True)
-        made = Agent(model.endpoint(), [self._deploy], connection=Connection(transport=model), journal=self.journal, safety=Safety(defer_approvals=True, approval_seconds=600.0))
+        made = Agent(
+            model.endpoint(),
+            [self._deploy],
+            connection=Connection(transport=model),
+            journal=self.journal,
+            safety=Safety(defer_approvals=True, approval_seconds=600.0),
+        )
         made._safety.wall = lambda: self.now
         return made
 

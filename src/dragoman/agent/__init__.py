@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.agent.agent import Agent
     from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-    from dragoman.agent.config import Connection, RunConfig, Safety
+    from dragoman.agent.config import RunConfig
     from dragoman.agent.context import Compaction, Compactor, ContextBudget, ContextSettings, Summarise, TrimOldResults
     from dragoman.agent.events import (
         ApprovalGiven,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dragoman.agent.hooks import Deny, Stop
     from dragoman.agent.machine import Machine
     from dragoman.agent.result import Limits, Outcome, Problem, RunFailed, RunResult
+    from dragoman.agent.settings import Connection, Safety
     from dragoman.agent.watch import WatchSettings
     from dragoman.policy import Decision, Policy, Rule, Rules, read_rule
 
@@ -46,7 +47,7 @@ _HOMES = {
     "CallDecided": "dragoman.agent.events",
     "Compaction": "dragoman.agent.context",
     "Compactor": "dragoman.agent.context",
-    "Connection": "dragoman.agent.config",
+    "Connection": "dragoman.agent.settings",
     "ContextSettings": "dragoman.agent.context",
     "Decision": "dragoman.policy",
     "Deny": "dragoman.agent.hooks",
@@ -66,7 +67,7 @@ _HOMES = {
     "RunEvent": "dragoman.agent.events",
     "RunFailed": "dragoman.agent.result",
     "RunResult": "dragoman.agent.result",
-    "Safety": "dragoman.agent.config",
+    "Safety": "dragoman.agent.settings",
     "RunStarted": "dragoman.agent.events",
     "RunConfig": "dragoman.agent.config",
     "Stop": "dragoman.agent.hooks",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman import providers
 from dragoman.agent.approvals import Approver
-from dragoman.agent.config import Connection, RunConfig, Safety
+from dragoman.agent.config import RunConfig
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
 from dragoman.agent.events import RunEvent, RunStarted
@@ -24,6 +24,7 @@ from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, restore
 from dragoman.agent.safety import SafetyServices
+from dragoman.agent.settings import Connection, Safety
 from dragoman.agent.tokens import window
 from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool

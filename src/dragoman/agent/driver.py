@@ -17,7 +17,6 @@ from dragoman.agent.approvals import ApprovalRequest, Approver, StoredAnswer, St
 from dragoman.agent.audit import Auditor
 from dragoman.agent.broker import ApprovalTerms, Broker
 from dragoman.agent.calls import Calls
-from dragoman.agent.config import Connection
 from dragoman.agent.context import Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
 from dragoman.agent.hooks import Deny, HookFailed, Hooks, Stop, change_call, change_reply, change_request
@@ -38,6 +37,7 @@ from dragoman.agent.protocol import (
 )
 from dragoman.agent.redaction import EventRedactor
 from dragoman.agent.result import RunResult
+from dragoman.agent.settings import Connection
 from dragoman.client.client import Client
 from dragoman.client.retry import NOTICES, ModelReplaced, RequestPrepared, RequestRetried
 from dragoman.extraction import Extractor

@@ -9,7 +9,8 @@ from typing import Any
 
 from dragoman.agent.audit import Auditor, AuditSink
 from dragoman.agent.broker import ApprovalTerms
-from dragoman.agent.config import RunConfig, Safety
+from dragoman.agent.config import RunConfig
+from dragoman.agent.settings import Safety
 from dragoman.client.keys import find_key
 from dragoman.policy import Rules
 from dragoman.providers import Endpoint

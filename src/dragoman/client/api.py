@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Unpack
 
 from msgspec import Struct, structs
 
@@ -30,10 +30,11 @@ from dragoman.extraction.tool_mode import (
     find_breach,
     open_reader,
 )
+from dragoman.keywords import known_keywords
 from dragoman.providers import Endpoint
 from dragoman.replies import ReplyFolder
 from dragoman.toolset import Toolset
-from dragoman.types import InvalidCall, Message, Reply, Text, ToolCall, ToolModeName
+from dragoman.types import InvalidCall, Message, Reply, RequestOptions, Text, ToolCall, ToolModeName
 from dragoman.wire.failures import as_error
 
 Prompt = str | Message | Iterable[Message | Mapping[str, Any]]
@@ -55,6 +56,7 @@ class _Question(Struct):
         return open_reader(self.composed, self.messages) if len(self.composed.chosen_mode.tools) else None
 
 
+@known_keywords(extra=RequestOptions.__annotations__)
 async def aask(
     model: str | Endpoint,
     prompt: Prompt,
@@ -67,11 +69,12 @@ async def aask(
     timeout: float | None = None,
     retries: Retries | None = None,
     tool_mode: ToolModeName = "auto",
-    **options: Any,
+    **options: Unpack[RequestOptions],
 ) -> Reply:
-    """Ask a model, and give its reply. `model` is written `provider:model`, `prompt` is a text or messages.
+    """Ask a model and return its reply. `model` is written `provider:model`, `prompt` is a text or messages.
 
-    Further arguments are options of the request (temperature, max_tokens, tool_choice, ...).
+    Further arguments are options of the request (temperature, max_tokens, tool_choice, ...). Fields that only one wire
+    has go under its name: `anthropic={"service_tier": "auto"}`.
     """
     composed, messages = _compose(model, prompt, tools, system, base_url, tool_mode, options)
     question = _Question(_open(composed, transport, key, retries), composed, messages, timeout)
@@ -90,6 +93,7 @@ async def aask(
     return settled
 
 
+@known_keywords(extra=RequestOptions.__annotations__)
 def astream(
     model: str | Endpoint,
     prompt: Prompt,
@@ -102,7 +106,7 @@ def astream(
     timeout: float | None = None,
     retries: Retries | None = None,
     tool_mode: ToolModeName = "auto",
-    **options: Any,
+    **options: Unpack[RequestOptions],
 ) -> AsyncIterator[Event]:
     """The events of a reply as they come; the arguments are those of `ask`."""
     composed, messages = _compose(model, prompt, tools, system, base_url, tool_mode, options)
@@ -110,17 +114,22 @@ def astream(
     return _listen(question)
 
 
-def ask(model: str | Endpoint, prompt: Prompt, **settings: Any) -> Reply:
+ask = portal.blocking(
+    aask,
+    "ask",
     """Ask a model and wait for its reply: `ask("ollama:qwen3", "Why is the sky blue?").text`.
 
-    Takes the arguments of `aask`. It works inside a running event loop (a notebook) too.
-    """
-    return portal.run(aask(model, prompt, **settings))
+    The arguments are those of `aask`. It also works inside a running event loop, as in a notebook.
+    """,
+)
+stream = portal.blocking_iterator(
+    astream,
+    "stream",
+    """The events of a reply as they arrive; the arguments are those of `aask`.
 
-
-def stream(model: str | Endpoint, prompt: Prompt, **settings: Any) -> Iterator[Event]:
-    """The events of a reply, as they come; takes the arguments of `aask`. Leaving the loop early hangs up."""
-    return portal.iterate(astream(model, prompt, **settings))
+    The connection is closed when the caller leaves the loop.
+    """,
+)
 
 
 async def _listen(question: _Question) -> AsyncIterator[Event]:

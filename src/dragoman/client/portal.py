@@ -362,15 +362,28 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 def blocking(
     function: Callable[Concatenate[Self, P], Coroutine[Any, Any, T]], name: str, doc: str
 ) -> Callable[Concatenate[Self, P], T]:
-    """The blocking form of an async method, with the same parameters."""
+    """The blocking form of an async function or method, with the same parameters."""
 
     @functools.wraps(function)
     def call(self: Self, *args: P.args, **keywords: P.kwargs) -> T:
         return run(function(self, *args, **keywords))
 
     call.__name__, call.__doc__ = name, doc
-    call.__qualname__ = f"{function.__qualname__.rpartition('.')[0]}.{name}"
+    call.__qualname__ = f"{function.__qualname__.rpartition('.')[0]}.{name}".lstrip(".")
     return cast("Callable[Concatenate[Self, P], T]", call)
+
+
+def blocking_iterator(
+    function: Callable[Concatenate[Self, P], AsyncIterator[T]], name: str, doc: str
+) -> Callable[Concatenate[Self, P], Iterator[T]]:
+    """The blocking form of a function that returns an asynchronous iterator, with the same parameters."""
+
+    @functools.wraps(function)
+    def call(self: Self, *args: P.args, **keywords: P.kwargs) -> Iterator[T]:
+        return iterate(function(self, *args, **keywords))
+
+    call.__name__, call.__doc__, call.__qualname__ = name, doc, name
+    return cast("Callable[Concatenate[Self, P], Iterator[T]]", call)
 
 
 def iterate(source: AsyncIterator[T]) -> Iterator[T]:

@@ -15,7 +15,7 @@ from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
 from dragoman.toolset import Toolset, as_tool
-from dragoman.types import Failure, JsonObject, Message, Reply, Request, Tool, ToolCall, ToolResult
+from dragoman.types import Failure, JsonObject, Message, NeutralOptions, Reply, Request, Tool, ToolCall, ToolResult
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder
@@ -56,41 +56,10 @@ def _write_content(content: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The neutral names of `Request.options`, and how a codec takes them.
-#
-# | option | meaning | |---|---| | `max_tokens` | the most tokens of the reply, an integer | | `temperature`, `top_p`,
-# `top_k`, `seed`, `presence_penalty`, `frequency_penalty` | sampling, numbers | | `stop` | texts that end the reply,
-# a list | | `tool_choice` | `"auto"`, `"none"`, `"required"`, `{"name": "search"}`, or `{"mode": "required", "names":
-# [...]}` | | `parallel_tool_calls` | False asks for at most one call in a reply; `parallel` is its short name | |
-# `reasoning` | `{"effort": "high"}`, `{"budget": 2048}`, `{"enabled": False}`, also `"summary"` | | `response_format`
-# | `{"type": "json"}`, or `{"type": "json_schema", "schema": {...}, "name": "...", "strict": True}` | | `stream` |
-# True for a streamed reply | | `cache` | True marks what a prompt cache shall keep, where the wire has markers;
-# `"1h"` for the long one | | `user`, `metadata` | who asks, and labels for the provider's log |
-#
-# A field that only one wire has stands under the name of that wire, `options["anthropic"] = {"service_tier":
-# "auto"}`, and is sent to that wire alone.
+# Options of a request, and how a codec takes them.
 
-NEUTRAL = frozenset(
-    {
-        "max_tokens",
-        "temperature",
-        "top_p",
-        "top_k",
-        "seed",
-        "presence_penalty",
-        "frequency_penalty",
-        "stop",
-        "tool_choice",
-        "parallel_tool_calls",
-        "reasoning",
-        "response_format",
-        "stream",
-        "cache",
-        "user",
-        "metadata",
-    }
-)
-
+NEUTRAL = frozenset(NeutralOptions.__annotations__) - {"parallel"}
+"""The names in `Request.options` that every wire knows; `parallel` is replaced by its long name."""
 SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 
 
