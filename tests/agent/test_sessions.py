@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +15,9 @@ from tests.agent.runs import agent, wait
 import dragoman
 from dragoman.agent import Agent, Connection, Limits
 from dragoman.agent.journal import RunJournal
+from dragoman.agent.records import encode
 from dragoman.errors import ConfigError
-from dragoman.journal import MemoryJournal
+from dragoman.journal import MemoryJournal, SqliteJournal
 from dragoman.journal.journal import Entry
 from dragoman.testing import Answer, ScriptedModel, call, calls
 from dragoman.types import Message, ToolResult
@@ -241,7 +245,7 @@ def test_a_ledger_writes_in_the_order_it_is_told() -> None:
     async def script() -> list[str]:
         journal = MemoryJournal()
         token = await journal.begin("run_a", None, b"{}")
-        ledger = RunJournal(journal, "run_a", token)
+        ledger = RunJournal(journal, "run_a", token, [])
         from dragoman.agent.protocol import Steered
 
         await ledger.record(Steered(Message("user")))
@@ -250,3 +254,94 @@ def test_a_ledger_writes_in_the_order_it_is_told() -> None:
         return [record.kind for record in await journal.read("run_a")]
 
     assert wait(script()) == ["run", "input", "input"]
+
+
+@dragoman.tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+# ---- the size of a session -------------------------------------------------------------------------------------------
+
+
+def bytes_per_run(path: Path, runs: int) -> float:
+    """What the runs of one session take on the disk, per run."""
+    model = ScriptedModel(lambda request: f"Answer {len(request.messages)}: " + "x" * 400, loop=True)
+    with SqliteJournal(path) as journal:
+        made = Agent(model.endpoint(), connection=Connection(transport=model), journal=journal, system="Be brief.")
+        for number in range(runs):
+            made.run(f"Question {number}: " + "y" * 200, session="desk")
+    return path.stat().st_size / runs
+
+
+def test_the_space_of_a_run_does_not_grow_with_its_session(tmp_path: Path) -> None:
+    short, long = bytes_per_run(tmp_path / "short.db", 20), bytes_per_run(tmp_path / "long.db", 200)
+    assert long <= 1.5 * short
+
+
+def test_a_long_session_keeps_every_word(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: f"answer {len(request.messages)}", loop=True)
+    with SqliteJournal(tmp_path / "journal.db") as journal:
+        for number in range(12):
+            # Every run is of another agent, with another system prompt: the older one gives way.
+            made = Agent(
+                model.endpoint(), connection=Connection(transport=model), journal=journal, system=f"Prompt {number}."
+            )
+            result = made.run(f"question {number}", session="desk")
+    told = [message.text for message in result.messages]
+    assert told[0] == "Prompt 11."
+    assert told[1::2] == [f"question {number}" for number in range(12)]
+    assert told[2::2] == [f"answer {2 * number + 2}" for number in range(12)]
+
+
+def test_a_run_is_resumed_with_the_conversation_before_it() -> None:
+    journal = MemoryJournal()
+    agent(["first answer"], journal=journal).run("first", session="desk")
+    waiting = agent([call("look")], look, journal=journal, ask=["look"], defer_approvals=True)
+    assert waiting.run("second", session="desk", run_id="run_b").outcome.kind == "awaiting_approval"
+    result = agent(["second answer"], look, journal=journal, ask=["look"], approve=lambda request: True).resume("run_b")
+    assert [message.text for message in result.messages if message.role != "tool" and message.text] == [
+        "first",
+        "first answer",
+        "second",
+        "second answer",
+    ]
+
+
+def test_a_run_behind_an_interrupted_one_keeps_its_own_copy_of_what_was_said() -> None:
+    journal = MemoryJournal()
+    waiting = agent([call("look")], look, journal=journal, ask=["look"], defer_approvals=True)
+    waiting.run("first", session="desk", run_id="run_a")
+    then = agent(["never mind"], look, journal=journal).run("second", session="desk", run_id="run_b")
+    agent(["seen"], look, journal=journal, ask=["look"], approve=lambda request: True).resume("run_a")
+    again = agent(["done"], look, journal=journal).run("third", session="desk")
+    assert again.messages[: len(then.messages)] == then.messages
+
+
+def test_a_session_of_the_first_format_is_continued() -> None:
+    journal = MemoryJournal()
+    question, answer = Message.user("first"), Message.assistant("first answer")
+
+    async def write() -> None:
+        header = {"seed": "00", "messages": [question], "version": 1}
+        ended = {"kind": "answered", "category": "success", "reason": "", "text": "", "messages": [question, answer]}
+        token = await journal.begin("run_a", "desk", encode(header))
+        await journal.append("run_a", [Entry("ended", encode(ended))], token=token)
+        await journal.release("run_a", token=token)
+
+    wait(write())
+    result = agent(["second answer"], journal=journal).run("second", session="desk")
+    assert [message.text for message in result.messages] == ["first", "first answer", "second", "second answer"]
+
+
+def test_a_journal_of_the_first_format_is_stamped_when_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    agent(["an answer"], journal=path).run("hi", session="desk")
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    made = agent(["another"], journal=path)
+    assert made.run("and now?", session="desk").messages[0].text == "hi"
+    made.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)

@@ -19,10 +19,10 @@ from dragoman.agent.handle import Run, Task, begin_conversation, read_task
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
-from dragoman.agent.records import Header, encode
+from dragoman.agent.records import Header, encode, refer
 from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
-from dragoman.agent.resume import Restored, last_messages, restore
+from dragoman.agent.resume import Restored, last_messages, read_start, restore
 from dragoman.agent.safety import SafetyServices
 from dragoman.agent.settings import Connection, Safety
 from dragoman.agent.tokens import window
@@ -30,7 +30,7 @@ from dragoman.client import portal
 from dragoman.errors import ConfigError, InvalidTool
 from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
 from dragoman.extraction.trust import get_profile, stricter
-from dragoman.journal.journal import Journal, RunBusy
+from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import known_keywords
 from dragoman.policy import Mode, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
@@ -251,11 +251,11 @@ class Agent(Generic[DepsT]):
             raise ConfigError("a session needs a journal", hint="Agent(..., journal=True) keeps one")
 
         async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
-            before, parent_run_id = await self._before(session, config)
+            before, last = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
             spending = Spending(config.limits, parent.machine.spending if parent is not None else None)
             machine = Machine(config, spending=spending)
-            run_journal = await self._begin(config, conversation, parent_run_id, machine.mode)
+            run_journal = await self._begin(config, conversation, before, last, machine.mode)
             driver = self._driver(machine, run, start, run_journal)
             parent_run = parent.machine.config.run_id if parent is not None else ""
             driver.emit(_started(config, parent_run_id=parent_run))
@@ -324,14 +324,16 @@ class Agent(Generic[DepsT]):
         run_id = config.run_id
         token = await journal.claim(run_id)
         try:
-            restored = restore(await journal.read(run_id), config, Spending(config.limits))
+            records = await journal.read(run_id)
+            start = await read_start(journal, run_id, records)
+            restored = restore(records, config, Spending(config.limits), start=start)
         except BaseException:
             await journal.release(run_id, token=token)
             raise
         if restored.ended:
             await journal.release(run_id, token=token)
             return restored, None
-        return restored, RunJournal(journal, run_id, token)
+        return restored, RunJournal(journal, run_id, token, start)
 
     @property
     def journal(self) -> Journal | None:
@@ -343,7 +345,7 @@ class Agent(Generic[DepsT]):
             self._journal = open_journal(default_path(os.environ) if given is True else given)
         return self._journal
 
-    async def _before(self, session: str | None, config: RunConfig) -> tuple[list[Message], str | None]:
+    async def _before(self, session: str | None, config: RunConfig) -> tuple[list[Message], RunSummary | None]:
         """What was said in a session so far, and the run it was said in."""
         journal = self.journal
         if session is None or journal is None:
@@ -353,10 +355,11 @@ class Agent(Generic[DepsT]):
             return [], None
         if last.holder:
             raise RunBusy(last.run_id, last.holder)
-        return last_messages(await journal.read(last.run_id), config), last.run_id
+        records = await journal.read(last.run_id)
+        return await last_messages(journal, last.run_id, records, config), last
 
     async def _begin(
-        self, config: RunConfig, messages: list[Message], parent_run_id: str | None, mode: str
+        self, config: RunConfig, messages: list[Message], before: list[Message], last: RunSummary | None, mode: str
     ) -> RunJournal | None:
         journal = self.journal
         if journal is None:
@@ -366,8 +369,15 @@ class Agent(Generic[DepsT]):
         header = Header(
             config.seed.hex(), messages, model, list(config.tools.names), task[:500], mode=mode, options=config.options
         )
-        token = await journal.begin(config.run_id, config.session, encode(header), parent=parent_run_id)
-        return RunJournal(journal, config.run_id, token)
+        # A run without an end can still be resumed, so what it said may change: it is copied.
+        found = refer(messages, before) if last is not None and last.ended else None
+        if found is not None:
+            lead, kept = found
+            added = messages[len(lead) + kept[1] - kept[0] :]
+            header = replace(header, messages=added, lead=lead, before=kept)
+        parent = last.run_id if last is not None else None
+        token = await journal.begin(config.run_id, config.session, encode(header), parent=parent)
+        return RunJournal(journal, config.run_id, token, messages)
 
     # ---- as a tool of another agent ----------------------------------------------------------------------------------
 

@@ -7,19 +7,20 @@ from typing import Any
 import msgspec
 
 from dragoman.agent.protocol import Input, Replied
-from dragoman.agent.records import Ended, Started, encode, kind_of
+from dragoman.agent.records import Ended, Started, count_common, encode, kind_of
 from dragoman.agent.result import RunResult
 from dragoman.journal.journal import Entry, Journal
-from dragoman.types import ToolCall
+from dragoman.types import Message, ToolCall
 
 
 class RunJournal:
     """Writes one run into a journal."""
 
-    def __init__(self, journal: Journal, run_id: str, token: int) -> None:
+    def __init__(self, journal: Journal, run_id: str, token: int, start: list[Message]) -> None:
         self._journal = journal
         self._run_id = run_id
         self._token = token
+        self._start = list(start)
         self._delivering: tuple[str, ...] = ()
         self._has_ended = False
 
@@ -51,15 +52,17 @@ class RunJournal:
     async def end(self, result: RunResult) -> None:
         """Write down how the run ended."""
         outcome = result.outcome
+        kept = count_common(self._start, result.messages)
         body = Ended(
             outcome.kind,
             outcome.category,
             outcome.reason,
             result.text,
-            result.messages,
+            result.messages[kept:],
             result.turns,
             msgspec.structs.asdict(result.usage),
             result.cost,
+            kept,
         )
         await self._append(Entry("ended", encode(body)))
         self._has_ended = True

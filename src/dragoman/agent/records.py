@@ -23,17 +23,30 @@ _MOST_SHOWN = 2000
 
 
 class Header(Struct, frozen=True):
-    """What a run was begun with, as far as it cannot be told from the agent itself."""
+    """What a run was begun with, as far as it is not known from the agent itself.
+
+    A run that continues a session stores what it adds. The conversation before it is `before`, a slice [start, stop)
+    of the messages at the end of the parent run, between `lead` and `messages`: a journal grows linearly with its runs.
+    """
 
     seed: str
     messages: list[Message]
     model: str = ""
     tools: list[str] = field(default_factory=list)
     task: str = ""
-    version: int = 1
+    version: int = 2
     mode: str = ""
     """How the tools were offered at first; the agent may have learned otherwise since."""
     options: dict[str, Any] = field(default_factory=dict)
+    lead: list[Message] = field(default_factory=list)
+    before: tuple[int, int] | None = None
+    """None: `messages` is the whole conversation, as in the first format and after a run that has no end."""
+
+    def start(self, parent: Sequence[Message]) -> list[Message]:
+        """The conversation that the run was begun with; `parent` is the one at the end of the parent run."""
+        if self.before is None:
+            return self.messages
+        return [*self.lead, *parent[slice(*self.before)], *self.messages]
 
 
 class Started(Struct, frozen=True):
@@ -46,7 +59,7 @@ class Started(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How the run ended, and what was said; the next run of its session goes on from these messages."""
+    """How the run ended, and what was said: the first `kept` messages of its start, then `messages`."""
 
     kind: str
     category: str
@@ -56,6 +69,31 @@ class Ended(Struct, frozen=True):
     turns: int = 0
     usage: dict[str, int] = field(default_factory=dict)
     cost: float | None = None
+    kept: int = 0
+
+
+def refer(conversation: list[Message], before: list[Message]) -> tuple[list[Message], tuple[int, int]] | None:
+    """The lead and the slice of `before` that `conversation` begins with; None where it is not found there."""
+    lead: list[Message] = []
+    first = 0
+    if conversation and before and conversation[0] != before[0] and conversation[0].role == "system":
+        # The system prompt of the agent is in front; an older one gave way to it.
+        lead = conversation[:1]
+        first = 1 if before[0].role == "system" else 0
+    length = len(before) - first
+    if not before or conversation[len(lead) : len(lead) + length] != before[first:]:
+        return None
+    return lead, (first, len(before))
+
+
+def count_common(one: Sequence[Message], other: Sequence[Message]) -> int:
+    """How many messages both begin with."""
+    count = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        count += 1
+    return count
 
 
 def _shown(value: Any) -> Any:

@@ -13,7 +13,7 @@ from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import Cancelled, Command, Finish, Stale
 from dragoman.agent.records import Ended, Header, Past, decode, decode_input
 from dragoman.agent.result import Spending
-from dragoman.journal.journal import Record
+from dragoman.journal.journal import Journal, JournalDamaged, Record
 from dragoman.providers.provider import overrule
 from dragoman.types import Message
 
@@ -38,13 +38,40 @@ def read_header(records: Sequence[Record]) -> Header:
     return header
 
 
-def restore(records: Sequence[Record], config: RunConfig, spending: Spending | None = None) -> Restored:
-    """Bring a run back. The time in which nobody ran it does not count."""
+async def read_start(journal: Journal, run_id: str, records: Sequence[Record]) -> list[Message]:
+    """The conversation that a run was begun with: what each run of its session added, from the first one on."""
+    chain, seen = [records], {run_id}
+    while read_header(chain[-1]).before is not None:
+        parent = (await journal.run(run_id)).parent
+        if parent is None or parent in seen:
+            raise JournalDamaged("the journal", "the run before this one is not there", run_id=run_id)
+        seen.add(parent)
+        run_id = parent
+        chain.append(await journal.read(run_id))
+    messages: list[Message] = []
+    for each in reversed(chain[1:]):
+        messages = _messages_at_end(each, read_header(each).start(messages))
+    return read_header(records).start(messages)
+
+
+def _messages_at_end(records: Sequence[Record], start: list[Message]) -> list[Message]:
+    ended: Ended = decode(records[-1].body, Ended)
+    return [*start[: ended.kept], *ended.messages]
+
+
+def restore(
+    records: Sequence[Record],
+    config: RunConfig,
+    spending: Spending | None = None,
+    *,
+    start: list[Message] | None = None,
+) -> Restored:
+    """Restore a run. The time in which nobody ran it does not count. `start` is what `read_start` returns."""
     header = read_header(records)
     config = _as_it_was(config, header, records)
     machine = Machine(config, spending=spending)
     past = machine.permissions.past = Past(records, config)
-    commands = machine.start(header.messages)
+    commands = machine.start(header.start([]) if start is None else start)
     started: set[str] = set()
     elapsed = 0.0
     for record in records[1:]:
@@ -80,13 +107,12 @@ def _as_it_was(config: RunConfig, header: Header, records: Sequence[Record]) -> 
     return replace(config, endpoint=replace(config.endpoint, capabilities=able), chosen_mode=None)
 
 
-def last_messages(records: Sequence[Record], config: RunConfig) -> list[Message]:
-    """The conversation at the end of a run; one that broke off is closed, every call of it answered."""
-    last = records[-1]
-    if last.kind == "ended":
-        ended: Ended = decode(last.body, Ended)
-        return ended.messages
-    restored = restore(records, config)
+async def last_messages(journal: Journal, run_id: str, records: Sequence[Record], config: RunConfig) -> list[Message]:
+    """The conversation at the end of a run. One that was interrupted is closed, with a result for every call."""
+    start = await read_start(journal, run_id, records)
+    if records[-1].kind == "ended":
+        return _messages_at_end(records, start)
+    restored = restore(records, config, start=start)
     if restored.machine.result is None:
         restored.machine.receive(Cancelled("interrupted", at=restored.elapsed))
     result = restored.machine.result

@@ -53,7 +53,7 @@ def checksum(previous: bytes, number: int, at: float, kind: str, call_id: str, c
 # --------------------------------------------------------------------------------------------------------------------
 # The file: its tables, how it is opened, and what SQLite's complaints mean for a person.
 
-VERSION = 1
+VERSION = 2
 APPLICATION = 0x6472676D
 """Marks the file as ours, so that no other program's database is ever written to."""
 
@@ -185,6 +185,10 @@ def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool,
         raise JournalTooNew(str(path), version, VERSION)
     if writing:
         _use_write_ahead_log(connection, busy_seconds)
+        if version < VERSION:
+            # The tables are the same. Records of version 2 may refer to the run before them, which 0.1.0 cannot read:
+            # the stamp makes it refuse the file instead.
+            connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _stamps(connection: sqlite3.Connection) -> tuple[int, int]:
