@@ -14,8 +14,7 @@ from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, notices, wait
 
 from dragoman.agent import Approval, ApprovalRequest, Limits
-from dragoman.agent.approvals import canonical, digest_call
-from dragoman.agent.broker import show_arguments
+from dragoman.agent.approvals import canonical, digest_call, show_arguments
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, CallDecided, RunEvent, ToolStarted
 from dragoman.policy import Rule, Rules
 from dragoman.secrets import HumanSink
@@ -43,7 +42,7 @@ def test_whoever_is_asked_sees_what_will_run_and_why(tmp_path: Path) -> None:
     result = wait(agent([LAUNCH, "done"], launcher.tool(), approve=approve).arun("hi"))
     assert contents(result.results) == ["ran job.sh"]
     (request,) = seen
-    assert (request.call.name, request.tool.name, request.run_id) == ("launch", "launch", result.run_id)
+    assert (request.call.name, request.tool, request.run_id) == ("launch", "launch", result.run_id)
     assert request.arguments == {"script": "job.sh"}
     assert "marked as needing approval" in request.why
     assert request.operands[0].real == str(tmp_path / "job.sh")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.agent.brokers import Launcher
 from tests.agent.playbook import check_conversation
@@ -15,13 +16,21 @@ from tests.wire.rules import WIRES, violations
 
 import dragoman
 from dragoman.agent import LATER, Agent, Approval, Connection, Safety
-from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, find_request, list_requests
+from dragoman.agent.approvals import (
+    ApprovalRefused,
+    ApprovalRequest,
+    answer_request,
+    find_request,
+    list_requests,
+    read_requests,
+)
 from dragoman.agent.events import RunEvent
 from dragoman.agent.records import Started, decode
 from dragoman.errors import DragomanError
 from dragoman.journal import Journal, MemoryJournal, RunBusy, SqliteJournal, order_faults
+from dragoman.journal.journal import Record
 from dragoman.testing import ScriptedModel, call, calls
-from dragoman.types import Request, Tool
+from dragoman.types import Request, Tool, ToolCall
 
 LAUNCH = call("launch", script="job.sh")
 YES = Approval(True)
@@ -68,7 +77,7 @@ class Office:
         made._safety.wall = lambda: self.now
         return made
 
-    async def park(self, **settings: Any) -> tuple[Any, PendingApproval]:
+    async def park(self, **settings: Any) -> tuple[Any, ApprovalRequest]:
         result = await self.agent(**settings).arun("Tidy up.", run_id="run_1", session="desk")
         assert result.outcome.kind == "awaiting_approval"
         (pending,) = await list_requests(self.journal)
@@ -77,7 +86,7 @@ class Office:
     async def resume(self, **settings: Any) -> Any:
         return await self.agent(**settings).aresume("run_1")
 
-    async def answer(self, pending: PendingApproval, approval: Approval = YES) -> PendingApproval:
+    async def answer(self, pending: ApprovalRequest, approval: Approval = YES) -> ApprovalRequest:
         return await answer_request(self.journal, pending.id, approval, now=self.now, by="ada")
 
 
@@ -97,7 +106,7 @@ def test_a_run_waits_and_goes_on_when_somebody_has_approved(launcher: Launcher, 
         assert pending.operands[0].real == str(launcher.folder / "job.sh")
         assert (pending.asked, pending.expires) == (1000.0, 1600.0)
         answered = await office.answer(pending)
-        assert answered.answered is not None and answered.answered.by == "ada"
+        assert answered.answer is not None and answered.answer.by == "ada"
         done = await office.resume()
         assert (done.outcome.kind, done.text) == ("answered", "Done.")
         assert launcher.ran == ["echo hello\n"]
@@ -221,7 +230,7 @@ def test_49_an_approval_that_is_no_longer_true_is_ignored_and_asked_for_again(
         assert again.outcome.kind == "awaiting_approval"
         assert [problem.kind for problem in again.problems] in (["approval_ignored"], ["approval_stale"])
         (second,) = await list_requests(journal)
-        assert second.id != pending.id and second.digest != pending.digest and second.answered is None
+        assert second.id != pending.id and second.digest != pending.digest and second.answer is None
         await office.answer(second)
         assert (await office.resume()).outcome.kind == "answered"
 
@@ -248,7 +257,7 @@ def test_49_a_denial_holds_whatever_has_changed_since(
 def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launcher: Launcher, journal: Journal) -> None:
     office = Office(launcher, journal)
 
-    async def refused(pending: PendingApproval, words: str) -> None:
+    async def refused(pending: ApprovalRequest, words: str) -> None:
         with pytest.raises(ApprovalRefused, match=words):
             await office.answer(pending)
 
@@ -268,7 +277,6 @@ def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launch
 
 def test_49_an_answer_to_another_question_says_nothing_about_this_one(launcher: Launcher, journal: Journal) -> None:
     """Somebody writes the records by hand: the digest does not fit, so it is no answer."""
-    from dragoman.agent.approvals import StoredAnswer
     from dragoman.agent.records import encode
     from dragoman.journal import Entry
 
@@ -278,7 +286,7 @@ def test_49_an_answer_to_another_question_says_nothing_about_this_one(launcher: 
         _, pending = await office.park()
         token = await journal.claim("run_1")
         for request, digest in ((pending.id, "0" * 64), ("apr_other", pending.digest)):
-            forged = StoredAnswer(request, digest, Approval(True), 1000.0)
+            forged = Approval(True, request=request, digest=digest, at=1000.0)
             await journal.append("run_1", [Entry("answered", encode(forged), pending.call.id)], token=token)
         await journal.release("run_1", token=token)
         assert (await office.resume()).outcome.kind == "awaiting_approval"
@@ -412,3 +420,17 @@ def test_a_file_that_is_rewritten_while_the_process_is_dead_is_asked_about_again
 
     assert wait(scenario()).outcome.kind == "awaiting_approval"
     assert launcher.ran == []
+
+
+def test_requests_and_answers_of_the_first_format_are_read() -> None:
+    call = msgspec.to_builtins(ToolCall("call_1", "launch", {"script": "job.sh"}))
+    asked: dict[str, Any] = {"id": "apr_1", "call": call, "why": "a rule"}
+    asked |= {"digest": "d", "asked": 1.0, "expires": None, "operands": [], "suggestion": "launch(job.sh)"}
+    answered = {"request": "apr_1", "digest": "d", "approval": {"approved": True, "by": "ada"}, "at": 2.0}
+    records = [
+        Record(1, "asked", msgspec.json.encode(asked), "call_1"),
+        Record(2, "answered", msgspec.json.encode(answered), "call_1"),
+    ]
+    request = read_requests(records)["call_1"]
+    assert (request.id, request.tool, request.suggestion) == ("apr_1", "launch", "launch(job.sh)")
+    assert request.answer == Approval(True, by="ada", request="apr_1", digest="d", at=2.0)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman import providers
-from dragoman.agent.approvals import Approver
+from dragoman.agent.approvals import ApprovalRequest, Approver, read_requests
 from dragoman.agent.config import RunConfig
 from dragoman.agent.context import ContextSettings
 from dragoman.agent.driver import ClientPool, Driver, Listener, RunServices
@@ -312,14 +312,16 @@ class Agent(Generic[DepsT]):
             run.session = summary.session if summary.session != run_id else None
             start = _Start(run_id, run.session, answer, data, tuple(tools), limits, None, approve, on_event, streaming)
             config = self._config(start)
-            restored, run_journal = await self._reclaim(journal, config)
-            driver = self._driver(restored.machine, run, start, run_journal, restored)
+            restored, pending, run_journal = await self._reclaim(journal, config)
+            driver = self._driver(restored.machine, run, start, run_journal, restored, pending)
             driver.emit(_started(config, resumed=True))
             return driver, restored.commands, restored.started
 
         return Run(run_id, None, open_run)
 
-    async def _reclaim(self, journal: Journal, config: RunConfig) -> tuple[Restored, RunJournal | None]:
+    async def _reclaim(
+        self, journal: Journal, config: RunConfig
+    ) -> tuple[Restored, dict[str, ApprovalRequest], RunJournal | None]:
         """Take hold of a run, then read it: in this order nobody else can have gone on with it in between."""
         run_id = config.run_id
         token = await journal.claim(run_id)
@@ -332,8 +334,8 @@ class Agent(Generic[DepsT]):
             raise
         if restored.ended:
             await journal.release(run_id, token=token)
-            return restored, None
-        return restored, RunJournal(journal, run_id, token, start)
+            return restored, {}, None
+        return restored, read_requests(records), RunJournal(journal, run_id, token, start)
 
     @property
     def journal(self) -> Journal | None:
@@ -451,6 +453,7 @@ class Agent(Generic[DepsT]):
         start: _Start,
         run_journal: RunJournal | None,
         restored: Restored | None = None,
+        pending: Mapping[str, ApprovalRequest] | None = None,
     ) -> Driver:
         parent, on_event = start.parent, start.on_event
         above = parent.services if parent is not None else None
@@ -470,11 +473,12 @@ class Agent(Generic[DepsT]):
             data=above.data if above is not None and start.data is None else start.data,
             workspace=self.safety.workspace,
             max_output=self.context.max_output,
-            terms=self._safety.terms(machine.config, defers=self._may_defer(parent)),
+            approval_seconds=self.safety.approval_seconds,
+            defers=self._may_defer(parent),
             human_sink=self._safety.human_sink(self.endpoint, self._fallbacks),
             model_sink=above.model_sink if above is not None else self._safety.model_sink(),
             auditor=self._safety.auditor(),
-            pending=restored.questions if restored is not None else None,
+            pending=pending,
             sandbox=self._safety.sandbox,
             wall=self._safety.wall,
             ask_user=above.ask_user if above is not None else self.safety.ask_user,

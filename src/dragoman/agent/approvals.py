@@ -1,46 +1,37 @@
-"""Approval requests and answers, bound to the exact call by a digest. Pure."""
+"""Approvals: the request, the answer, and the broker that asks, waits and checks before a call runs.
+
+`ApprovalRequest` and `Approval` are the two types. The journal stores both as they are. A request goes to the approver,
+or, where nobody can answer now, into the journal: the run ends, somebody writes an `Approval` behind the request, and
+the run that is resumed finds it. An answer is bound to the exact call by a digest, and is used once.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import json
-from collections.abc import Callable, Iterable
-from typing import Any
+import inspect
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.agent.records import decode, encode
-from dragoman.journal.journal import Record
+from dragoman.agent.protocol import Approved, AskApproval, Denied, Planned, Postponed, Stale
+from dragoman.agent.records import canonical, decode, encode
+from dragoman.agent.resume import read_header
+from dragoman.args import load
+from dragoman.errors import DragomanError, nearest
+from dragoman.journal.journal import Entry, Journal, JournalDamaged, Record, UnknownRun
 from dragoman.policy import Rules
+from dragoman.secrets import HumanSink
 from dragoman.types import JsonObject, Operand, Tool, ToolCall
 
+if TYPE_CHECKING:
+    from dragoman.agent.driver import RunServices
+
 # --------------------------------------------------------------------------------------------------------------------
-# The question whether a call may run, and the answers that there are to it.
-
-
-class ApprovalRequest(Struct, frozen=True):
-    """The question whether a call may run. An answer holds for exactly what stands here, once, and for a while."""
-
-    id: str
-    run_id: str
-    call: ToolCall
-    """As it will run; show `arguments` to people."""
-    tool: Tool
-    why: str
-    arguments: JsonObject
-    """The arguments with their secrets hidden."""
-    hidden: tuple[str, ...] = ()
-    """The paths of the arguments in which something was hidden."""
-    operands: tuple[Operand, ...] = ()
-    digest: str = ""
-    expires: float | None = None
-    """In seconds since 1970."""
-    suggestion: str = ""
-    """The rule that would allow calls like this one."""
-    session: str | None = None
-    workspace: str | None = None
-    """The folder that the run works in."""
+# The two types.
 
 
 class Approval(Struct, frozen=True):
@@ -49,39 +40,68 @@ class Approval(Struct, frozen=True):
     approved: bool
     reason: str = ""
     arguments: JsonObject | None = None
-    """Other arguments than the model's; they are checked and decided on like its own."""
+    """Other arguments than the model's. They are validated and decided on like its own."""
     by: str = "the user"
     rule: str = ""
     """A rule that is to hold from now on, such as the request's `suggestion`."""
     result: str | None = None
-    """What the model is to be told instead of running the call."""
+    """What the model is told instead: the call does not run."""
     later: bool = False
-    """Nobody can say now: the run is left as it is, and goes on when somebody has answered."""
+    """Nobody can answer now: the run ends as `awaiting_approval`, and is resumed when somebody has answered."""
+    request: str = ""
+    """The id of the request that it answers. The journal needs it; an approver leaves it out."""
+    digest: str = ""
+    """The digest of that request."""
+    at: float | None = None
+    """When it was given, in seconds since 1970."""
+
+
+class ApprovalRequest(Struct, frozen=True):
+    """The question whether a call may run. An answer is valid for exactly this call, once, until `expires`."""
+
+    id: str
+    call: ToolCall
+    """As it will run, secrets included; show `arguments` to people."""
+    why: str
+    digest: str = ""
+    asked: float = 0.0
+    """In seconds since 1970, as `expires`."""
+    expires: float | None = None
+    operands: tuple[Operand, ...] = ()
+    suggestion: str = ""
+    """The rule that would allow calls like this one."""
+    workspace: str | None = None
+    """The folder that the run works in."""
+    run_id: str = ""
+    session: str | None = None
+    arguments: JsonObject = {}
+    """The arguments with their secrets hidden."""
+    hidden: tuple[str, ...] = ()
+    """The paths of the arguments in which something was hidden."""
+    task: str = ""
+    """The first words of what the run was asked to do, in a request that was read from the journal."""
+    answer: Approval | None = None
+    """The answer that the journal has for it."""
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool."""
+        return self.call.name
 
 
 LATER = Approval(False, later=True)
-"""The answer of an approver who has passed the question on; it needs a journal."""
+"""The answer of an approver who has passed the request on; it needs a journal."""
+NOBODY = Approval(False, "nobody is there to approve it", by="the settings of this run")
 
 Approver = Callable[[ApprovalRequest], Any]
 """`approve(request)`, sync or async: True or False, an `Approval`, or the reason of a denial as text."""
 
-
 # --------------------------------------------------------------------------------------------------------------------
-# The digest of a call: what an approval holds for, down to the file that a path leads to. Pure.
+# The digest of a call: everything that an approval depends on, down to the file that a path leads to.
 
 _VERSION = 2
 _TRAITS = ("pin", "origin", "class", "digest")
 """What tells a tool from another one of its name: of a server, the definition as it was looked at."""
-
-
-def canonical(value: Any) -> bytes:
-    """A value as JSON that is the same whenever the value is: keys in order, 1 and true and "1" kept apart."""
-    try:
-        return msgspec.json.encode(value, order="deterministic")
-    except (UnicodeError, OverflowError, ValueError, TypeError, RecursionError):
-        # Half a character, a number of more than 64 bits, or something that is no JSON at all.
-        plain = msgspec.to_builtins(value, enc_hook=repr)
-        return json.dumps(plain, sort_keys=True, default=repr).encode()
 
 
 def digest_call(
@@ -119,62 +139,309 @@ def digest_rules(rules: Rules) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Questions about calls as they stand in a journal, and the answers behind them. Pure.
+# The answer of an approver. No answer, an error and a value of another type are a denial.
 
 
-class StoredRequest(Struct, frozen=True):
-    """A request for approval as it stands in the journal."""
-
-    id: str
-    call: ToolCall
-    why: str
-    digest: str
-    asked: float
-    expires: float | None = None
-    operands: tuple[Operand, ...] = ()
-    suggestion: str = ""
-    workspace: str | None = None
-
-
-class StoredAnswer(Struct, frozen=True):
-    """What somebody said about a question: the digest ties it to exactly that one."""
-
-    request: str
-    digest: str
-    approval: Approval
-    at: float
+async def ask_approver(approver: Approver, request: ApprovalRequest, seconds: float | None) -> Approval:
+    """The answer of the approver. Only what a person said is said to be the user's."""
+    try:
+        async with asyncio.timeout(seconds):
+            given = approver(request)
+            if inspect.isawaitable(given):
+                given = await given
+    except TimeoutError:
+        return Approval(False, "nobody answered in time", by="default")
+    except Exception as problem:
+        return Approval(False, f"asking for approval failed ({type(problem).__name__})", by="default")
+    if isinstance(given, Approval):
+        return given
+    if given is True:
+        return Approval(True)
+    if given is False or isinstance(given, str):
+        return Approval(False, given or "")
+    return Approval(False, f"the approver gave {type(given).__name__} instead of an answer", by="default")
 
 
-def write_question(request: ApprovalRequest, asked: float) -> bytes:
-    """A request as the journal keeps it."""
-    return encode(
-        StoredRequest(
-            request.id,
-            request.call,
-            request.why,
-            request.digest,
-            asked,
-            request.expires,
-            request.operands,
-            request.suggestion,
-            request.workspace,
-        )
-    )
+# --------------------------------------------------------------------------------------------------------------------
+# Requests in a journal. The run is not held while it waits: whoever answers writes behind the request.
 
 
-def read_questions(records: Iterable[Record]) -> dict[str, tuple[StoredRequest, StoredAnswer | None]]:
-    """The last question about each call of a run, with its answer; those that were used up or settled are gone."""
-    found: dict[str, tuple[StoredRequest, StoredAnswer | None]] = {}
+class ApprovalRefused(DragomanError):
+    """An answer to a request for approval cannot be accepted any more."""
+
+    hint = "`dragoman approvals list` shows what is open"
+
+
+def read_requests(records: Iterable[Record]) -> dict[str, ApprovalRequest]:
+    """The last request about each call of a run, with its answer. Requests that were used or settled are left out."""
+    found: dict[str, ApprovalRequest] = {}
     for record in records:
         if record.kind == "asked":
-            question: StoredRequest = decode(record.body, StoredRequest)
-            found[record.call_id] = (question, None)
+            found[record.call_id] = decode(record.body, ApprovalRequest)
         elif record.kind == "answered" and record.call_id in found:
-            answer: StoredAnswer = decode(record.body, StoredAnswer)
-            question, before = found[record.call_id]
-            # The first answer counts; one for another question says nothing about this one.
-            if before is None and (answer.request, answer.digest) == (question.id, question.digest):
-                found[record.call_id] = (question, answer)
+            answer, request = _read_answer(record.body), found[record.call_id]
+            # The first answer counts; an answer to another request says nothing about this one.
+            if request.answer is None and (answer.request, answer.digest) == (request.id, request.digest):
+                found[record.call_id] = replace(request, answer=answer)
         elif record.kind in ("started", "denied", "finished"):
             found.pop(record.call_id, None)
     return found
+
+
+def _read_answer(body: bytes) -> Approval:
+    given: Any = decode(body, dict[str, Any])
+    # In the first format the answer was wrapped with what binds it.
+    inner = given.pop("approval", None)
+    answer: Approval = decode(encode(given if inner is None else {**inner, **given}), Approval)
+    return answer
+
+
+async def list_requests(journal: Journal, *, answered: bool = True) -> list[ApprovalRequest]:
+    """The requests of all runs that wait, the oldest first; those that are answered and not used yet as well."""
+    found: list[ApprovalRequest] = []
+    for run in await journal.runs(unfinished=True):
+        try:
+            records = await journal.read(run.run_id)
+        except (JournalDamaged, UnknownRun):
+            # It cannot be resumed, and is no reason to keep the others from it; `dragoman sessions` reports it.
+            continue
+        found += _open_requests(run.run_id, run.session, records)
+    return sorted((each for each in found if answered or each.answer is None), key=lambda each: each.asked)
+
+
+def _open_requests(run_id: str, session: str, records: Sequence[Record]) -> list[ApprovalRequest]:
+    requests = read_requests(records)
+    task = read_header(records).task if requests else ""
+    return [replace(each, run_id=run_id, session=session, task=task) for each in requests.values()]
+
+
+async def find_request(journal: Journal, request_id: str) -> ApprovalRequest:
+    """The request with this id, or whose id begins with it."""
+    known = {each.id: each for each in await list_requests(journal)}
+    if request_id in known:
+        return known[request_id]
+    matching = [each for each in known.values() if each.id.startswith(request_id)] if len(request_id) >= 4 else []
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise ApprovalRefused(f"{len(matching)} requests begin with {request_id!r}", hint="give more of its letters")
+    guess = nearest(request_id, known)
+    raise ApprovalRefused(
+        f"there is no open request {request_id!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+        hint="it may be settled already; `dragoman approvals list` shows what is open",
+    )
+
+
+async def answer_request(
+    journal: Journal, request_id: str, approval: Approval, *, now: float, by: str = ""
+) -> ApprovalRequest:
+    """Write an answer behind its request. The run is held for that moment, so that only one answer is the first."""
+    pending = await find_request(journal, request_id)
+    token = await journal.claim(pending.run_id, "an approval")
+    try:
+        request = read_requests(await journal.read(pending.run_id)).get(pending.call.id)
+        if request is None or request.id != pending.id:
+            raise ApprovalRefused(f"the run has gone on, and {pending.id} is not open any more")
+        if request.answer is not None:
+            said = "approved" if request.answer.approved else "denied"
+            raise ApprovalRefused(f"{pending.id} was {said} already by {request.answer.by}")
+        if request.expires is not None and now > request.expires:
+            raise ApprovalRefused(
+                f"{pending.id} has expired", hint="resume the run with --resume: it asks again if it still needs to"
+            )
+        given = replace(approval, by=by or approval.by, request=request.id, digest=request.digest, at=now)
+        await journal.append(pending.run_id, [Entry("answered", encode(given), pending.call.id)], token=token)
+    finally:
+        await journal.release(pending.run_id, token=token)
+    return replace(pending, answer=given)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The broker of one run: it binds requests to what would run, asks, and checks again before an approved call runs.
+
+Inspected = tuple[tuple[Operand, ...], str]
+"""What a call is about, and why that could not be found out."""
+Inspector = Callable[[ToolCall, Tool], Inspected]
+
+
+class Broker:
+    """Asks about the calls of one run."""
+
+    def __init__(
+        self,
+        services: RunServices,
+        run_id: str,
+        session: str | None,
+        *,
+        inspect: Inspector,
+        rules: Callable[[], Rules],
+        draw: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._services = services
+        self._run_id = run_id
+        self._session = session
+        self._inspect = inspect
+        self._rules = rules
+        self._draw = draw
+        self._sink = services.human_sink
+        self._pending = dict(services.pending)
+        self._used: set[str] = set()
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self, command: AskApproval, left: float | None, announce: Callable[[ApprovalRequest], None]
+    ) -> tuple[ApprovalRequest, Approved | Denied | Postponed, str]:
+        """Ask about a call: the request, what came of it, and why an answer from the journal did not count.
+
+        `left` are the seconds that the run has; `announce` is told of the request first.
+        """
+        stored = self._pending.pop(command.call.id, None)
+        ignored = ""
+        if stored is not None:
+            request = self._request(command, stored.id, stored.expires)
+            ignored = self._find_fault(stored, request)
+            # A denial holds whatever has changed since; an approval holds for what it was given for.
+            if stored.answer is not None and (not ignored or not stored.answer.approved):
+                return request, self._read(stored.answer, request, command.tool), ""
+        if stored is None or ignored:
+            # A request that still holds keeps its id, so that whoever has seen it can still answer it.
+            seconds = self._services.approval_seconds
+            expires = None if seconds is None else self._services.wall() + seconds
+            request = self._request(command, f"apr_{self._draw(9).hex()}", expires)
+        announce(request)
+        approval = await self._answer(request, left)
+        run_journal = self._services.run_journal
+        if not approval.later or run_journal is None:
+            return request, self._read(approval, request, command.tool), ignored
+        if stored is None or ignored:
+            await run_journal.ask(command.call.id, encode(request))
+        return request, Postponed(command.call.id, request.id), ignored
+
+    def _find_fault(self, stored: ApprovalRequest, request: ApprovalRequest) -> str:
+        """Why an answer to a request from the journal does not count now."""
+        if stored.digest != request.digest:
+            return "what was asked about has changed since"
+        return "the request has expired" if self._is_over(stored.expires) else ""
+
+    async def _answer(self, request: ApprovalRequest, left: float | None) -> Approval:
+        services = self._services
+        can_defer = services.defers and services.run_journal is not None
+        if services.approver is None:
+            return LATER if can_defer else NOBODY
+        bounds = [each for each in (left, services.approval_seconds) if each is not None]
+        approval = await ask_approver(services.approver, request, min(bounds) if bounds else None)
+        if approval.later and not can_defer:
+            return replace(NOBODY, reason="nobody could answer now, and this run cannot wait for it")
+        if not approval.later and approval.approved and self._is_over(request.expires):
+            return Approval(False, "the approval came too late", by="default")
+        return approval
+
+    def _is_over(self, expires: float | None) -> bool:
+        return expires is not None and self._services.wall() > expires
+
+    def _request(self, command: AskApproval, request_id: str, expires: float | None) -> ApprovalRequest:
+        call = command.call
+        shown, hidden = show_arguments(call.arguments, self._sink)
+        return ApprovalRequest(
+            request_id,
+            call,
+            self._sink.text(command.why),
+            self._digest(call, command.tool, command.operands, request_id, expires),
+            self._services.wall(),
+            expires,
+            command.operands,
+            command.suggestion,
+            self._services.workspace,
+            self._run_id,
+            self._session,
+            shown,
+            hidden,
+        )
+
+    def _digest(
+        self, call: ToolCall, tool: Tool, operands: tuple[Operand, ...], request_id: str, expires: float | None
+    ) -> str:
+        return digest_call(
+            call,
+            tool,
+            operands,
+            run_id=self._run_id,
+            request=request_id,
+            expires=expires,
+            rules=self._rules(),
+            workspace=self._services.workspace,
+            sandbox=str(getattr(self._services.sandbox, "tier", "")),
+        )
+
+    # ---- reading answers ---------------------------------------------------------------------------------------------
+
+    def _read(self, approval: Approval, request: ApprovalRequest, tool: Tool) -> Approved | Denied:
+        call = request.call
+        if approval.result is not None:
+            return Approved(call.id, by=approval.by, request=request.id, result=approval.result)
+        if not approval.approved:
+            return Denied(call.id, approval.reason, approval.by, request=request.id)
+        told = Approved(
+            call.id,
+            by=approval.by,
+            request=request.id,
+            digest=request.digest,
+            expires=request.expires,
+            rule=approval.rule,
+        )
+        return told if approval.arguments is None else self._with_arguments(told, approval.arguments, request, tool)
+
+    def _with_arguments(self, told: Approved, arguments: JsonObject, request: ApprovalRequest, tool: Tool) -> Approved:
+        """Other arguments are another call: what it is about is found out anew, and the approval is bound to that."""
+        loaded = load(arguments, tool)
+        if loaded.errors or loaded.value is None:
+            # The machine says what is wrong with them.
+            return replace(told, arguments=arguments)
+        call = replace(request.call, arguments=loaded.value)
+        operands, uninspected = self._inspect(call, tool)
+        digest = self._digest(call, tool, operands, request.id, request.expires)
+        return replace(told, arguments=loaded.value, operands=operands, uninspected=uninspected, digest=digest)
+
+    # ---- right before it runs ----------------------------------------------------------------------------------------
+
+    def check(self, planned: Planned, *, uses: bool = False) -> Stale | None:
+        """What has changed of an approved call, if anything has. `uses` is for the last check before the start."""
+        approved = planned.approved
+        if approved is None:
+            return None
+        operands, uninspected = self._inspect(planned.call, planned.tool)
+        reason = self._find_change(planned, approved, operands)
+        if not reason:
+            if uses:
+                self._used.add(approved.request)
+            return None
+        return Stale(planned.call.id, reason, operands=operands, uninspected=uninspected)
+
+    def _find_change(self, planned: Planned, approved: Approved, operands: tuple[Operand, ...]) -> str:
+        if approved.request in self._used:
+            return "the approval was used already"
+        if self._is_over(approved.expires):
+            return "the approval has expired"
+        if self._digest(planned.call, planned.tool, operands, approved.request, approved.expires) != approved.digest:
+            return "it is no longer what was approved"
+        return ""
+
+
+def show_arguments(arguments: JsonObject, sink: HumanSink) -> tuple[JsonObject, tuple[str, ...]]:
+    """The arguments for the eyes of a person, and the paths at which something was hidden."""
+    shown = sink.value(arguments)
+    hidden: list[str] = []
+    _compare(arguments, shown, "", hidden)
+    return shown, tuple(hidden)
+
+
+def _compare(before: Any, after: Any, path: str, hidden: list[str]) -> None:
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        for key in before:
+            _compare(before[key], after[key], f"{path}.{key}" if path else str(key), hidden)
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for place, (one, other) in enumerate(zip(before, after, strict=True)):
+            _compare(one, other, f"{path}[{place}]", hidden)
+    elif before != after:
+        hidden.append(path)

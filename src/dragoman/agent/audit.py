@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from dragoman.agent.approvals import canonical
 from dragoman.agent.events import (
     ApprovalGiven,
     ApprovalNeeded,
@@ -21,6 +20,7 @@ from dragoman.agent.events import (
     ToolEnded,
     ToolStarted,
 )
+from dragoman.agent.records import canonical
 
 _IGNORED = frozenset({"approval_ignored", "approval_stale"})
 

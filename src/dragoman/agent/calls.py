@@ -351,7 +351,7 @@ class Calls:
         stale = broker.check(planned)
         if stale is None:
             if self._services.run_journal is not None:
-                request = planned.binding.request if planned.binding is not None else ""
+                request = planned.approved.request if planned.approved is not None else ""
                 await self._services.run_journal.start(call, driver.now(), request)
             # Between this and the start nothing is waited for.
             stale = broker.check(planned, uses=True)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from msgspec.structs import replace
 
 from dragoman.agent import protocol as do
-from dragoman.agent.approvals import ApprovalRequest, Approver, StoredAnswer, StoredRequest
+from dragoman.agent.approvals import ApprovalRequest, Approver, Broker
 from dragoman.agent.audit import Auditor
-from dragoman.agent.broker import ApprovalTerms, Broker
 from dragoman.agent.calls import Calls
 from dragoman.agent.context import Compactor, TrimOldResults
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, Noticed, RunEnded, RunEvent
@@ -123,11 +122,12 @@ class RunServices:
         data: Any = None,
         workspace: str | None = None,
         max_output: int | None = None,
-        terms: ApprovalTerms | None = None,
+        approval_seconds: float | None = None,
+        defers: bool = False,
         human_sink: HumanSink | None = None,
         model_sink: ModelSink | None = None,
         auditor: Auditor | None = None,
-        pending: Mapping[str, tuple[StoredRequest, StoredAnswer | None]] | None = None,
+        pending: Mapping[str, ApprovalRequest] | None = None,
         sandbox: Any = None,
         ask_user: Callable[..., Any] | None = None,
         budget: Callable[[], Awaitable[None]] | None = None,
@@ -145,14 +145,17 @@ class RunServices:
         self.data = data
         self.workspace = workspace
         self.max_output = max_output
-        self.terms = terms or ApprovalTerms("")
+        self.approval_seconds = approval_seconds
+        """How long an approval is valid, and how long an approver may take; None for ever."""
+        self.defers = defers
+        """Whether a request that nobody answers now may be answered later."""
         self.human_sink = human_sink or HumanSink()
         """Hides secrets from people and logs."""
         self.model_sink = model_sink
         """Hides secrets in results from the model; None where it may see them."""
         self.auditor = auditor
-        self.pending = pending
-        """Questions about calls that were in the journal, with their answers."""
+        self.pending = pending or {}
+        """The approval requests in the journal, by call, with their answers."""
         self.sandbox = sandbox
         self.ask_user = ask_user
         self.budget = budget
@@ -180,14 +183,11 @@ class Driver:
         self._steering: deque[Message] = deque()
         self._calls = Calls(self)
         self.broker = Broker(
-            services.terms,
-            services.approver,
+            services,
+            self._config.run_id,
+            self._config.session,
             inspect=self._calls.inspect,
             rules=lambda: machine.permissions.rules,
-            run_journal=services.run_journal,
-            sink=services.human_sink,
-            pending=services.pending,
-            wall=services.wall,
         )
         self._redactor = EventRedactor(services.human_sink)
         self._partial: Extractor | None = None
@@ -472,14 +472,14 @@ class Driver:
 
     async def _ask_approval(self, command: do.AskApproval) -> Input:
         call = command.call
-        asked = await self.broker.ask(command, self.left(), self._announce)
-        if asked.ignored:
-            self.note("approval_ignored", f"an answer about {call.name} does not count: {asked.ignored}")
-        told = replace(asked.told, at=self.now())
+        request, told, ignored = await self.broker.ask(command, self.left(), self._announce)
+        if ignored:
+            self.note("approval_ignored", f"an answer about {call.name} does not count: {ignored}")
+        told = replace(told, at=self.now())
         if isinstance(told, Approved | Denied):
             reason = told.reason if isinstance(told, Denied) else ""
             approved = isinstance(told, Approved) and told.result is None
-            self.emit(ApprovalGiven(call, approved, reason, told.by, told.request, asked.request.digest))
+            self.emit(ApprovalGiven(call, approved, reason, told.by, told.request, request.digest))
         return told
 
     def _announce(self, request: ApprovalRequest) -> None:

@@ -207,14 +207,6 @@ class AskApproval(Struct, frozen=True):
     """The rule that would allow calls like this one."""
 
 
-class ApprovalBinding(Struct, frozen=True):
-    """What an approval holds for."""
-
-    request: str
-    digest: str
-    expires: float | None = None
-
-
 class Planned(Struct, frozen=True):
     """A call that is to run now, or as soon as there is room for it."""
 
@@ -225,7 +217,7 @@ class Planned(Struct, frozen=True):
     deadline: float | None = None
     """When it has to be over at the latest, in seconds since the run began."""
     operands: tuple[Operand, ...] = ()
-    binding: ApprovalBinding | None = None
+    approved: Approved | None = None
     """The approval, where there had to be one: it is checked once more right before the call runs."""
 
 

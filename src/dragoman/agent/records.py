@@ -175,6 +175,16 @@ def kind_of(told: Input) -> tuple[Any, str]:
     return "input", told.call_id if isinstance(told, Reviewed) and told.verdict != "go" else ""
 
 
+def canonical(value: Any) -> bytes:
+    """A value as JSON that is the same whenever the value is: keys in order, 1 and true and "1" kept apart."""
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except (UnicodeError, OverflowError, ValueError, TypeError, RecursionError):
+        # Half a character, a number of more than 64 bits, or something that is no JSON at all.
+        plain = msgspec.to_builtins(value, enc_hook=repr)
+        return json.dumps(plain, sort_keys=True, default=repr).encode()
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # What became of the calls of a run that is brought back, as its records tell it. Pure.
 #

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from dragoman.agent.approvals import canonical
 from dragoman.agent.config import RunConfig, SeededNonces
+from dragoman.agent.records import canonical
 from dragoman.agent.replies import judge_failure, learn_from, rejects_tools
 from dragoman.extraction.tool_mode import (
     ComposedRequest,

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.approvals import StoredAnswer, StoredRequest, read_questions
 from dragoman.agent.config import RunConfig
 from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import Cancelled, Command, Finish, Stale
@@ -28,8 +27,6 @@ class Restored(Struct, frozen=True):
     started: frozenset[str]
     elapsed: float
     ended: bool
-    questions: dict[str, tuple[StoredRequest, StoredAnswer | None]]
-    """What somebody was asked about calls that wait, and what was answered."""
 
 
 def read_header(records: Sequence[Record]) -> Header:
@@ -89,7 +86,7 @@ def restore(
     else:
         commands = machine.outstanding()
     ended = any(record.kind == "ended" for record in records)
-    return Restored(machine, commands, frozenset(started), elapsed, ended, read_questions(records))
+    return Restored(machine, commands, frozenset(started), elapsed, ended)
 
 
 def _as_it_was(config: RunConfig, header: Header, records: Sequence[Record]) -> RunConfig:

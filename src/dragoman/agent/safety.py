@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dragoman.agent.audit import Auditor, AuditSink
-from dragoman.agent.broker import ApprovalTerms
-from dragoman.agent.config import RunConfig
 from dragoman.agent.settings import Safety
 from dragoman.client.keys import find_key
 from dragoman.policy import Rules
@@ -57,12 +55,6 @@ class SafetyServices:
         if self._auditor is None and self.settings.audit is not None:
             self._auditor = Auditor(_open_audit(self.settings.audit, self.human_sink()))
         return self._auditor
-
-    def terms(self, config: RunConfig, *, defers: bool) -> ApprovalTerms:
-        """What the approval requests of a run have in common."""
-        settings = self.settings
-        seconds = settings.approval_seconds
-        return ApprovalTerms(config.run_id, config.session, settings.workspace, self.sandbox, seconds, defers)
 
     def human_sink(self, *endpoints: Endpoint | tuple[Endpoint, ...]) -> HumanSink:
         """What hides secrets from people and logs; the same for every run."""

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from dragoman.agent.config import RunConfig
 from dragoman.agent.events import CallDecided, Noticed, ToolEnded
 from dragoman.agent.protocol import (
-    ApprovalBinding,
     Approved,
     AskApproval,
     CancelTools,
@@ -144,7 +143,7 @@ class Slot:
     """One call, and how far it is."""
 
     __slots__ = (
-        "binding",
+        "approved",
         "call",
         "operands",
         "ran",
@@ -168,7 +167,7 @@ class Slot:
         """The id of the first call of the turn that is the same as this one."""
         self.operands: tuple[Operand, ...] = ()
         self.uninspected = ""
-        self.binding: ApprovalBinding | None = None
+        self.approved: Approved | None = None
         self.stale = 0
 
 
@@ -347,7 +346,7 @@ class CallTurn:
             assert isinstance(slot.call, ToolCall) and slot.tool is not None
             slot.state = "running"
             seconds = slot.tool.timeout if slot.tool.timeout is not None else self._config.limits.tool_seconds
-            batch.append(Planned(slot.call, slot.tool, seconds, self._deadline, slot.operands, slot.binding))
+            batch.append(Planned(slot.call, slot.tool, seconds, self._deadline, slot.operands, slot.approved))
         return RunTools(tuple(batch), self.number)
 
     # ---- news --------------------------------------------------------------------------------------------------------
@@ -389,7 +388,7 @@ class CallTurn:
             ]
             return told_instead + self._settle(slot, ToolResult(slot.call.id, slot.call.name, told.result))
         slot.state = "ready"
-        slot.binding = ApprovalBinding(told.request, told.digest, told.expires) if told.digest else None
+        slot.approved = told if told.digest else None
         commands: list[Command] = []
         if told.rule:
             fault = self._permissions.add(told.rule)
@@ -403,7 +402,7 @@ class CallTurn:
     def _ask_again(self, slot: Slot, told: Stale) -> list[Command]:
         """What was approved is not what would run now: it is decided anew, so many times."""
         slot.stale += 1
-        slot.binding = None
+        slot.approved = None
         if slot.stale >= _MOST_STALE:
             return self._deny(slot, TOO_STALE.format(reason=told.reason))
         slot.state = "reviewed"
