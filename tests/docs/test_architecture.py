@@ -36,3 +36,14 @@ def test_twelve_files_are_to_be_read() -> None:
     numbered = re.findall(r"^(\d+)\. `(src/dragoman/[\w/]+\.py)`", PAGE, re.MULTILINE)
     assert [int(number) for number, _ in numbered] == list(range(1, 13))
     assert [path for _, path in numbered if not (ROOT / path).is_file()] == []
+
+
+def test_the_table_of_changes_names_what_the_files_hold() -> None:
+    """CONTRIBUTING says `NAME` in `file.py`; the file has that name."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \|.*$", text, re.MULTILINE)
+    named = [pair for row in rows for pair in re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", row)]
+    assert len(rows) == 15 and len(named) > 15
+    for name, path in named:
+        file = ROOT / path if path.startswith(("src/", "tests/")) else ROOT / "src" / "dragoman" / path
+        assert name.rpartition(".")[2] in file.read_text(encoding="utf-8"), f"{name} is not in {path}"
