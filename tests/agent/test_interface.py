@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import re
 import socket
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -109,26 +111,36 @@ FAULTS = {
 }
 
 
-def test_a_closed_port_raises_with_a_hint() -> None:
-    lost = Agent("custom:x", [greet], base_url=closed_port(), key="k", connection=ONCE)
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+EXAMPLE = next(block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "Agent(" in block)
+
+
+def run_the_example(url: str) -> RunFailed:
+    """The first program of the README, with another endpoint: what it raises."""
+    source = EXAMPLE.replace('"ollama:qwen3"', f'"custom:x", base_url={url!r}, key="k"')
+    source = re.sub(r"^# (agent\.run\(.*)$", r"print(\1)", source, flags=re.MULTILINE)
+    assert url in source and "print(agent.run(" in source
     with pytest.raises(RunFailed) as caught:
-        print(lost.run("Greet Bob.").text)
-    assert caught.value.outcome.kind == "provider_failed"
-    assert "check the address and that the server is running" in caught.value.next_step
-    assert caught.value.result.outcome is caught.value.outcome
+        exec(source, {})
+    return caught.value
+
+
+def test_the_readme_example_raises_at_a_closed_port() -> None:
+    failure = run_the_example(closed_port())
+    assert failure.outcome.kind == "provider_failed"
+    assert "check the address and that the server is running" in failure.next_step
+    assert failure.result.outcome is failure.outcome
 
 
 @pytest.mark.parametrize("case", FAULTS)
-def test_a_refusal_of_the_endpoint_raises_with_a_hint(case: str) -> None:
+def test_the_readme_example_raises_when_the_endpoint_refuses(case: str) -> None:
     status, message, kind, hint = FAULTS[case]
     body = json.dumps({"error": {"message": message}})
-    with Upstream([Fault("status", status=status, body=body)]) as upstream:
-        refused = Agent(upstream.endpoint(), [greet], connection=ONCE)
-        with pytest.raises(RunFailed) as caught:
-            print(refused.run("Greet Bob.").text)
-    assert caught.value.outcome.kind == kind
-    assert message in str(caught.value)
-    assert hint in caught.value.next_step
+    with Upstream([Fault("status", status=status, body=body)], loop=True) as upstream:
+        failure = run_the_example(upstream.endpoint().base_url)
+    assert failure.outcome.kind == kind
+    assert message in str(failure)
+    assert hint in failure.next_step
 
 
 def test_a_hint_is_shown_in_a_traceback() -> None:
