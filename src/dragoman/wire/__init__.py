@@ -20,7 +20,7 @@ from dragoman.wire.eventstream import EventStreamDecoder, Frame, FrameBroken
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import Line, LineBroken, LineDecoder, SseBroken, SseDecoder, SseEvent
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.registry import get, names
+from dragoman.wire.registry import WireRow, get, names, register
 
 __all__ = [
     "Codec",
@@ -36,8 +36,10 @@ __all__ = [
     "SseBroken",
     "SseDecoder",
     "SseEvent",
+    "WireRow",
     "eventstream",
     "framing",
     "get",
     "names",
+    "register",
 ]

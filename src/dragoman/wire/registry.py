@@ -9,7 +9,7 @@ from importlib import import_module
 
 from msgspec import Struct
 
-from dragoman.errors import UnknownProvider
+from dragoman.errors import ConfigError, UnknownProvider
 from dragoman.wire.codec import Codec
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
@@ -62,6 +62,7 @@ ROWS: dict[str, WireRow] = {
     "mistral": WireRow("Mistral", r"/chat/completions$", call_reasons=("tool_calls",)),
     "cohere": WireRow("Cohere", r"/chat$", call_reasons=("TOOL_CALL",), parallel_switch=False),
 }
+_registered: dict[str, type[Codec]] = {}
 _ALIASES = {"openai": "openai_chat", "responses": "openai_responses"}
 
 
@@ -80,5 +81,16 @@ def get(name: str, quirks: Quirks = DEFAULTS) -> Codec:
     key = _ALIASES.get(name, name)
     if key not in ROWS:
         raise UnknownProvider(name, names(), hint=f"the wires are {', '.join(names())}")
-    codec: type[Codec] = getattr(import_module(f"dragoman.wire.{key}"), ROWS[key].codec)
+    codec: type[Codec] | None = _registered.get(key)
+    if codec is None:
+        codec = getattr(import_module(f"dragoman.wire.{key}"), ROWS[key].codec)
     return codec(quirks)
+
+
+def register(codec: type[Codec], row: WireRow) -> None:
+    """Add a wire of your own under the name of its codec. A provider row may then name it as its wire."""
+    name = codec.name
+    if knows(name) and _registered.get(name) is not codec:
+        raise ConfigError(f"there is a wire named {name!r} already", hint="give the codec another name")
+    ROWS[name] = row
+    _registered[name] = codec
