@@ -45,6 +45,8 @@ class PartialObject:
 
     `value` is the same dict all along, filled as the text comes in: copy it to keep a moment. A string that is still
     open stands in it with what is known; numbers, true, false and null appear when they are complete.
+
+    It is there for partial answers: arguments and typed answers that a program shows while the model writes them.
     """
 
     __slots__ = (

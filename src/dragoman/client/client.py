@@ -39,7 +39,7 @@ from dragoman.providers.definitions import codec_for
 from dragoman.providers.provider import fill_holes, holes_of
 from dragoman.replies import ReplyFolder
 from dragoman.secrets.exchanges import RequestRedactors
-from dragoman.types import Failure, Reply, Request
+from dragoman.types import FAILURE_CAUSES, Failure, Reply, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import write
 
@@ -332,15 +332,13 @@ def _explain(events: list[Event], why: str) -> list[Event]:
 # --------------------------------------------------------------------------------------------------------------------
 # Several endpoints, asked one after the other until one of them answers.
 
-_OURS = frozenset({"bad_request", "unauthorized", "refused", "context_too_long"})
-"""Failures that say something about the request or the key, and not about the model."""
-
 Adapt = Callable[[Request, Endpoint], Request]
 
 
 class FallbackClient:
     """The first client is asked; where it gives up before anything was delivered, the next one.
 
+    It is for programs that send requests without an agent, such as the gateway. A run has its own fallbacks.
     `on_every_failure` also goes on where the request itself or the key was refused. `adapt` writes the request for
     another endpoint, where more than the name of the model has to change.
     """
@@ -420,4 +418,4 @@ class FallbackClient:
         return structs.replace(request, model=client.endpoint.model)
 
     def _goes_on(self, failure: Failure) -> bool:
-        return self._on_every_failure or failure.kind not in _OURS
+        return self._on_every_failure or FAILURE_CAUSES.get(failure.kind) != "request"
