@@ -32,6 +32,7 @@ class Change(Struct, frozen=True):
 
     path: str
     rule: str
+    """A name of `dragoman.args.COERCIONS`, or of a repair of the text inside an argument."""
     before: Any
     after: Any
 
@@ -73,6 +74,7 @@ class ToolCall(Struct, frozen=True, tag="call"):
     known_tool: bool | None = None
     """Whether the name was offered; None when no tools were given to compare with."""
     repairs: tuple[str, ...] = ()
+    """Names of `dragoman.args.REPAIRS`."""
     changes: tuple[Change, ...] = ()
     provenance: Provenance | None = None
     raw: str = ""

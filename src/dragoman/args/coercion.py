@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.tolerant import repair
-from dragoman.jsonschema.fit import MAX_DEPTH, Shape, fits, fits_plainly, is_choice, reading_kinds, shape_of, vocabulary
+from dragoman.jsonschema.fit import MAX_DEPTH, Shape, fits, is_choice, reading_kinds, shape_of, vocabulary
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
 from dragoman.toolset import fold
 from dragoman.types import Change, JsonObject
@@ -25,8 +25,7 @@ from dragoman.types import Change, JsonObject
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})")
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))\.0+")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
-_BOOLEANS = {"true": True, "false": False}
-_NULLS = frozenset({"null", "none"})
+_WORDS: dict[str, dict[str, Any]] = {"null": {"null": None, "none": None}, "boolean": {"true": True, "false": False}}
 _LONGEST_WORD = 2000
 """Longer text is no number, boolean or null; it is not even looked at."""
 
@@ -290,14 +289,6 @@ def read_scalar(text: str, kinds: tuple[str, ...]) -> tuple[Any, str]:
     return MISSING, ""
 
 
-def _read_null(word: str) -> Any:
-    return None if word.lower() in _NULLS else MISSING
-
-
-def _read_boolean(word: str) -> Any:
-    return _BOOLEANS.get(word.lower(), MISSING)
-
-
 def _read_integer(word: str) -> Any:
     if _INTEGER.fullmatch(word):
         return int(word)
@@ -315,8 +306,8 @@ def _read_number(word: str) -> Any:
 
 
 _SCALAR_READERS: dict[str, Callable[[str], Any]] = {
-    "null": _read_null,
-    "boolean": _read_boolean,
+    "null": lambda word: _WORDS["null"].get(word.lower(), MISSING),
+    "boolean": lambda word: _WORDS["boolean"].get(word.lower(), MISSING),
     "integer": _read_integer,
     "number": _read_number,
 }
@@ -437,9 +428,7 @@ def _settle_for_text(text: str, shape: Shape, path: str) -> Coerced:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The two doors to coercion: `coerce` for values that have types already, `read_text` for plain text.
-
-__all__ = ["Coerced", "coerce", "read_text"]
+# Values that have types already.
 
 
 def coerce(
@@ -451,8 +440,6 @@ def coerce(
     `root` is the schema that references point into, by default the schema itself. `drop_extra` leaves out arguments
     that the schema does not name, unless it says that further ones are welcome.
     """
-    if not drop_extra and isinstance(value, dict) and fits_plainly(value, schema):
-        return Coerced(value)
     try:
         shape = shape_of(schema, root)
         if not drop_extra and fits(shape, value):

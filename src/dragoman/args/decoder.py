@@ -235,7 +235,7 @@ def _look_at_members(each: Any, path: str, depth: int, waiting: list[tuple[Any, 
     """Settle the plain members of one container, and put the others on the list."""
     in_object = type(each) is dict
     for key, item in each.items() if in_object else enumerate(each):
-        if in_object and (type(key) is not str or not (key.isascii() or _is_whole(key))):
+        if in_object and (type(key) is not str or has_surrogate(key)):
             return Fault(path, "a key that is no text")
         kind = type(item)
         if kind is str:
@@ -252,13 +252,9 @@ def _look_at_members(each: Any, path: str, depth: int, waiting: list[tuple[Any, 
 def _why_unsound(value: Any) -> str | None:
     kind = type(value)
     if kind is str:
-        return None if _is_whole(value) else "half a character (a lone surrogate)"
+        return "half a character (a lone surrogate)" if has_surrogate(value) else None
     if kind is int:
         return None if -_TOO_LARGE < value < _TOO_LARGE else f"an integer of more than {MAX_DIGITS} digits"
     if kind is float:
         return None if isfinite(value) else f"{value} is no number that JSON can hold"
     return None if kind in _PLAIN else f"{kind.__name__} is no JSON value"
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() or _SURROGATE.search(text) is None
