@@ -48,7 +48,7 @@ class Undecodable(ValueError):
 
 def has_surrogate(text: str) -> bool:
     """Whether half a character is in the text: it could be neither stored nor sent as UTF-8."""
-    return not text.isascii() and _SURROGATE.search(text) is not None
+    return not text.isascii() and SURROGATE.search(text) is not None
 
 
 def read_integer(digits: str) -> int:
@@ -170,7 +170,7 @@ def _inspect(source: str, start: int, value: Any) -> None:
     if len(source) > 2 * MAX_DEPTH and source.count("[") + source.count("{") > MAX_DEPTH:
         _check_depth(source, start)
     if not source.isascii():
-        lone = _SURROGATE.search(source)
+        lone = SURROGATE.search(source)
         if lone is not None:
             raise Undecodable("lone surrogate", start + lone.start())
     if "\\" in source and ("\\ud" in source or "\\uD" in source) and _holds_surrogate(value):
@@ -207,7 +207,7 @@ def _holds_surrogate(value: Any) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 # Is a value plain JSON that a tool can be given? Asked of values that did not come through our own decoder.
 
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
 _TOO_LARGE = 10**MAX_DIGITS
 _WORD = 1 << 64
 _PLAIN = frozenset({bool, type(None)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from base64 import b64encode
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.errors import ModelMistake, ToolError, ToolFailed
 from dragoman.tools.calls import BoundCall, Wait, run_async, run_sync
+from dragoman.tools.introspection import first_of
 from dragoman.tools.json_values import json_text, plain, shown, whole
 from dragoman.types import File, Image, Text, Tool, ToolCall, ToolResult
 
@@ -126,16 +126,16 @@ class McpResult:
 
 def mcp_result(value: Any) -> McpResult | None:
     """The value as a result of an MCP server; None when it is none."""
-    content, is_error = _get(value, "content"), _get(value, "isError", "is_error")
-    data = _get(value, "structuredContent", "structured_content")
+    content, is_error = first_of(value, "content"), first_of(value, "isError", "is_error")
+    data = first_of(value, "structuredContent", "structured_content")
     if not isinstance(content, list) or (not isinstance(is_error, bool) and data is None):
         return None
     return McpResult(content, is_error is True, data)
 
 
 def _mcp_part(block: Any) -> Part:
-    kind, data, media_type = _get(block, "type"), _get(block, "data"), _get(block, "mimeType", "mime_type")
-    text = _get(block, "text")
+    kind, data, media_type = first_of(block, "type"), first_of(block, "data"), first_of(block, "mimeType", "mime_type")
+    text = first_of(block, "text")
     if kind == "text" and isinstance(text, str):
         return Text(whole(text))
     if kind == "image" and isinstance(data, str):
@@ -143,22 +143,16 @@ def _mcp_part(block: Any) -> Part:
     if kind == "audio" and isinstance(data, str):
         return File("audio", data, media_type=media_type)
     if kind == "resource_link":
-        return Text(str(_get(block, "uri") or ""))
-    resource = _get(block, "resource")
-    text, blob = _get(resource, "text"), _get(resource, "blob")
+        return Text(str(first_of(block, "uri") or ""))
+    resource = first_of(block, "resource")
+    text, blob = first_of(resource, "text"), first_of(resource, "blob")
     if isinstance(text, str):
         return Text(whole(text))
     if isinstance(blob, str):
-        return File(str(_get(resource, "uri") or "resource"), blob, media_type=_get(resource, "mimeType", "mime_type"))
+        return File(
+            str(first_of(resource, "uri") or "resource"), blob, media_type=first_of(resource, "mimeType", "mime_type")
+        )
     return Text(json_text(block))
-
-
-def _get(source: Any, *names: str) -> Any:
-    for name in names:
-        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-        if value is not None:
-            return value
-    return None
 
 
 # --------------------------------------------------------------------------------------------------------------------
