@@ -7,10 +7,8 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -118,24 +116,15 @@ def fits(transport: Transport, endpoint: Endpoint) -> bool:
 
 def shared_transport(endpoint: Endpoint) -> Transport:
     """One for the whole process, so that connections are kept between questions; each event loop has its own."""
-    return _own(endpoint) if endpoint.provider.transport else _http()
+    own = endpoint.provider.transport
+    place = (own, endpoint.model) if own else ("", "")
+    if place not in _shared:
+        _shared[place] = open_transport(endpoint)
+    return _shared[place]
 
 
-@cache
-def _http() -> Transport:
-    from dragoman.client.http import HttpTransport
-
-    return HttpTransport()
-
-
-_owned: dict[tuple[str, str], Transport] = {}
-
-
-def _own(endpoint: Endpoint) -> Transport:
-    place = (endpoint.provider.transport, endpoint.model)
-    if place not in _owned:
-        _owned[place] = open_transport(endpoint)
-    return _owned[place]
+_shared: dict[tuple[str, str], Transport] = {}
+"""By the transport of a provider and the model; HTTP serves all models."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -147,7 +136,33 @@ def _own(endpoint: Endpoint) -> Transport:
 USER_AGENT = f"dragoman/{__version__}"
 
 
-class Client:
+class _Asker:
+    """What clients of one endpoint and of several have in common."""
+
+    def stream(
+        self, request: Request, *, whole: bool = False, deadline: float | None = None
+    ) -> AsyncIterator[ClientEvent]:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        raise NotImplementedError
+
+    async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
+        """The whole reply. A failure, with several endpoints that of the last, is in `reply.failure`."""
+        folding = ReplyFolder()
+        async for event in self.stream(request, whole=whole, deadline=deadline):
+            if not isinstance(event, NOTICES):
+                folding.add(event)
+        return folding.reply()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *ended: object) -> None:
+        await self.close()
+
+
+class Client(_Asker):
     """Speaks to one endpoint. One client serves any number of requests at once, also from several event loops."""
 
     def __init__(
@@ -238,26 +253,10 @@ class Client:
             yield RequestRetried(attempt, decision.wait, failure, plan.model)
             await self._sleep(decision.wait)
 
-    async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
-        """The whole reply. A failure is in `reply.failure`."""
-        folding = ReplyFolder()
-        async for event in self.stream(request, whole=whole, deadline=deadline):
-            if not isinstance(event, NOTICES):
-                folding.add(event)
-        return folding.reply()
-
     async def close(self) -> None:
         """Close the connections, if they are this client's own."""
         if self._owns_transport and self._transport is not None:
             await self._transport.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # ---- before -----------------------------------------------------------------------------------------------------
 
@@ -335,7 +334,7 @@ def _explain(events: list[Event], why: str) -> list[Event]:
 Adapt = Callable[[Request, Endpoint], Request]
 
 
-class FallbackClient:
+class FallbackClient(_Asker):
     """The first client is asked; where it gives up before anything was delivered, the next one.
 
     It is for programs that send requests without an agent, such as the gateway. A run has its own fallbacks.
@@ -390,25 +389,9 @@ class FallbackClient:
                 return
             yield ModelReplaced(client.model, self.clients[position + 1].model, failure)
 
-    async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
-        """The whole reply of the first endpoint that gave one, or the failure of the last."""
-        folding = ReplyFolder()
-        async for event in self.stream(request, whole=whole, deadline=deadline):
-            if not isinstance(event, NOTICES):
-                folding.add(event)
-        return folding.reply()
-
     async def close(self) -> None:
         for client in self.clients:
             await client.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _write(self, request: Request, client: Client, position: int) -> Request:
         if position == 0:

@@ -45,7 +45,12 @@ def choose_writer(given: bool | str | Path | Writer | None, environment: Mapping
         return None
     if text.lower() in _ON:
         return _write_to_stderr
-    return _FileWriter(Path(text)).write
+
+    def append(block: str) -> None:
+        with Path(text).open("a", encoding="utf-8") as file:
+            file.write(block + "\n")
+
+    return append
 
 
 class Record:
@@ -60,9 +65,7 @@ class Record:
         self._head = "no answer"
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        lines = [f"HTTP/1.1 {status}"]
-        lines += [f"{name}: {self._scrubber.header(name, value)}" for name, value in headers.items()]
-        self._head = "\n".join(lines)
+        self._head = self._show_head(f"HTTP/1.1 {status}", headers)
 
     def add(self, piece: bytes) -> None:
         room = SHOWN - self._size
@@ -74,16 +77,14 @@ class Record:
     def write(self, number: int, note: str = "") -> str:
         """The block. Both bodies are scrubbed as a whole: a secret that came in two pieces is found."""
         request = self._request
-        lines = [f"{request.method} {self._scrubber.address(request.url)}"]
-        lines += [f"{name}: {self._scrubber.header(name, value)}" for name, value in request.headers.items()]
+        head = self._show_head(f"{request.method} {self._scrubber.address(request.url)}", request.headers)
         sent = self._show(request.body[:SHOWN], max(0, len(request.body) - SHOWN))
         came = self._show(b"".join(self._parts), self._missing)
         end = f"\n--- {self._scrubber.text(note)}" if note else ""
-        return (
-            f"=== request {number}\n"
-            + "\n".join(lines)
-            + f"\n\n{sent}\n--- answer {number}\n{self._head}\n\n{came}{end}\n"
-        )
+        return f"=== request {number}\n{head}\n\n{sent}\n--- answer {number}\n{self._head}\n\n{came}{end}\n"
+
+    def _show_head(self, first: str, headers: Mapping[str, str]) -> str:
+        return "\n".join([first, *(f"{name}: {self._scrubber.header(name, value)}" for name, value in headers.items())])
 
     def _show(self, data: bytes, missing: int) -> str:
         text = self._scrubber.data(data).decode("utf-8", "backslashreplace")
@@ -97,9 +98,6 @@ class Debugger:
         self._writer = writer
         self._count = 0
 
-    def open(self, request: HttpRequest, scrubber: RequestRedactor) -> Record:
-        return Record(request, scrubber)
-
     def close(self, record: Record, note: str = "") -> None:
         self._count += 1
         self._writer(record.write(self._count, note))
@@ -107,15 +105,6 @@ class Debugger:
 
 def _write_to_stderr(block: str) -> None:
     print(block, file=sys.stderr, flush=True)
-
-
-class _FileWriter:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def write(self, block: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(block + "\n")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -371,7 +360,7 @@ class Exchange:
     async def send(self, request: HttpRequest, scrubber: RequestRedactor) -> HttpResponse:
         """The answer, as soon as its head is there."""
         if self._debugger is not None:
-            self._record = self._debugger.open(request, scrubber)
+            self._record = Record(request, scrubber)
         try:
             self._check_deadline()
             response = self._response = await self.within(self._transport.send(request, self._timeouts))
