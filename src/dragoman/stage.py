@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 In_contra = TypeVar("In_contra", contravariant=True)
 Out = TypeVar("Out")
@@ -18,36 +18,6 @@ class Stage(Protocol[In_contra, Out]):
     def feed(self, piece: In_contra, /) -> list[Out]: ...
 
     def close(self) -> list[Out]: ...
-
-
-class Pipe:
-    """Stages joined end to end; itself a Stage."""
-
-    def __init__(self, *stages: Stage[Any, Any]) -> None:
-        self._stages = stages
-
-    def feed(self, piece: Any, /) -> list[Any]:
-        return self._push([piece], 0)
-
-    def close(self) -> list[Any]:
-        out: list[Any] = []
-        for position, stage in enumerate(self._stages):
-            out = self._push(stage.close(), position + 1) if position == 0 else self._push_on(out, stage, position)
-        return out
-
-    def _push_on(self, pieces: list[Any], stage: Stage[Any, Any], position: int) -> list[Any]:
-        # The earlier stages have already pushed their last pieces through this one; only its own tail is left.
-        return pieces + self._push(stage.close(), position + 1)
-
-    def _push(self, pieces: list[Any], start: int) -> list[Any]:
-        for stage in self._stages[start:]:
-            pieces = [event for piece in pieces for event in stage.feed(piece)]
-        return pieces
-
-
-def pipe(*stages: Stage[Any, Any]) -> Pipe:
-    """Join stages: what one gives out, the next takes in."""
-    return Pipe(*stages)
 
 
 def collect(stage: Stage[Piece, Out], pieces: Iterable[Piece]) -> list[Out]:

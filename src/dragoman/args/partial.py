@@ -57,23 +57,6 @@ class PartialObject:
     It is there for partial answers: arguments and typed answers that a program shows while the model writes them.
     """
 
-    __slots__ = (
-        "_containers",
-        "_escape",
-        "_expected",
-        "_failed",
-        "_fresh",
-        "_growing",
-        "_grown",
-        "_in_key",
-        "_inside",
-        "_parts",
-        "_root",
-        "_shown",
-        "_steps",
-        "_word",
-    )
-
     def __init__(self) -> None:
         self._root: JsonObject = {}
         self._containers: list[Any] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, TYPES_OF_KIND, kinds_of, same
 from dragoman.jsonschema.references import MOST_DEPTH, resolve
@@ -26,58 +27,35 @@ _LONGEST_KEPT = 64_000
 _JSON_TYPES = frozenset(KIND_OF_TYPE)
 
 
-class Shape:
+class Shape(Struct, eq=False):
     """One schema, prepared: the questions that coercion asks of it, already answered."""
 
-    __slots__ = (
-        "additional",
-        "choices",
-        "folded",
-        "items",
-        "kinds",
-        "leaf",
-        "open_to_extra",
-        "parts",
-        "prefix",
-        "properties",
-        "reading",
-        "required",
-        "schema",
-        "texts",
-        "types",
-        "unions",
-        "vocabulary",
-    )
-
-    def __init__(self, schema: object) -> None:
-        self.schema = schema  # A strong reference: the identity it is remembered by stays its own.
-        self.kinds: tuple[str, ...] = ()
-        self.types: frozenset[type] | None = None
-        self.leaf: frozenset[type] | None = _JSON_TYPES
-        """The types that are accepted with no further question; None when there are further questions."""
-        self.choices: tuple[Any, ...] | None = None
-        self.texts: frozenset[str] = frozenset()
-        self.properties: dict[str, Shape] = {}
-        self.folded: dict[str, str | None] = {}
-        """Property names by their folded spelling; None where two names share one."""
-        self.required: tuple[str, ...] = ()
-        self.additional: Shape | None = None
-        self.open_to_extra = False
-        """Whether the schema itself says that further properties are welcome."""
-        self.prefix: tuple[Shape, ...] = ()
-        self.items: Shape | None = None
-        self.unions: tuple[tuple[Shape, ...], ...] = ()
-        self.parts: tuple[Shape, ...] = ()
-        self.vocabulary: frozenset[str] | None = None
-        self.reading: tuple[str, ...] | None = None
+    schema: object
+    """A strong reference: the identity it is remembered by stays its own."""
+    kinds: tuple[str, ...] = ()
+    types: frozenset[type] | None = None
+    leaf: frozenset[type] | None = _JSON_TYPES
+    """The types that are accepted with no further question; None when there are further questions."""
+    choices: tuple[Any, ...] | None = None
+    texts: frozenset[str] = frozenset()
+    properties: dict[str, Shape] = {}
+    folded: dict[str, str | None] = {}
+    """Property names by their folded spelling; None where two names share one."""
+    required: tuple[str, ...] = ()
+    additional: Shape | None = None
+    open_to_extra: bool = False
+    """Whether the schema itself says that further properties are welcome."""
+    prefix: tuple[Shape, ...] = ()
+    items: Shape | None = None
+    unions: tuple[tuple[Shape, ...], ...] = ()
+    parts: tuple[Shape, ...] = ()
+    vocabulary: frozenset[str] | None = None
+    reading: tuple[str, ...] | None = None
 
 
 ANYTHING = Shape(True)
-NOTHING = Shape(False)
-NOTHING.types = NOTHING.leaf = frozenset()
-NULL = Shape({"type": "null"})
-NULL.kinds = ("null",)
-NULL.types = NULL.leaf = TYPES_OF_KIND["null"]
+NOTHING = Shape(False, types=frozenset(), leaf=frozenset())
+NULL = Shape({"type": "null"}, kinds=("null",), types=TYPES_OF_KIND["null"], leaf=TYPES_OF_KIND["null"])
 
 
 class _Root:

@@ -34,22 +34,6 @@ _MESSAGES = {
 class Response:
     """An answer whose head has arrived; the body comes as it is asked for."""
 
-    __slots__ = (
-        "_connection",
-        "_decoder",
-        "_fault",
-        "_left",
-        "_pieces",
-        "_steps",
-        "_timeouts",
-        "_wire_left",
-        "buffered",
-        "ended",
-        "headers",
-        "status",
-        "waiter",
-    )
-
     def __init__(self, head: Head, connection: Connection, limits: Limits, timeouts: Timeouts) -> None:
         self.status = head.status
         self.headers = head.headers
