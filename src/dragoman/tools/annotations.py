@@ -33,13 +33,13 @@ Check = tuple[Callable[[Any], bool], str]
 """Whether a Python value may pass, and the words for one that may not."""
 
 _BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool], str]] = {
-    "ge": ("minimum", lambda value, bound: value >= bound, "must be at least"),
-    "gt": ("exclusiveMinimum", lambda value, bound: value > bound, "must be more than"),
-    "le": ("maximum", lambda value, bound: value <= bound, "must be at most"),
-    "lt": ("exclusiveMaximum", lambda value, bound: value < bound, "must be less than"),
+    "ge": ("minimum", operator.ge, "must be at least"),
+    "gt": ("exclusiveMinimum", operator.gt, "must be more than"),
+    "le": ("maximum", operator.le, "must be at most"),
+    "lt": ("exclusiveMaximum", operator.lt, "must be less than"),
     "multiple_of": ("multipleOf", lambda value, bound: value % bound == 0, "must be a multiple of"),
 }
-_LENGTHS = {"min_length": "at least", "max_length": "at most"}
+_LENGTHS = {"min_length": (operator.ge, "at least"), "max_length": (operator.le, "at most")}
 _LENGTH_WORDS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
@@ -108,17 +108,17 @@ def _bound(schema: JsonObject, checks: list[Check], note: Any) -> None:
 
 
 def _limit_length(schema: JsonObject, checks: list[Check], note: Any) -> None:
-    for name, words in _LENGTHS.items():
+    for name, (holds, words) in _LENGTHS.items():
         limit = getattr(note, name, None)
         if not isinstance(limit, int) or isinstance(limit, bool):
             continue
         kind = _kind_of(schema)
         if kind in _LENGTH_WORDS and "format" not in schema:
             schema[name[:3] + _LENGTH_WORDS[kind]] = limit
-        elif name == "min_length":
-            checks.append((lambda value, limit=limit: len(value) >= limit, f"must have {words} {limit} items"))  # type: ignore[misc]
         else:
-            checks.append((lambda value, limit=limit: len(value) <= limit, f"must have {words} {limit} items"))  # type: ignore[misc]
+            checks.append(
+                (lambda value, holds=holds, limit=limit: holds(len(value), limit), f"must have {words} {limit} items")
+            )  # type: ignore[misc]
 
 
 def _kind_of(schema: JsonObject) -> str:
