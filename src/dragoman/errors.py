@@ -5,9 +5,8 @@ DragomanError
 ├─ TransportError    ConnectFailed · TimedOut · StreamCut                     (retryable)
 ├─ ProviderError     RateLimited · Overloaded · Unauthorized · BadRequest · ContextTooLong · Refused · ChoiceIgnored
 ├─ ProtocolError     the provider broke its own protocol: wire, path, raw
-├─ ModelMistake      MalformedCall · UnknownTool · InvalidArguments           (goes back to the model: .to_model())
-├─ ToolError         ToolFailed · ToolDenied · ToolTimedOut                   (goes back to the model: .to_model())
-└─ LimitReached      TurnLimit · TokenLimit · CostLimit · TimeLimit           (carries the run so far)
+├─ ModelMistake      InvalidArguments                                         (goes back to the model: .to_model())
+└─ ToolError         ToolFailed                                               (goes back to the model: .to_model())
 
 A message names the thing and the place; `hint` says what to do next. No parser raises any of these for a model's
 text: they are for the developer, the network, and for telling the model what was wrong.

@@ -39,7 +39,10 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool], str]] = {
     "lt": ("exclusiveMaximum", operator.lt, "must be less than"),
     "multiple_of": ("multipleOf", lambda value, bound: value % bound == 0, "must be a multiple of"),
 }
-_LENGTHS = {"min_length": (operator.ge, "at least"), "max_length": (operator.le, "at most")}
+_LENGTHS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "min_length": (lambda value, limit: len(value) >= limit, "at least"),
+    "max_length": (lambda value, limit: len(value) <= limit, "at most"),
+}
 _LENGTH_WORDS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
@@ -104,7 +107,7 @@ def _bound(schema: JsonObject, checks: list[Check], note: Any) -> None:
             schema[keyword] = bound
         else:
             # A date or a decimal number is text in JSON, where no schema can compare it.
-            checks.append((lambda value, holds=holds, bound=bound: holds(value, bound), f"{words} {bound}"))  # type: ignore[misc]
+            checks.append((_against(holds, bound), f"{words} {bound}"))
 
 
 def _limit_length(schema: JsonObject, checks: list[Check], note: Any) -> None:
@@ -116,9 +119,11 @@ def _limit_length(schema: JsonObject, checks: list[Check], note: Any) -> None:
         if kind in _LENGTH_WORDS and "format" not in schema:
             schema[name[:3] + _LENGTH_WORDS[kind]] = limit
         else:
-            checks.append(
-                (lambda value, holds=holds, limit=limit: holds(len(value), limit), f"must have {words} {limit} items")
-            )  # type: ignore[misc]
+            checks.append((_against(holds, limit), f"must have {words} {limit} items"))
+
+
+def _against(holds: Callable[[Any, Any], bool], bound: Any) -> Callable[[Any], bool]:
+    return lambda value: holds(value, bound)
 
 
 def _kind_of(schema: JsonObject) -> str:
