@@ -179,12 +179,14 @@ class ProtocolError(DragomanError):
 # ---- the model's: told to it, so that it can try again ---------------------------------------------------------------
 
 
-class ModelMistake(DragomanError):
-    hint = "the model is told and may try again"
-
+class _ToldToModel(DragomanError):
     def to_model(self) -> str:
         """The words for the model: what was wrong, and what would be right."""
         return str(self)
+
+
+class ModelMistake(_ToldToModel):
+    hint = "the model is told and may try again"
 
 
 class InvalidArguments(ModelMistake):
@@ -207,11 +209,8 @@ class InvalidArguments(ModelMistake):
 # ---- the tool's ----------------------------------------------------------------------------------------------------
 
 
-class ToolError(DragomanError):
+class ToolError(_ToldToModel):
     hint = "the model is told and may choose another way"
-
-    def to_model(self) -> str:
-        return str(self)
 
 
 class ToolFailed(ToolError):

@@ -194,7 +194,8 @@ class Coercer:
     def _cast_object(
         self, shape: Shape, value: dict[str, Any], path: str, depth: int, names: frozenset[str] | None
     ) -> dict[str, Any]:
-        dropping = self.drop_extra and depth == 0 and not shape.open_to_extra and _lists_properties(shape)
+        lists_names = isinstance(shape.schema, dict) and isinstance(shape.schema.get("properties"), dict)
+        dropping = self.drop_extra and depth == 0 and not shape.open_to_extra and lists_names
         renamed = _renamed_keys(shape, value, names, refuse_extra=dropping)
         result: dict[str, Any] = {}
         same_as_before = True
@@ -242,10 +243,6 @@ def _meant_branch(union: tuple[Shape, ...], value: Any) -> Shape | None:
         return None
     branches = [branch for branch in branches if branch.types is None or type(value) in branch.types]
     return branches[0] if len(branches) == 1 else None
-
-
-def _lists_properties(shape: Shape) -> bool:
-    return isinstance(shape.schema, dict) and isinstance(shape.schema.get("properties"), dict)
 
 
 def _renamed_keys(

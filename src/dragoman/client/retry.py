@@ -79,16 +79,8 @@ def _read_duration(text: str) -> float | None:
 _STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 # A request that was sent and waited for may still be running: another one would be paid for as well.
 _FINAL_CODES = frozenset(
-    {
-        "insufficient_quota",
-        "billing_hard_limit_reached",
-        "circuit_open",
-        "first_byte",
-        "idle",
-        "pool",
-        "deadline",
-        "proxy",
-    }
+    {"insufficient_quota", "billing_hard_limit_reached", "circuit_open"}
+    | {"first_byte", "idle", "pool", "deadline", "proxy"}
 )
 
 

@@ -310,8 +310,10 @@ def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None, exa
     """Whether the value has the structure that the shape asks for."""
     kind = type(value)
     types = shape.types
-    if types is not None and kind not in types and (exact or not _is_whole(value, types)):
-        return False
+    if types is not None and kind not in types:
+        is_whole = kind is float and int in types and value.is_integer()
+        if exact or not is_whole:
+            return False
     if shape.leaf is not None:
         return True
     if shape.choices is not None and not is_choice(shape, value):
@@ -334,10 +336,6 @@ def resembles(value: Any, schema: Any, root: JsonObject) -> bool:
     This is for the choice of a branch: a fault further down does not mean that another branch was meant.
     """
     return fits(shape_of(schema, root), value, MAX_DEPTH + 1 - _LEVELS, None, False)
-
-
-def _is_whole(value: Any, types: frozenset[type]) -> bool:
-    return type(value) is float and int in types and value.is_integer()
 
 
 def is_choice(shape: Shape, value: Any) -> bool:

@@ -22,15 +22,8 @@ LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 
 ANNOTATIONS = frozenset(
     {"title", "$schema", "$id", "$anchor", "$comment", "$vocabulary", "$dynamicAnchor", "examples", "example"}
-    | {
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "discriminator",
-        "contentEncoding",
-        "contentMediaType",
-        "propertyOrdering",
-    }
+    | {"deprecated", "readOnly", "writeOnly", "discriminator", "contentEncoding", "contentMediaType"}
+    | {"propertyOrdering"}
 )
 """Keywords that ask nothing of a value: leaving them out changes no verdict."""
 

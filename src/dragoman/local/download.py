@@ -235,7 +235,8 @@ class Hub:
             raise ConfigError(f"{self._home} gave no list of files", hint="check HF_ENDPOINT") from None
         finally:
             await response.close()
-        return [_read_file(repository, entry) for entry in dicts(found) if _is_gguf(entry)]
+        files = [_read_file(repository, entry) for entry in dicts(found)]
+        return [file for file in files if file.path.lower().endswith(".gguf")]
 
     async def _get(self, url: str) -> HttpResponse:
         for _ in range(_REDIRECTS):
@@ -271,10 +272,6 @@ class Hub:
         if status == 404:
             return ConfigError(f"the hub has no {path}", hint="check the name: owner/name or owner/name:file.gguf")
         return ConfigError(f"the hub answered {status} for {path}", hint="try again later")
-
-
-def _is_gguf(entry: dict[str, Any]) -> bool:
-    return as_text(entry.get("path")).lower().endswith(".gguf")
 
 
 def _read_file(repository: str, entry: dict[str, Any]) -> HubFile:

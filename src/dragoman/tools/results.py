@@ -93,7 +93,9 @@ def _drawn(draw: Any, value: Any) -> bytes | None:
 
 def part_of_bytes(content: bytes) -> Part:
     """An image by its first bytes, else text if it is some, else a file."""
-    media_type = _media_type(content)
+    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    known = next((media_type for start, media_type in _IMAGES.items() if content.startswith(start)), None)
+    media_type = "image/webp" if is_webp else known
     if media_type is not None:
         return Image(data=b64encode(content).decode(), media_type=media_type)
     if content.startswith(b"%PDF-"):
@@ -104,24 +106,15 @@ def part_of_bytes(content: bytes) -> Part:
         return File("output.bin", b64encode(content).decode(), media_type="application/octet-stream")
 
 
-def _media_type(content: bytes) -> str | None:
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media_type for start, media_type in _IMAGES.items() if content.startswith(start)), None)
-
-
 # ---- results of MCP servers ----------------------------------------------------------------------------------------
 
 
-class McpResult:
+class McpResult(Struct, frozen=True):
     """A `CallToolResult`, whether it came as a dict or as an object of some SDK."""
 
-    __slots__ = ("data", "is_error", "parts")
-
-    def __init__(self, content: list[Any], is_error: bool, data: Any) -> None:
-        self.parts = [_mcp_part(each) for each in content]
-        self.is_error = is_error
-        self.data = data
+    parts: list[Part]
+    is_error: bool
+    data: Any
 
 
 def mcp_result(value: Any) -> McpResult | None:
@@ -130,7 +123,7 @@ def mcp_result(value: Any) -> McpResult | None:
     data = first_of(value, "structuredContent", "structured_content")
     if not isinstance(content, list) or (not isinstance(is_error, bool) and data is None):
         return None
-    return McpResult(content, is_error is True, data)
+    return McpResult([_mcp_part(each) for each in content], is_error is True, data)
 
 
 def _mcp_part(block: Any) -> Part:
@@ -360,7 +353,9 @@ def _is_media(value: Any) -> bool:
 def _error(problem: BaseException, call: ToolCall, traceback: bool) -> Answer:
     words = _words_of(problem)
     if traceback:
-        words = f"{words}\n\n{_trace_of(problem)}"
+        from traceback import format_exception
+
+        words = f"{words}\n\n{whole(''.join(format_exception(problem)))}"
     fatal = isinstance(problem, Error) and not problem.retryable
     result = ToolResult(call.id, call.name, words, is_error=True, data=getattr(problem, "data", None))
     return Answer(result, "failed" if fatal else None, words if fatal else "", problem)
@@ -386,9 +381,3 @@ def _message_of(problem: BaseException) -> str:
     except Exception:  # The message of a class of the developer's may fail as well.
         return ""
     return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 3] + "..."
-
-
-def _trace_of(problem: BaseException) -> str:
-    import traceback
-
-    return whole("".join(traceback.format_exception(problem)))

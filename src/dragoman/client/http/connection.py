@@ -418,7 +418,8 @@ async def open_connection(
         message = f"no connection to {place} within {timeouts.connect:g} s"
         raise TransportFault("timed_out", message, code="connect") from None
     except ssl.SSLError as error:
-        raise TransportFault("insecure", f"TLS with {address.authority} failed: {_reason(error)}", code="tls") from None
+        reason = getattr(error, "verify_message", "") or error.reason or error
+        raise TransportFault("insecure", f"TLS with {address.authority} failed: {reason}", code="tls") from None
     except socket.gaierror as error:
         raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None
     except OSError as error:
@@ -461,11 +462,6 @@ async def _tunnel(
     secured = await connection.loop.start_tls(transport, connection, context, server_hostname=address.host)
     assert secured is not None
     connection.transport, connection.used = secured, False
-
-
-def _reason(error: ssl.SSLError) -> str:
-    verdict = getattr(error, "verify_message", "")
-    return str(verdict or error.reason or error)
 
 
 # --------------------------------------------------------------------------------------------------------------------
