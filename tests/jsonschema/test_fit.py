@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from jsonschema_rs import validator_for
-from tests.jsonschema.strategies import schemas, structural, values
+from tests.jsonschema.strategies import NAMES, scalars, schemas, structural, values
 
-from dragoman.jsonschema.fit import fits, resembles, shape_of
+from dragoman.jsonschema.fit import fits, fits_plainly, resembles, shape_of
 
 
 def accepts(schema: Any, value: Any) -> bool:
@@ -51,6 +52,42 @@ def test_what_the_validator_accepts_fits(schema: Any, value: Any) -> None:
 def test_what_fits_also_resembles(schema: Any, value: Any) -> None:
     if isinstance(schema, dict) and accepts(schema, value):
         assert resembles(value, schema, schema)
+
+
+_declared = st.fixed_dictionaries(
+    {"type": st.sampled_from(["string", "integer", "number", "float", "boolean", "array", "object"])},
+    optional={
+        "enum": st.lists(scalars, max_size=3),
+        "items": st.fixed_dictionaries({"type": st.sampled_from(["string", "integer"])}),
+        "description": st.just("x"),
+    },
+)
+_plain = st.fixed_dictionaries(
+    {"properties": st.dictionaries(st.sampled_from(NAMES), _declared, max_size=3)},
+    optional={
+        "type": st.sampled_from(["object", "array"]),
+        "required": st.lists(st.sampled_from(NAMES), max_size=2),
+        "additionalProperties": st.booleans(),
+    },
+)
+
+
+@given(_plain, st.dictionaries(st.sampled_from(NAMES), scalars | st.lists(scalars, max_size=2), max_size=3))
+def test_the_fast_path_never_says_more_than_the_slow_one(schema: Any, arguments: Any) -> None:
+    if fits_plainly(arguments, schema):
+        assert fits(shape_of(schema), arguments)
+
+
+def test_most_arguments_take_the_fast_path() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["a"],
+    }
+    assert fits_plainly({"a": "x", "b": [1, 2]}, schema)
+    assert not fits_plainly({"b": [1]}, schema)
+    assert not fits_plainly({"a": "x", "b": ["y"]}, schema)
+    assert not fits_plainly({"a": "x", "c": 1}, schema)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.tolerant import repair
-from dragoman.jsonschema.fit import MAX_DEPTH, Shape, fits, is_choice, reading_kinds, shape_of, vocabulary
+from dragoman.jsonschema.fit import MAX_DEPTH, Shape, fits, fits_plainly, is_choice, reading_kinds, shape_of, vocabulary
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
 from dragoman.toolset import fold
 from dragoman.types import Change, JsonObject
@@ -437,6 +437,8 @@ def coerce(
     `root` is the schema that references point into, by default the schema itself. `drop_extra` leaves out arguments
     that the schema does not name, unless it says that further ones are welcome.
     """
+    if not drop_extra and isinstance(value, dict) and fits_plainly(value, schema):
+        return Coerced(value)
     try:
         shape = shape_of(schema, root)
         if not drop_extra and fits(shape, value):
