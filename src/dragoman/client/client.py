@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -136,16 +137,16 @@ _shared: dict[tuple[str, str], Transport] = {}
 USER_AGENT = f"dragoman/{__version__}"
 
 
-class _Asker:
+class _Asker(ABC):
     """What clients of one endpoint and of several have in common."""
 
+    @abstractmethod
     def stream(
         self, request: Request, *, whole: bool = False, deadline: float | None = None
-    ) -> AsyncIterator[ClientEvent]:
-        raise NotImplementedError
+    ) -> AsyncIterator[ClientEvent]: ...
 
-    async def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def close(self) -> None: ...
 
     async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
         """The whole reply. A failure, with several endpoints that of the last, is in `reply.failure`."""
