@@ -222,9 +222,7 @@ def _read_format(given: Any, own: JsonObject) -> dict[str, Any]:
 def renamed(call: ToolCall, identifier: Identifier) -> ToolCall:
     """The call under an id that this wire takes."""
     identity = identifier.identify(call.id)
-    if identity == call.id:
-        return call
-    return ToolCall(identity, call.name, call.arguments, extra=call.extra)
+    return call if identity == call.id else replace(call, id=identity)
 
 
 def finish_of(stop: StopReason, extra: dict[str, Any], wire: str) -> str:
