@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,9 @@ from dragoman.wire.framing import SseDecoder
 from dragoman.wire.history import History, HistoryRules, arrange
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
+
+if TYPE_CHECKING:
+    from dragoman.wire.reader import Reader
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tool results as people write them, made into one shape.
@@ -160,6 +163,18 @@ def write_choice(choice: Choice) -> Any:
     if choice.names:
         return {"mode": choice.mode, "names": list(choice.names)}
     return choice.mode
+
+
+def write_parallel(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The switch `parallel_tool_calls`, for wires that have it under our name."""
+    parallel = options.get("parallel_tool_calls")
+    if not isinstance(parallel, bool):
+        return {}
+    if quirks.parallel_flag:
+        return {"parallel_tool_calls": parallel}
+    if not parallel:
+        losses.append(Loss("dropped", "options", "this endpoint has no switch against parallel calls"))
+    return {}
 
 
 def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: str) -> list[Loss]:
@@ -306,21 +321,6 @@ class Draft(Struct):
     """The most tokens that are asked for; a wire that always names a limit sets it."""
 
 
-class Reader(ABC):
-    """Turns the frames of one reply into events. `read` takes what the framing gave; nothing it holds raises."""
-
-    @abstractmethod
-    def read(self, frame: Any) -> list[Event]: ...
-
-    @abstractmethod
-    def read_whole(self, body: JsonObject) -> list[Event]:
-        """All events of a body that came in one piece, its end included."""
-
-    @abstractmethod
-    def close(self) -> list[Event]:
-        """The stream is over: the end, or the news that it was cut off."""
-
-
 class ReplyStream:
     """A Stage from the bytes of a streamed reply to its events."""
 
@@ -348,12 +348,16 @@ class ReplyStream:
 class Codec(ABC):
     """One wire. `codec.name` is the name under which opaque data rides in `part.extra`.
 
-    `prepare`, `define` and `encode_reply` are template methods: they do what all wires do the same way, and call the
-    methods with an underscore for what a wire does differently.
+    `prepare`, `decode_request`, `define` and `encode_reply` are template methods: they do what all wires do the same
+    way, and call the methods with an underscore for what a wire does differently.
     """
 
     name: ClassVar[str]
     rules: ClassVar[HistoryRules]
+    path: ClassVar[str] = ""
+    """The path behind the base URL, where it is always the same."""
+    reader: ClassVar[type[Reader]]
+    framing: ClassVar[type[Stage[bytes, Any]]] = SseDecoder
 
     def __init__(self, quirks: Quirks = DEFAULTS) -> None:
         self.quirks = quirks
@@ -411,15 +415,12 @@ class Codec(ABC):
         """The body to send."""
         return self.prepare(request).body
 
-    @abstractmethod
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         """The path behind the base URL that requests go to."""
+        return self.path
 
-    @abstractmethod
-    def open_reader(self, sent: Prepared | None) -> Reader: ...
-
-    def open_framing(self) -> Stage[bytes, Any]:
-        return SseDecoder()
+    def open_reader(self, sent: Prepared | None) -> Reader:
+        return self.reader(self.name, sent, self.quirks)
 
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
         """The reply in a whole body. An error body gives a reply whose `failure` is set."""
@@ -427,17 +428,25 @@ class Codec(ABC):
 
     def reply_stream(self, sent: Prepared | None = None) -> Stage[bytes, Event]:
         """A Stage from the bytes of a streamed reply to events."""
-        return ReplyStream(self.open_framing(), self.open_reader(sent))
+        return ReplyStream(self.framing(), self.open_reader(sent))
 
+    @staticmethod
     @abstractmethod
-    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+    def decode_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
         """What an error answer says, in one vocabulary."""
 
     # ---- a server uses these ------------------------------------------------------------------------------------
 
-    @abstractmethod
     def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
         """The request in a body. `model` and `stream` are for wires that say them in the path."""
+        request = self._read_request(as_object(body), model)
+        if stream:
+            request.options["stream"] = True
+        return request
+
+    @abstractmethod
+    def _read_request(self, fields: JsonObject, model: str) -> Request:
+        """The request in the fields of a body; `model` is that of the path, or empty."""
 
     def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
         """The whole body of a reply. `created` is the time in seconds, for wires that tell it."""
@@ -453,8 +462,9 @@ class Codec(ABC):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         """A Stage from events to the bytes of a streamed reply. `model` and `id` count where the events name none."""
 
+    @staticmethod
     @abstractmethod
-    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
+    def encode_failure(failure: Failure) -> tuple[int, JsonObject]:
         """The HTTP status and the body of an error answer."""
 
     # ---- the verbs ----------------------------------------------------------------------------------------------
@@ -473,8 +483,9 @@ class Codec(ABC):
         """The definitions of tools as the wire wants them."""
         return self.define(list(Toolset.of(tools) or ()))[0]
 
+    @staticmethod
     @abstractmethod
-    def find_calls(self, body: Any) -> JsonObject:
+    def find_calls(body: Any) -> JsonObject:
         """A whole body around what may be a body, a message, a list of calls or a single call."""
 
     def decode_tool_calls(self, body: Any) -> list[ToolCall]:

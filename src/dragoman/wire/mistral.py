@@ -124,6 +124,8 @@ class Mistral(OpenAIChat):
         empty_content="",
         thinking_blocks=True,
     )
+    decode_failure = staticmethod(read_failure)
+    encode_failure = staticmethod(write_failure)
 
     def _history_rules(self) -> HistoryRules:
         # Models without reasoning refuse it in the history, so it goes back only where a profile says so.
@@ -139,12 +141,6 @@ class Mistral(OpenAIChat):
             # The last word may be the assistant's only as the beginning of the reply.
             messages[-1]["prefix"] = True
         return body
-
-    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
-        return read_failure(status, body, headers)
-
-    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
-        return write_failure(failure)
 
     def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return write_completion(reply, self.rules.ids, created)

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.events import Event
 from dragoman.types import (
     Failure,
     File,
@@ -33,11 +32,10 @@ from dragoman.wire.anthropic.parts import (
     write_block,
     write_text,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Choice, Offer, Prepared, Reader, read_choice
+from dragoman.wire.codec import Choice, Offer, Prepared, read_choice
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseBroken, SseEvent
 from dragoman.wire.quirks import Quirks
+from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -342,12 +340,13 @@ class _Block:
         self.pieces: list[str] = []
 
 
-class MessageReader(Reader):
+class MessageReader(SseReader):
     """Reads the frames of one reply. Blocks are known by their index, and an index may come twice or not at all."""
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        self._builder = ReplyBuilder(WIRE, sent, masks_length=quirks.masks_length)
-        self._needs_final_frame = quirks.final_frame
+    _read_failure = staticmethod(read_failure)
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._blocks: dict[int, _Block] = {}
         self._latest: _Block | None = None
         self._opened = 0
@@ -357,36 +356,9 @@ class MessageReader(Reader):
 
     # ---- frames -----------------------------------------------------------------------------------------------------
 
-    def read(self, frame: Any) -> list[Event]:
-        if self._builder.ended:
-            return []
-        if isinstance(frame, SseEvent):
-            self._read_event(frame)
-        elif isinstance(frame, SseBroken):
-            self._fail(Failure("server_error", f"an event could not be read: {frame.why}"))
-        return self._builder.take()
-
-    def close(self) -> list[Event]:
-        if not self._builder.ended:
-            self._end()
-        return self._builder.take()
-
-    def _read_event(self, event: SseEvent) -> None:
-        if not event.data:
-            return
-        if event.data.strip() == "[DONE]":
-            self._finish_well()
-            return
-        frame = parse(event.data)
-        if frame is BROKEN:
-            # Half a frame at the end of the stream is a cut, and `close` reports it.
-            if event.complete and event.event != "ping":
-                self._fail(Failure("server_error", "an event of the stream is no JSON"))
-        elif isinstance(frame, dict):
-            kind = as_text(frame.get("type")) or ("error" if "error" in frame else event.event or "")
-            self._take(kind, frame)
-
-    def _take(self, kind: str, frame: JsonObject) -> None:
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        frame = as_dict(content)
+        kind = as_text(frame.get("type")) or ("error" if "error" in frame else event or "")
         if kind == "content_block_delta":
             self._extend(self._find(frame.get("index")), as_dict(frame.get("delta")))
         elif kind == "content_block_start":
@@ -403,20 +375,20 @@ class MessageReader(Reader):
             delta = as_dict(frame.get("delta"))
             self._take_end({**without(frame, "type", "delta"), **delta}, frame.get("usage"))
         elif kind == "message_stop":
-            self._finish_well()
+            self._read_done()
         elif kind == "error":
-            self._fail(read_failure(None, frame))
+            self._fail(frame)
 
     # ---- whole ------------------------------------------------------------------------------------------------------
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         content = body.get("content")
         if body.get("type") == "error" or "error" in body:
-            self._fail(read_failure(None, body))
-            return self._builder.take()
+            self._fail(body)
+            return
         if not isinstance(content, list | str):
-            self._fail(Failure("server_error", "the answer holds no message", body=body))
-            return self._builder.take()
+            self._builder.fail(Failure("server_error", "the answer holds no message", body=body))
+            return
         self._builder.start(body.get("model"), body.get("id"))
         for entry in [content] if isinstance(content, str) else content:
             if isinstance(entry, str):
@@ -426,8 +398,6 @@ class MessageReader(Reader):
                 if self._latest is not None:
                     self._finish(self._latest)
         self._take_end(body, body.get("usage"))
-        self._finish_well()
-        return self._builder.take()
 
     # ---- blocks -----------------------------------------------------------------------------------------------------
 
@@ -517,21 +487,16 @@ class MessageReader(Reader):
         reason = fields.get("stop_reason")
         if isinstance(reason, str) and reason:
             self._stop = reason
-            if not self._needs_final_frame:
+            if not self._quirks.final_frame:
                 self._builder.terminate()
 
-    def _fail(self, failure: Failure) -> None:
-        self._builder.fail(failure)
-        self._end()
-
-    def _finish_well(self) -> None:
+    def _read_done(self) -> None:
         """The last frame came: a block that the server forgot to end is complete all the same."""
         if self._latest is not None and self._latest.kind != "tool_use":
             self._finish(self._latest)
-        self._builder.terminate()
-        self._end()
+        super()._read_done()
 
-    def _end(self) -> None:
+    def _settle(self) -> None:
         if self._usage:
             self._builder.usage(read_usage(self._usage))
         counts = read_own_usage(self._usage)
@@ -540,7 +505,6 @@ class MessageReader(Reader):
             extra = {"reason": self._stop, **extra}
         if extra:
             self._builder.stop(STOPS.get(self._stop, "unknown"), extra)
-        self._builder.end()
 
 
 def _with_input(block: _Block) -> JsonObject:

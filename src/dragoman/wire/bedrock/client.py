@@ -29,12 +29,12 @@ from dragoman.wire.bedrock.parts import (
     read_image,
     read_usage,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Choice, Offer, Prepared, Reader, read_choice, unsupported_options
+from dragoman.wire.codec import Choice, Offer, Prepared, read_choice, unsupported_options
 from dragoman.wire.eventstream import Frame
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import History, HistoryRules
 from dragoman.wire.quirks import Quirks
+from dragoman.wire.reader import Reader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -418,10 +418,6 @@ def _sort_message(message: Message, place: int, signed_only: bool, losses: list[
     return Message(message.role, parts, message.extra)
 
 
-def write_system(system: list[Text], writer: BlockWriter) -> list[JsonObject]:
-    return [block for part in system for block in writer.write(part, "system")]
-
-
 def write_messages(history: History, writer: BlockWriter, losses: list[Loss]) -> list[JsonObject]:
     """The messages of a body. Results and the words behind them make one message of the user, the results first."""
     written: list[JsonObject] = []
@@ -452,8 +448,10 @@ _KEPT = ("additionalModelResponseFields", "trace", "metrics", "performanceConfig
 class ConverseReader(Reader):
     """Reads one answer. Blocks come one after the other; a text has no start: its first piece begins it."""
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        self._builder = ReplyBuilder(WIRE, sent, masks_length=quirks.masks_length)
+    _read_failure = staticmethod(read_failure)
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._kind = ""  # of the open block
         self._index: Any = None
         self._thought = False
@@ -478,14 +476,13 @@ class ConverseReader(Reader):
 
     def read(self, frame: Any) -> list[Event]:
         if isinstance(frame, Frame):
-            self._read_frame(frame)
+            self._open_frame(frame)
         elif frame.why != "cut":
             self._break(f"a frame of the stream was damaged ({frame.why})")
         return self._builder.take()
 
-    def _read_frame(self, frame: Frame) -> None:
+    def _open_frame(self, frame: Frame) -> None:
         headers = frame.headers
-        kind = headers.get(":event-type")
         payload = parse(frame.payload) if frame.payload else {}
         if payload is BROKEN:
             self._break(f"a frame is not JSON: {frame.payload[:200].decode('utf-8', 'replace')}")
@@ -497,10 +494,14 @@ class ConverseReader(Reader):
             self._builder.fail(read_failure(None, fields, None, code))
             self._end()
             return
-        if kind is None and len(fields) == 1:
+        self._read_frame(fields, as_text(headers.get(":event-type")))
+
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        fields: JsonObject = content
+        if not event and len(fields) == 1:
             # Some gateways name the event in the payload alone.
-            kind, fields = next((name, as_dict(value)) for name, value in fields.items())
-        read = self._readers.get(kind)
+            event, fields = next((name, as_dict(value)) for name, value in fields.items())
+        read = self._readers.get(event)
         if read is not None and not self._builder.ended:
             read(fields)
 
@@ -509,10 +510,6 @@ class ConverseReader(Reader):
         if not self._stopped:
             self._builder.fail(read_failure(None, {"message": why}))
         self._end()
-
-    def close(self) -> list[Event]:
-        self._end()
-        return self._builder.take()
 
     def _read_start(self, fields: JsonObject) -> None:
         self._builder.start()
@@ -659,7 +656,7 @@ class ConverseReader(Reader):
 
     # ---- whole bodies -----------------------------------------------------------------------------------------------
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         output = body.get("output")
         if not isinstance(output, dict) and (
             find_type(body) or isinstance(body.get("message", body.get("Message")), str)
@@ -672,9 +669,6 @@ class ConverseReader(Reader):
                 self._read_block(block)
             self._keep_usage(body)
             self._keep_stop(body)
-            self._builder.terminate()
-        self._end()
-        return self._builder.take()
 
     def _read_block(self, block: JsonObject) -> None:
         builder = self._builder
@@ -716,11 +710,9 @@ class ConverseReader(Reader):
     def _keep(self, fields: JsonObject) -> None:
         self._extra.update({name: fields[name] for name in _KEPT if fields.get(name)})
 
-    def _end(self) -> None:
-        if not self._builder.ended:
-            self._end_block()
-            self._builder.stop(self._stop, self._extra)
-            self._builder.end()
+    def _settle(self) -> None:
+        self._end_block()
+        self._builder.stop(self._stop, self._extra)
 
 
 def _join_blobs(pieces: list[str]) -> str:

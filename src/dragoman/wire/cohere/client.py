@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.events import Event
-from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
+from dragoman.types import File, Image, JsonObject, Message, Part, Request, StopReason, Text, Thinking, ToolResult
 from dragoman.wire.codec import Choice, Offer, Prepared, read_choice
 from dragoman.wire.cohere.parts import (
     PLAN,
@@ -162,15 +161,12 @@ class CohereReader(SseReader):
 
     _read_failure = staticmethod(read_failure)
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        super().__init__(WIRE, sent, masks_length=quirks.masks_length)
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
+        self._stop: StopReason = "unknown"
         self._field = ""  # what the open part comes from: text, thinking, or the plan
         self._ids: dict[Any, Any] = {}
         self._citations: list[JsonObject] = []
-
-    def read_whole(self, body: JsonObject) -> list[Event]:
-        self._read_body(body)
-        return self._builder.take()
 
     # ---- frames -----------------------------------------------------------------------------------------------------
 
@@ -299,21 +295,17 @@ class CohereReader(SseReader):
         if counted is not None:
             self._builder.usage(counted)
         billed = find_billed(usage)
-        stop = STOPS.get(reason, "unknown")
+        stop = self._stop = STOPS.get(reason, "unknown")
         own = {"reason": reason} if reason else {}
         self._builder.stop(stop, {**own, **({"billed_units": billed} if billed else {})})
         if error or stop == "error":
             self._builder.fail(read_end(reason, error))
-        self._builder.terminate()
-        self._end(stop)
+        self._read_done()
 
-    def _end(self, stop: Any = "unknown") -> None:
-        if self._builder.ended:
-            return
+    def _settle(self) -> None:
         self._end_part()
         if self._citations:
-            self._builder.stop(stop, {"citations": self._citations})
-        self._builder.end()
+            self._builder.stop(self._stop, {"citations": self._citations})
 
 
 def _message(frame: JsonObject) -> JsonObject:

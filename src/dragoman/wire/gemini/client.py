@@ -6,7 +6,6 @@ import codecs
 import re
 from typing import Any
 
-from dragoman.events import Event
 from dragoman.jsonscan import JsonScanner
 from dragoman.stage import Stage
 from dragoman.types import (
@@ -487,11 +486,6 @@ def _is_media(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, Image | File) for part in message.parts)
 
 
-def write_result(result: ToolResult, quirks: Quirks) -> JsonObject:
-    """One result as a content of its own."""
-    return {"role": "user", "parts": ResultWriter([], holds_media=quirks.result_images).write([(result, True)])}
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # GenerateContentResponse read: chunks and whole bodies to events.
 
@@ -505,8 +499,8 @@ class GeminiReader(SseReader):
 
     _read_failure = staticmethod(read_failure)
 
-    def __init__(self, sent: Prepared | None) -> None:
-        super().__init__(WIRE, sent)
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._kind = ""  # of the open part: text or thinking
         self._stop: StopReason = "unknown"
         self._finished = False
@@ -516,11 +510,9 @@ class GeminiReader(SseReader):
         self._pending: PartialCall | None = None
         self._named: JsonObject = {}  # id, name and signature of the pending call
 
-    def read_whole(self, body: Any) -> list[Event]:
+    def _read_body(self, body: Any) -> None:
         for chunk in body if isinstance(body, list) else [body]:
             self._read_frame(chunk, None)
-        self._builder.terminate()
-        return self.close()
 
     def _read_done(self) -> None:
         """No end: the counts may come behind the chunk that has the finish reason, so that only `close` ends."""
@@ -536,8 +528,7 @@ class GeminiReader(SseReader):
         if builder.ended:
             return
         if chunk.get("error"):
-            builder.fail(read_failure(None, chunk))
-            self._end()
+            self._fail(chunk)
             return
         if not builder.started:
             builder.start(chunk.get("modelVersion"), chunk.get("responseId"))
@@ -651,9 +642,7 @@ class GeminiReader(SseReader):
             arguments = tell(arguments)[:-1] + ("," if arguments else "")
         self._builder.whole_call(self._named.get("id"), self._named.get("name"), arguments, self._named.get("own"))
 
-    def _end(self) -> None:
-        if self._builder.ended:
-            return
+    def _settle(self) -> None:
         self._end_part()
         self._finish_pending(over=True)
         if self._own:
@@ -661,4 +650,3 @@ class GeminiReader(SseReader):
         usage = read_usage(self._usage)
         if usage is not None:
             self._builder.usage(usage)
-        self._builder.end()

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.events import Event
 from dragoman.types import (
+    Failure,
     File,
     Image,
     InvalidCall,
@@ -20,13 +21,12 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Offer, OptionTable, Prepared, Reader, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, OptionTable, Prepared, read_choice, unsupported_options
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
 from dragoman.wire.quirks import Quirks
+from dragoman.wire.reader import Reader
 from dragoman.wire.values import (
-    BROKEN,
     as_count,
     as_dict,
     as_list,
@@ -35,7 +35,6 @@ from dragoman.wire.values import (
     find_calls,
     join_texts,
     join_thinking,
-    parse,
     read_result,
 )
 
@@ -63,6 +62,12 @@ def read_usage(body: JsonObject) -> Usage | None:
     if "eval_count" not in body and "prompt_eval_count" not in body:
         return None
     return Usage(as_count(body.get("prompt_eval_count")), as_count(body.get("eval_count")))
+
+
+def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+    said = as_dict(body).get("error", body)
+    message = as_dict(said).get("message", said)
+    return fail(message if isinstance(message, str) else "", status=status, body=body, headers=headers)
 
 
 def finish_of(stop: StopReason) -> str:
@@ -208,39 +213,24 @@ _PREFIX = "tool."
 class OllamaReader(Reader):
     """Reads one reply. A call always comes whole, in any line; `done` ends the reply."""
 
-    def __init__(self, wire: str, sent: Prepared | None) -> None:
-        self._builder = ReplyBuilder(wire, sent)
+    _read_failure = staticmethod(read_failure)
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._offered = frozenset(sent.tools.names) if sent is not None and sent.tools is not None else frozenset()
         self._thinking = False
 
     def read(self, frame: Any) -> list[Event]:
         if isinstance(frame, LineBroken):
-            self._fail("a line of the stream was too large")
+            self._fail({"message": "a line of the stream was too large"})
         else:
-            body = parse(frame.text)
-            if body is not BROKEN:
-                self._read_body(as_dict(body))
-            elif frame.complete:
-                self._fail(f"a line is not JSON: {frame.text[:200]}")
+            self._read_json(frame.text, frame.complete)
         return self._builder.take()
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
-        self._read_body(body)
-        self._builder.terminate()
-        return self.close()
-
-    def close(self) -> list[Event]:
-        self._end()
-        return self._builder.take()
-
-    def _fail(self, message: Any, body: Any = None) -> None:
-        self._builder.fail(fail(message, body=body))
-        self._end()
-
-    def _read_body(self, body: JsonObject) -> None:
-        builder = self._builder
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        builder, body = self._builder, as_dict(content)
         if body.get("error"):
-            self._fail(body["error"], body)
+            self._fail(body)
             return
         builder.start(body.get("model"))
         message = as_dict(body.get("message"))
@@ -274,10 +264,8 @@ class OllamaReader(Reader):
             self._builder.end_part("thinking", {"field": "thinking"})
             self._thinking = False
 
-    def _end(self) -> None:
-        if not self._builder.ended:
-            self._end_thinking()
-            self._builder.end()
+    def _settle(self) -> None:
+        self._end_thinking()
 
 
 def unwrap(name: Any, arguments: Any, offered: frozenset[str]) -> tuple[Any, Any, tuple[str, ...]]:

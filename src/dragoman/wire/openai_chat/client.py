@@ -6,9 +6,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.events import Event
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
-from dragoman.wire.codec import SAMPLING, Choice, Offer, OptionTable, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import (
+    SAMPLING,
+    Choice,
+    Offer,
+    OptionTable,
+    Prepared,
+    read_choice,
+    unsupported_options,
+    write_parallel,
+)
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
     STOPS,
@@ -132,26 +140,17 @@ def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -
     return definitions
 
 
-def write_tools(
-    request: Request, offered: Offer, dialect: Dialect, quirks: Quirks, losses: list[Loss]
-) -> tuple[JsonObject, set[str]]:
-    """The fields of a body that speak of tools, and the options that were used for them."""
+def write_tools(request: Request, offered: Offer, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The fields of a body that speak of tools."""
     own = as_list(as_dict(request.options.get(dialect.wire)).get("tools"))
     definitions = write_definitions(offered, quirks.strict_tools, dialect.wire) + own
-    taken = {"tool_choice", "parallel_tool_calls"}
     if not definitions:
-        return {}, taken
+        return {}
     fields: JsonObject = {"tools": definitions}
     choice = read_choice(request.options)
     if choice is not None:
         fields.update(_write_choice(choice, offered, definitions, dialect, quirks, losses))
-    parallel = request.options.get("parallel_tool_calls")
-    if isinstance(parallel, bool) and "tools" in fields:
-        if quirks.parallel_flag:
-            fields["parallel_tool_calls"] = parallel
-        elif not parallel:
-            losses.append(Loss("dropped", "options", "this endpoint has no switch against parallel calls"))
-    return fields, taken
+    return fields | write_parallel(request.options, quirks, losses)
 
 
 def _write_choice(
@@ -188,13 +187,12 @@ def _write_mode(mode: str, dialect: Dialect, quirks: Quirks, losses: list[Loss])
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def write_options(
-    request: Request, dialect: Dialect, quirks: Quirks, taken: set[str], losses: list[Loss]
-) -> JsonObject:
+def write_options(request: Request, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """Everything in a body that is neither conversation nor tools."""
     options = request.options
     fields: JsonObject = {}
-    taken |= {"max_tokens", "stop", "stream", "cache", "response_format", "metadata"}
+    taken = {"max_tokens", "stop", "stream", "cache", "response_format", "metadata", "reasoning"}
+    taken |= {"tool_choice", "parallel_tool_calls"}
     if isinstance(options.get("max_tokens"), int):
         fields[quirks.max_tokens_field or dialect.max_tokens] = options["max_tokens"]
     fields.update(dialect.sampling.write_sampling(options, quirks, taken))
@@ -205,7 +203,7 @@ def write_options(
         fields.update({"user": options["user"]} if options.get("user") else {})
     fields.update({"metadata": options["metadata"]} if options.get("metadata") else {})
     fields.update(_write_format(as_dict(options.get("response_format"))))
-    fields.update(_write_effort(as_dict(options.get("reasoning")), taken, losses))
+    fields.update(_write_effort(as_dict(options.get("reasoning")), losses))
     if options.get("stream"):
         fields["stream"] = True
         if quirks.stream_usage and dialect.stream_options:
@@ -217,8 +215,7 @@ def write_options(
     return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
 
 
-def _write_effort(reasoning: JsonObject, taken: set[str], losses: list[Loss]) -> JsonObject:
-    taken.add("reasoning")
+def _write_effort(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
     if reasoning.get("enabled") is False:
         return {"reasoning_effort": "none"}
     if isinstance(reasoning.get("effort"), str):
@@ -259,8 +256,7 @@ class ChatReader(SseReader):
     _read_failure = staticmethod(read_failure)
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
-        super().__init__(wire, sent, masks_length=quirks.masks_length)
-        self._quirks = quirks
+        super().__init__(wire, sent, quirks)
         self._field = ""  # where the open part of reasoning comes from
         self._details = Details()
         self._refusing = False
@@ -268,11 +264,9 @@ class ChatReader(SseReader):
         self._answered = False
         self._whole = False
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         self._whole = True
         self._read_frame(body, None)
-        self._read_done()
-        return self._builder.take()
 
     def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
@@ -371,12 +365,9 @@ class ChatReader(SseReader):
         if isinstance(old, dict):
             self._builder.call_delta("function_call", None, old.get("name"), old.get("arguments"))
 
-    def _end(self) -> None:
-        if self._builder.ended:
-            return
+    def _settle(self) -> None:
         self._end_reasoning()
         if self._refusing:
             self._builder.end_part("text", {"refusal": True})
         if self._reasoning and not self._answered:
             self._builder.text("".join(self._reasoning))
-        self._builder.end()

@@ -330,16 +330,15 @@ class ResponsesReader(SseReader):
 
     _read_failure = staticmethod(read_failure)
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        super().__init__(WIRE, sent, masks_length=quirks.masks_length)
-        self._final_frame = quirks.final_frame
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._items = Items()
         self._speaking: tuple[OutputItem, _Place] | None = None  # the part of text or thinking that is open
         self._refused = False
         self._number: int | None = None  # of the last frame
         self._counts = False
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         if not any(name in body for name in ("output", "status", "error")):
             self._fail({"message": "the body is not a response"})
         elif body.get("error") and "output" not in body:
@@ -347,10 +346,9 @@ class ResponsesReader(SseReader):
         else:
             status = body.get("status")
             self._end_response({"response": body}, status if isinstance(status, str) else "completed")
-        return self._builder.take()
 
     def close(self) -> list[Event]:
-        if not self._final_frame and self._items.all and all(item.done for item in self._items.all):
+        if not self._quirks.final_frame and self._items.all and all(item.done for item in self._items.all):
             self._builder.terminate()
         return super().close()
 
@@ -554,17 +552,14 @@ class ResponsesReader(SseReader):
             self._builder.fail(Failure("server_error", "the response was cancelled", code=status))
         reason, word = read_stop(response, status, refused=self._refused)
         self._builder.stop(reason, {"reason": word})
-        self._builder.terminate()
-        self._end()
+        self._read_done()
 
-    def _end(self) -> None:
-        """Nothing more comes: what was begun is told as far as it is known."""
-        if not self._builder.ended:
-            for item in self._items.all:
-                if not item.done and item.kind in (FUNCTION, CUSTOM):
-                    self._end_call(item, item.fields)
-            self._leave()
-            self._builder.end()
+    def _settle(self) -> None:
+        # What was begun is told as far as it is known.
+        for item in self._items.all:
+            if not item.done and item.kind in (FUNCTION, CUSTOM):
+                self._end_call(item, item.fields)
+        self._leave()
 
 
 _HANDLERS: dict[str, Callable[[ResponsesReader, JsonObject], None]] = {

@@ -18,6 +18,7 @@ from dragoman.types import (
     JsonObject,
     Part,
     Provenance,
+    Request,
     StopReason,
     Text,
     Tool,
@@ -25,8 +26,18 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
+from dragoman.wire import codec
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import Choice, Offer, Offered, OptionTable, as_object, keep_unknown
+from dragoman.wire.codec import (
+    Choice,
+    Offer,
+    Offered,
+    OptionTable,
+    as_object,
+    keep_unknown,
+    unsupported_options,
+    write_parallel,
+)
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_count, as_dict, as_list, as_text, dicts, mark_error, parse, split_data_url, write
@@ -510,7 +521,25 @@ def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
     return written
 
 
-def write_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *, strict: bool) -> list[Any]:
+def write_tools(
+    request: Request, offered: Offer, items: list[JsonObject], quirks: Quirks, losses: list[Loss]
+) -> JsonObject:
+    """The fields of a body that speak of tools."""
+    others = as_list(as_dict(request.options.get(WIRE)).get("tools"))
+    tools = _list_tools(offered, others, items, strict=quirks.strict_tools)
+    choice = codec.read_choice(request.options)
+    said, only = write_choice(choice, offered, quirks, losses) if choice else (None, None)
+    if only is not None:
+        tools = [tool for tool in tools if isinstance(tool, dict) and tool.get("name") in only]
+    if not tools:
+        return {}
+    fields: JsonObject = {"tools": tools}
+    if said is not None:
+        fields["tool_choice"] = said
+    return fields | write_parallel(request.options, quirks, losses)
+
+
+def _list_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *, strict: bool) -> list[Any]:
     """All tools: the functions, but for those that `others` or the items of the input already hold, then `others`."""
     there = set(_find_nested(others)) | {
         name for item in items if item.get("type") == "additional_tools" for name in _find_added(item)
@@ -669,10 +698,11 @@ _FORMAT_FIELDS = ("name", "schema", "strict", "description")
 # ---- writing -------------------------------------------------------------------------------------------------------
 
 
-def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) -> tuple[JsonObject, set[str]]:
-    """The fields of the body for these options, and the names of those that found their place."""
+def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The fields of the body for these options."""
     fields: JsonObject = {}
     taken = {"stream", "cache", "reasoning", "response_format", "max_tokens", "user", "metadata"}
+    taken |= {"tool_choice", "parallel_tool_calls"}
     if options.get("max_tokens") is not None:
         fields[quirks.max_tokens_field or "max_output_tokens"] = options["max_tokens"]
     fields |= _SAMPLING.write_sampling(options, quirks, taken) | _LABELS.write(options)
@@ -686,7 +716,8 @@ def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) 
         losses.append(Loss("approximated", "options", "the prompt cache of this wire has its own time to live"))
     if options.get("stream"):
         fields["stream"] = True
-    return fields, taken
+    losses += unsupported_options(options, taken, WIRE)
+    return fields
 
 
 def _write_reasoning(wanted: JsonObject, losses: list[Loss]) -> JsonObject:
