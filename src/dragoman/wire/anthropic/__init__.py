@@ -18,7 +18,7 @@ from dragoman.wire.anthropic import client, parts, server
 from dragoman.wire.codec import Codec, Draft, Offer
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import as_text, dicts, parse
+from dragoman.wire.values import as_text, dicts, merge_fields, parse
 
 
 def wrap_calls(body: Any) -> JsonObject:
@@ -82,7 +82,7 @@ class Anthropic(Codec):
             body["tools"] = tooling.tools
         if tooling.choice:
             body["tool_choice"] = tooling.choice
-        return parts.merge_own(body, options)
+        return merge_fields(body, parts.own(options))
 
     # ---- server -------------------------------------------------------------------------------------------------
 

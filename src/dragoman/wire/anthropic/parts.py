@@ -10,17 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.args.loader import Loaded, load
 from dragoman.types import (
     Failure,
     FailureKind,
-    Fault,
     File,
     Image,
     InvalidCall,
     JsonObject,
     Part,
-    Provenance,
     StopReason,
     Text,
     Thinking,
@@ -29,13 +26,14 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
+from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
 from dragoman.wire.codec import OptionTable, unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, dicts, split_data_url
+from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, dicts, find_media_type, split_data_url
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of this wire beside ours: reasons to stop, counts of tokens, and what it demands of a conversation.
@@ -77,7 +75,7 @@ _WORDS: dict[StopReason, str] = {
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
-def own(extra: dict[str, Any]) -> JsonObject:
+def own(extra: Mapping[str, Any]) -> JsonObject:
     """What only this wire understands of a part, a reply or a tool."""
     return as_dict(extra.get(WIRE))
 
@@ -194,7 +192,7 @@ def write_error(failure: Failure) -> JsonObject:
     """The body of an error answer, which is also the event that ends a stream badly."""
     kind = failure.code if _KINDS.get(failure.code) == failure.kind else ""
     kind = kind or (_TYPES_BY_STATUS.get(failure.status or 0, "") if failure.kind != "bad_request" else "")
-    message = failure.message or as_text(failure.code) or failure.kind.replace("_", " ")
+    message = describe(failure)
     if failure.kind == "context_too_long" and _TOO_LONG not in message.lower():
         message = f"{_TOO_LONG}: {message}"
     return {"type": "error", "error": {"type": kind or _TYPES[failure.kind], "message": message}}
@@ -205,21 +203,13 @@ def write_error(failure: Failure) -> JsonObject:
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
-# How the base64 of these types begins: for data that came without its type.
-_BEGINNINGS = (
-    ("iVBORw0KGgo", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", _PDF),
-)
 
 
 def _find_type(part: Image | File, data: str) -> str:
     if part.media_type:
         plain = part.media_type.partition(";")[0].strip().lower()
         return "image/jpeg" if plain == "image/jpg" else plain
-    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), "")
+    return find_media_type(data) or ""
 
 
 def write_media(part: Image | File, losses: list[Loss]) -> JsonObject:
@@ -404,24 +394,9 @@ def read_call(block: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back."""
     given = block.get("id")
     wire_id = given if isinstance(given, str) and given else None
-    name, arguments = as_text(block.get("name")), block.get("input")
     extra = wrap(without(block, "type", "id", "name", "input"))
-    # An object needs no reading; anything else is not as the wire has it.
-    loaded = Loaded(arguments) if isinstance(arguments, dict) else load(arguments)
-    provenance = Provenance("native", WIRE)
-    if loaded.value is None or not name:
-        faults = loaded.errors or (Fault("$", "the call names no tool"),)
-        raw = as_text(arguments)
-        return InvalidCall(wire_id or fallback, name, raw, faults, provenance, extra, wire_id)
-    return ToolCall(
-        wire_id or fallback,
-        name,
-        loaded.value,
-        repairs=loaded.repairs,
-        provenance=provenance,
-        extra=extra,
-        wire_id=wire_id,
-    )
+    name, arguments = as_text(block.get("name")), block.get("input")
+    return values.read_call(WIRE, wire_id or fallback, name, arguments, wire_id=wire_id, extra=extra, sound=True)
 
 
 def read_result(block: JsonObject, identity: str, name: str) -> ToolResult:
@@ -546,21 +521,6 @@ class SettingsWriter:
         if wanted != budget:
             self._report("approximated", f"the reasoning budget became {wanted}")
         self.fields["thinking"] = {"type": "enabled", "budget_tokens": wanted, **display}
-
-
-def merge_own(body: JsonObject, options: Mapping[str, Any]) -> JsonObject:
-    """The body with the fields that the caller gave for this wire: objects are joined, None takes a field out."""
-    merged = dict(body)
-    for name, value in own(dict(options)).items():
-        if name == "tools":
-            continue
-        if value is None:
-            merged.pop(name, None)
-        elif isinstance(value, dict) and isinstance(merged.get(name), dict):
-            merged[name] = {**merged[name], **value}
-        else:
-            merged[name] = value
-    return merged
 
 
 # ---- the wire's to ours ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from dragoman.wire.codec import SAMPLING, OptionTable, keep_unknown, unsupported
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, mark_error, write
+from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, mark_error, show
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of Cohere's chat, and ours for them.
@@ -82,10 +82,6 @@ def read_end(reason: str, error: Any) -> Failure:
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     return status_of(failure), {"message": describe(failure)}
-
-
-def describe(failure: Failure) -> str:
-    return failure.message or failure.code or failure.kind.replace("_", " ")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -175,7 +171,7 @@ def read_result_content(content: Any) -> str | list[Text | Image | File]:
         return content
     blocks = _blocks(content)
     if not blocks:
-        return "" if content is None or isinstance(content, list | dict) else _show(content)
+        return "" if content is None or isinstance(content, list | dict) else show(content)
     return [_read_result_block(block) for block in blocks]
 
 
@@ -183,17 +179,9 @@ def _read_result_block(block: JsonObject | str) -> Text | Image | File:
     if isinstance(block, dict) and block.get("type") == "document":
         document = block.get("document")
         data = as_dict(document).get("data", document)
-        return Text(data if isinstance(data, str) else _show(data), {WIRE: {"block": block}})
+        return Text(data if isinstance(data, str) else show(data), {WIRE: {"block": block}})
     part = _read_part(block)
     return part if isinstance(part, Text | Image | File) else Text("")
-
-
-def _show(value: Any) -> str:
-    try:
-        return write(value)
-    except (RecursionError, TypeError, ValueError):
-        # Nested deeper than anything can write; the value itself is kept beside.
-        return ""
 
 
 def write_result_content(result: ToolResult, *, takes_images: bool = False) -> str | list[JsonObject]:

@@ -39,13 +39,12 @@ from dragoman.wire.gemini.parts import (
     read_media,
     read_own,
     read_usage,
-    tell,
     write_part,
 )
 from dragoman.wire.history import History
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
-from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse
+from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse, show
 
 # --------------------------------------------------------------------------------------------------------------------
 # A call whose arguments come in pieces, each with the place where it belongs, as Vertex streams them.
@@ -74,7 +73,7 @@ class PartialCall:
     """The arguments of one call in the making. `sound` is False once a piece came that fits nowhere."""
 
     def __init__(self, arguments: Any) -> None:
-        copied = parse(tell(arguments)) if isinstance(arguments, dict) else {}
+        copied = parse(show(arguments)) if isinstance(arguments, dict) else {}
         self._root: JsonObject = copied if copied is not BROKEN else {}
         self._growing: dict[str, tuple[Any, str | int, list[str]]] = {}  # texts that will continue, by their path
         self.sound = True
@@ -639,7 +638,7 @@ class GeminiReader(SseReader):
         arguments: Any = pending.finish()
         if not complete or not pending.sound:
             # An object that is open behind a comma: nobody can take it for all that was meant.
-            arguments = tell(arguments)[:-1] + ("," if arguments else "")
+            arguments = show(arguments)[:-1] + ("," if arguments else "")
         self._builder.whole_call(self._named.get("id"), self._named.get("name"), arguments, self._named.get("own"))
 
     def _settle(self) -> None:

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.args.loader import load
 from dragoman.types import (
     Failure,
-    Fault,
     File,
     Image,
     InvalidCall,
     JsonObject,
     Message,
     Part,
-    Provenance,
     StopReason,
     Text,
     Thinking,
     ToolCall,
     Usage,
 )
+from dragoman.wire import values
 from dragoman.wire.failures import fail, status_of
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
@@ -30,9 +28,11 @@ from dragoman.wire.values import (
     as_list,
     as_text,
     data_url,
+    describe,
     dicts,
     join_thinking,
     split_data_url,
+    wrap_own,
     write,
 )
 
@@ -118,7 +118,7 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     error = {
-        "message": failure.message or failure.kind.replace("_", " "),
+        "message": describe(failure),
         "type": _TYPES.get(failure.kind, "server_error"),
         "param": None,
         "code": "context_length_exceeded" if failure.kind == "context_too_long" else failure.code or None,
@@ -241,22 +241,9 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
     name, arguments, own = name_and_arguments(entry)
     given = entry.get("id") or entry.get("call_id")
     wire_id = given if isinstance(given, str) else None
-    extra = {wire: own} if own else {}
-    label = as_text(name)
-    loaded = load(arguments if isinstance(arguments, str | dict) else None)
-    provenance = Provenance("native", wire)
-    if loaded.value is None or not label:
-        faults = loaded.errors or (Fault("$", "the call names no tool"),)
-        return InvalidCall(wire_id or fallback, label, as_text(arguments), faults, provenance, extra, wire_id)
-    return ToolCall(
-        wire_id or fallback,
-        label,
-        loaded.value,
-        repairs=loaded.repairs,
-        provenance=provenance,
-        extra=extra,
-        wire_id=wire_id,
-    )
+    known = arguments if isinstance(arguments, str | dict) else None
+    extra = wrap_own(own, wire)
+    return values.read_call(wire, wire_id or fallback, as_text(name), known, wire_id=wire_id, extra=extra)
 
 
 # --------------------------------------------------------------------------------------------------------------------

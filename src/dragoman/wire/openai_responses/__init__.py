@@ -17,7 +17,7 @@ from dragoman.wire.failures import Loss
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_responses import client, parts, server
 from dragoman.wire.openai_responses.parts import WIRE
-from dragoman.wire.values import as_dict, as_list, as_text
+from dragoman.wire.values import as_dict, as_list, as_text, merge_fields
 
 _DEFAULTS: JsonObject = {"store": False, "include": ["reasoning.encrypted_content"]}
 
@@ -82,7 +82,7 @@ class OpenAIResponses(Codec):
         body["input"] = items
         tools = parts.write_tools(request, draft.offered, items, self.quirks, losses)
         fields = parts.write_settings(request.options, self.quirks, losses)
-        return parts.merge_own({**body, **tools, **fields, **({} if stored else _DEFAULTS)}, own)
+        return merge_fields({**body, **tools, **fields, **({} if stored else _DEFAULTS)}, own)
 
     def _known_tools(self, request: Request) -> list[Tool]:
         own = as_dict(request.options.get(WIRE))

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.args.loader import load
 from dragoman.types import (
     Failure,
     FailureKind,
@@ -17,7 +16,6 @@ from dragoman.types import (
     InvalidCall,
     JsonObject,
     Part,
-    Provenance,
     Request,
     StopReason,
     Text,
@@ -26,7 +24,7 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
-from dragoman.wire import codec
+from dragoman.wire import codec, values
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.codec import (
     Choice,
@@ -40,7 +38,20 @@ from dragoman.wire.codec import (
 )
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, dicts, mark_error, parse, split_data_url, write
+from dragoman.wire.values import (
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    describe,
+    dicts,
+    find_media_type,
+    mark_error,
+    parse,
+    split_data_url,
+    wrap_own,
+    write,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of the Responses API: kinds of items, why a response ended, and what it cost.
@@ -167,7 +178,7 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
 
 def write_error(failure: Failure) -> JsonObject:
     """The error object of a failed response."""
-    message = failure.message or failure.kind.replace("_", " ")
+    message = describe(failure)
     code = _code_of(failure)
     if code in _RESPONSE_CODES:
         return {"code": code, "message": message}
@@ -178,7 +189,7 @@ def write_error(failure: Failure) -> JsonObject:
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     """The status and the body of an error answer."""
     error = {
-        "message": failure.message or failure.kind.replace("_", " "),
+        "message": describe(failure),
         "type": _TYPES.get(failure.kind, "server_error"),
         "param": None,
         "code": _code_of(failure),
@@ -195,15 +206,6 @@ def _code_of(failure: Failure) -> str:
 
 _TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 _OWN = ("file_id", "prompt_cache_breakpoint")
-# How base64 of the common kinds begins.
-_MAGIC = (
-    ("iVBORw0KGgo", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi0", "application/pdf"),
-)
-
 
 # ---- writing -------------------------------------------------------------------------------------------------------
 
@@ -241,7 +243,7 @@ def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
 def _write_image(image: Image, kept: JsonObject, losses: list[Loss]) -> JsonObject:
     if image.data is not None:
         kept.pop("file_id", None)
-        media = image.media_type or _find_media(image.data)
+        media = image.media_type or find_media_type(image.data)
         if media is None:
             media = "image/png"
             losses.append(Loss("guessed", "image", "an image without a media type is sent as image/png"))
@@ -258,7 +260,7 @@ def _write_file(file: File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
     named = {"filename": file.name} if file.name else {}
     if file.data is not None:
         kept.pop("file_id", None)
-        media = file.media_type or _find_media(file.data) or "application/octet-stream"
+        media = file.media_type or find_media_type(file.data) or "application/octet-stream"
         return {"type": "input_file", **named, "file_data": f"data:{media};base64,{file.data}", **kept}
     if file.url:
         kept.pop("file_id", None)
@@ -272,10 +274,6 @@ def _write_file(file: File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
 def _write_missing(kind: str, name: str, losses: list[Loss]) -> JsonObject:
     losses.append(Loss("dropped", kind, f"the {kind} {name} has neither data nor an address that this wire can use"))
     return {"type": "input_text", "text": f"[{kind} {name}: not available]".replace(" :", ":")}
-
-
-def _find_media(data: str) -> str | None:
-    return next((media for magic, media in _MAGIC if data.startswith(magic)), None)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
@@ -369,17 +367,9 @@ def arguments_of(item: JsonObject) -> Any:
 
 def read_call(item: JsonObject, id: str) -> ToolCall | InvalidCall:
     """A call of a history. Arguments that are no object make it an invalid one."""
-    raw = arguments_of(item)
     given = as_text(item.get("call_id")) or None
-    name = as_text(item.get("name"))
-    own = keep_call(item)
-    extra = {WIRE: own} if own else {}
-    provenance = Provenance("native", WIRE)
-    loaded = load(raw if isinstance(raw, str | dict) or raw is None else write(raw))
-    if loaded.value is None:
-        text = raw if isinstance(raw, str) else write(raw)
-        return InvalidCall(id, name, text, loaded.errors, provenance, extra, given)
-    return ToolCall(id, name, loaded.value, repairs=loaded.repairs, provenance=provenance, extra=extra, wire_id=given)
+    extra = wrap_own(keep_call(item), WIRE)
+    return values.read_call(WIRE, id, as_text(item.get("name")), arguments_of(item), wire_id=given, extra=extra)
 
 
 def write_call(call: ToolCall | InvalidCall, own: JsonObject) -> JsonObject:
@@ -746,21 +736,6 @@ def _write_format(wanted: JsonObject, losses: list[Loss]) -> JsonObject | None:
     if wanted:
         losses.append(Loss("dropped", "options", f"response_format {wanted.get('type')!r} is not known"))
     return None
-
-
-def merge_own(body: JsonObject, own: JsonObject) -> JsonObject:
-    """The body with the fields that only this wire has; they overrule, and None takes a field out."""
-    merged = dict(body)
-    for name, value in own.items():
-        if name == "tools":
-            continue
-        if value is None:
-            merged.pop(name, None)
-        elif name in ("reasoning", "text") and isinstance(value, dict):
-            merged[name] = {**as_dict(merged.get(name)), **value}
-        else:
-            merged[name] = value
-    return merged
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
