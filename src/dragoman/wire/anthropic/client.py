@@ -32,8 +32,9 @@ from dragoman.wire.anthropic.parts import (
     write_block,
     write_text,
 )
-from dragoman.wire.codec import Choice, Offer, Prepared, read_choice
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
+from dragoman.wire.options import Choice, read_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse

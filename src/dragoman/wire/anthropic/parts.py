@@ -28,9 +28,9 @@ from dragoman.types import (
 )
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
-from dragoman.wire.codec import OptionTable, unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules
+from dragoman.wire.options import OptionTable, is_count, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
 from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, dicts, find_media_type, split_data_url
@@ -415,7 +415,10 @@ def read_result(block: JsonObject, identity: str, name: str) -> ToolResult:
 
 DEFAULT_LIMIT = 4096
 _LEAST_BUDGET = 1024
-_SAMPLING = OptionTable({name: name for name in ("temperature", "top_p", "top_k")})
+_OPTIONS = OptionTable(
+    {name: name for name in ("max_tokens", "temperature", "top_p", "top_k", "stream")} | {"stop": "stop_sequences"},
+    limits={"temperature": 1},
+)
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 
 # ---- ours to the wire's ----------------------------------------------------------------------------------------------
@@ -429,39 +432,30 @@ class SettingsWriter:
         self._quirks = quirks
         self._losses = losses
         self._is_forced = is_forced
-        self._taken = {"max_tokens", "stop", "stream", "tool_choice", "parallel_tool_calls", "cache"}
+        self._taken = {"tool_choice", "parallel_tool_calls", "cache"}
         said = options.get("max_tokens")
-        self._said_limit = isinstance(said, int) and not isinstance(said, bool) and said >= 0
-        self.limit: int = said if isinstance(said, int) and self._said_limit else DEFAULT_LIMIT
+        self._said_limit = is_count(said)
+        self.limit: int = said if said is not None and self._said_limit else DEFAULT_LIMIT
         self.fields: JsonObject = {}
 
     def write(self) -> None:
         options = self._options
         self._write_thinking()
         self._write_format()
-        self._write_sampling()
-        self._write_stop()
+        self.fields.update(_OPTIONS.write(options, self._quirks, self._losses, self._taken))
+        self._drop_blank_stops()
         if isinstance(options.get("user"), str):
             self._taken.add("user")
             self.fields["metadata"] = {"user_id": options["user"]}
-        if isinstance(options.get("stream"), bool):
-            self.fields["stream"] = options["stream"]
         self._losses += unsupported_options(options, self._taken, WIRE)
         self.fields = {self._quirks.max_tokens_field or "max_tokens": self.limit, **self.fields}
 
     def _report(self, rule: str, detail: str) -> None:
         self._losses.append(Loss(rule, "options", detail))
 
-    def _write_sampling(self) -> None:
-        self.fields.update(_SAMPLING.write_sampling(self._options, self._quirks, self._taken))
-        if isinstance(self.fields.get("temperature"), int | float) and self.fields["temperature"] > 1:
-            self._report("approximated", "temperature goes up to 1 on this wire")
-            self.fields["temperature"] = 1
-
-    def _write_stop(self) -> None:
-        given = self._options.get("stop")
-        texts = [given] if isinstance(given, str) else [text for text in as_list(given) if isinstance(text, str)]
-        kept = [text for text in texts if text and not text.isspace()]
+    def _drop_blank_stops(self) -> None:
+        texts = self.fields.pop("stop_sequences", [])
+        kept = [text for text in texts if text.strip()]
         if len(kept) < len(texts):
             self._report("dropped", "stop: blank text, which this wire refuses")
         if kept:
@@ -493,7 +487,7 @@ class SettingsWriter:
             self.fields["thinking"] = {"type": "disabled"}
             return
         display = {"display": "summarized"} if asked.get("summary") not in (None, False, "none") else {}
-        if isinstance(budget, int) and not isinstance(budget, bool) and budget > 0:
+        if budget and is_count(budget):
             self._write_budget(budget, display)
         else:
             self.fields["thinking"] = {"type": "adaptive", **display}
@@ -525,25 +519,13 @@ class SettingsWriter:
 
 # ---- the wire's to ours ----------------------------------------------------------------------------------------------
 
-_KNOWN = ("model", "messages", "system", "tools", "stream", "max_tokens", "stop_sequences", "tool_choice")
-_READ_APART = ("thinking", "output_config", "metadata")
+_KNOWN = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "metadata")
 
 
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of this wire."""
-    options: dict[str, Any] = {}
-    rest = without(body, *_KNOWN, *_SAMPLING.names, *_READ_APART)
-    limit = body.get("max_tokens")
-    if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
-        options["max_tokens"] = limit
-    for name in _SAMPLING.names:
-        if isinstance(body.get(name), int | float):
-            options[name] = body[name]
-    stop = [text for text in as_list(body.get("stop_sequences")) if isinstance(text, str)]
-    if stop:
-        options["stop"] = stop
-    if isinstance(body.get("stream"), bool):
-        options["stream"] = body["stream"]
+    rest = without(body, *_KNOWN, *_OPTIONS.names.values())
+    options = _OPTIONS.read(body)
     options.update(_read_choice(body.get("tool_choice")))
     _read_reasoning(as_dict(body.get("thinking")), as_dict(body.get("output_config")), options, rest)
     metadata = as_dict(body.get("metadata"))
@@ -580,7 +562,7 @@ def _read_reasoning(thinking: JsonObject, output: JsonObject, options: dict[str,
     left = without(thinking, "type")
     if kind == "disabled":
         asked = {**asked, "enabled": False}
-    elif kind == "enabled" and isinstance(budget, int) and not isinstance(budget, bool) and budget > 0:
+    elif kind == "enabled" and budget and is_count(budget):
         asked["budget"] = budget
         left.pop("budget_tokens")
     elif kind == "adaptive":

@@ -29,13 +29,14 @@ from dragoman.wire.bedrock.parts import (
     read_image,
     read_usage,
 )
-from dragoman.wire.codec import Choice, Offer, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.eventstream import Frame
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import History, HistoryRules
+from dragoman.wire.options import OptionTable, is_count, read_choice, settle_choice, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import Reader
-from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, merge_fields, parse, write
 
 # --------------------------------------------------------------------------------------------------------------------
 # Cache points: blocks that say how far a prompt cache shall reach.
@@ -114,6 +115,9 @@ def _unmarked(blocks: list[Any]) -> list[Any]:
 # The tools of a request: `toolConfig`, and what a choice among them becomes.
 
 
+_MODES = {"auto": "auto", "required": "any"}
+
+
 class Tooling(Struct, frozen=True):
     """The `toolConfig` of a body (empty: none is sent), and the choice that it makes."""
 
@@ -157,11 +161,16 @@ def write_tools(
         return Tooling({}, {})
     if choice is None:
         return Tooling({"tools": [*definitions, *own]}, {})
-    definitions, chosen = _choose(choice, offered, definitions, quirks, losses)
-    if free and not chosen.keys() <= {"auto"}:
+    chosen = settle_choice(choice, offered, quirks, losses)
+    if chosen.only is not None:
+        definitions = [entry for entry in definitions if entry["toolSpec"]["name"] in chosen.only]
+    said: JsonObject = {_MODES[chosen.mode]: {}} if chosen.mode in _MODES else {}
+    if chosen.mode == "named":
+        said = {"tool": {"name": chosen.names[0]}}
+    if free and not said.keys() <= {"auto"}:
         losses.append(Loss("approximated", "options", "tool_choice: no call can be demanded of a model that thinks"))
-        chosen = {"auto": {}}
-    return Tooling({"tools": [*definitions, *own], **({"toolChoice": chosen} if chosen else {})}, chosen)
+        said = {"auto": {}}
+    return Tooling({"tools": [*definitions, *own], **({"toolChoice": said} if said else {})}, said)
 
 
 def _names_called(messages: list[Message]) -> list[str]:
@@ -173,36 +182,16 @@ def _define(name: str) -> JsonObject:
     return {"toolSpec": {"name": name, "description": name, "inputSchema": {"json": {"type": "object"}}}}
 
 
-def _choose(
-    choice: Choice, offered: Offer, definitions: list[JsonObject], quirks: Quirks, losses: list[Loss]
-) -> tuple[list[JsonObject], JsonObject]:
-    """The definitions to offer, and the `toolChoice`."""
-    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-    if choice.names and not names:
-        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-        return definitions, _write_mode("auto", quirks, losses)
-    if choice.kind == "named" and "named" in quirks.tool_choice:
-        return definitions, {"tool": {"name": names[0]}}
-    if names:
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        definitions = [entry for entry in definitions if entry["toolSpec"]["name"] in names]
-    return definitions, _write_mode(choice.mode, quirks, losses)
-
-
-def _write_mode(mode: str, quirks: Quirks, losses: list[Loss]) -> JsonObject:
-    if mode in quirks.tool_choice:
-        return {"any": {}} if mode == "required" else {"auto": {}}
-    if mode != "auto":
-        losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
-    return {}
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # The options of a request: `inferenceConfig`, `outputConfig`, and the fields that only one family of models has.
 #
 # Converse passes `additionalModelRequestFields` on to the model. What Claude and Nova take there is written for them;
 # for other models it is only what the caller gives as this wire's own.
 
+OPTIONS = OptionTable(
+    {"max_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP", "stop": "stopSequences"},
+    limits={"temperature": 1, "top_p": 1},
+)
 _LEAST_BUDGET = 1024
 _LABEL = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")
 _MOST_LABELS = 16
@@ -214,8 +203,13 @@ def write_options(
     """Everything in a body that is neither conversation nor tools; `thinking` is what `write_thinking` gave."""
     options = request.options
     taken = {"stream", "cache", "tool_choice", "parallel_tool_calls", "reasoning", "response_format", "metadata"}
+    inference = OPTIONS.write(options, quirks, losses, taken)
+    if inference.get("maxTokens") == 0:
+        # Bedrock refuses a request with it, so it counts as an option without a place.
+        del inference["maxTokens"]
+        taken.remove("max_tokens")
     fields: JsonObject = {
-        "inferenceConfig": _write_inference(options, quirks, taken, losses),
+        "inferenceConfig": inference,
         "outputConfig": _write_output(options, losses),
         "additionalModelRequestFields": {
             **thinking,
@@ -224,37 +218,8 @@ def write_options(
         "requestMetadata": _write_labels(as_dict(options.get("metadata")), losses),
     }
     losses += unsupported_options(options, taken, WIRE)
-    for name, value in as_dict(options.get(WIRE)).items():
-        if name != "tools":
-            # What the caller says in this wire's own words goes beside what we wrote, and before it.
-            mine = fields.get(name)
-            fields[name] = {**mine, **value} if isinstance(mine, dict) and isinstance(value, dict) else value
-    return {name: value for name, value in fields.items() if value != {}}
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _write_inference(options: dict[str, Any], quirks: Quirks, taken: set[str], losses: list[Loss]) -> JsonObject:
-    fields: JsonObject = {}
-    if _is_count(options.get("max_tokens")):
-        taken.add("max_tokens")
-        fields["maxTokens"] = options["max_tokens"]
-    if quirks.sends_sampling:
-        taken |= {"temperature", "top_p"}
-        for ours, name in (("temperature", "temperature"), ("top_p", "topP")):
-            value = options.get(ours)
-            if isinstance(value, int | float):
-                fields[name] = min(value, 1)
-                if value > 1:
-                    losses.append(Loss("approximated", "options", f"{ours} {value} became 1, the most on this wire"))
-    taken.add("stop")
-    stops = options.get("stop")
-    words = [word for word in as_list(stops if isinstance(stops, list) else [stops]) if isinstance(word, str) and word]
-    if words:
-        fields["stopSequences"] = words
-    return fields
+    merged = merge_fields(fields, as_dict(options.get(WIRE)))
+    return {name: value for name, value in merged.items() if value != {}}
 
 
 def _write_output(options: dict[str, Any], losses: list[Loss]) -> JsonObject:
@@ -281,7 +246,7 @@ def _write_additional(
     options, family = request.options, family_of(request.model)
     fields: JsonObject = {}
     top_k = options.get("top_k")
-    if quirks.sends_sampling and _is_count(top_k) and family:
+    if quirks.sends_sampling and top_k and is_count(top_k) and family:
         taken.add("top_k")
         fields.update({"top_k": top_k} if family == "claude" else {"inferenceConfig": {"topK": top_k}})
     if options.get("parallel_tool_calls") is False and tooling.config:
@@ -314,7 +279,7 @@ def write_thinking(request: Request, losses: list[Loss]) -> JsonObject:
     if reasoning.get("enabled") is False:
         return {"thinking": {"type": "disabled"}}
     budget = reasoning.get("budget")
-    if _is_count(budget):
+    if budget and is_count(budget):
         return _write_budget(budget, request.options.get("max_tokens"), losses)
     return {"thinking": {"type": "adaptive"}} if reasoning.get("enabled") is True else {}
 
@@ -322,7 +287,7 @@ def write_thinking(request: Request, losses: list[Loss]) -> JsonObject:
 def _write_budget(budget: Any, limit: Any, losses: list[Loss]) -> JsonObject:
     """A budget of thinking is at least 1024 tokens, and less than the whole reply may have."""
     fitting = max(budget, _LEAST_BUDGET)
-    if _is_count(limit) and fitting >= limit:
+    if limit and is_count(limit) and fitting >= limit:
         fitting = limit - 1
     if fitting < _LEAST_BUDGET:
         losses.append(Loss("dropped", "options", f"reasoning: max_tokens {limit} leaves no room for a budget"))

@@ -28,7 +28,7 @@ from dragoman.types import (
     ToolResult,
 )
 from dragoman.wire import eventstream
-from dragoman.wire.bedrock.client import RULES
+from dragoman.wire.bedrock.client import OPTIONS, RULES
 from dragoman.wire.bedrock.parts import (
     WIRE,
     describe,
@@ -44,7 +44,7 @@ from dragoman.wire.bedrock.parts import (
     write_image,
     write_usage,
 )
-from dragoman.wire.codec import keep_unknown
+from dragoman.wire.options import keep_unknown
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
 from dragoman.wire.writer import StreamWriter
 
@@ -192,14 +192,9 @@ def _read_choice(value: Any) -> Any:
 
 def read_options(body: JsonObject, model: str, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of the wire."""
-    options: dict[str, Any] = {}
     own = keep_unknown(body, _KNOWN)
     inference = dict(as_dict(body.get("inferenceConfig")))
-    for name, ours in (("temperature", "temperature"), ("topP", "top_p"), ("maxTokens", "max_tokens")):
-        if isinstance(inference.get(name), int | float):
-            options[ours] = inference.pop(name)
-    if as_list(inference.get("stopSequences")):
-        options["stop"] = inference.pop("stopSequences")
+    options = OPTIONS.take(inference)
     choice = _read_choice(as_dict(body.get("toolConfig")).get("toolChoice"))
     if choice is not None:
         options["tool_choice"] = choice

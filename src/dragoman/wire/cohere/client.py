@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.types import File, Image, JsonObject, Message, Part, Request, StopReason, Text, Thinking, ToolResult
-from dragoman.wire.codec import Choice, Offer, Prepared, read_choice
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.cohere.parts import (
     PLAN,
     STOPS,
@@ -21,8 +21,9 @@ from dragoman.wire.cohere.parts import (
     write_result_content,
 )
 from dragoman.wire.failures import Loss
-from dragoman.wire.openai_chat.client import write_definitions
+from dragoman.wire.openai_chat.client import keep_named, write_definitions
 from dragoman.wire.openai_chat.parts import name_and_arguments, read_failure, write_call, write_content
+from dragoman.wire.options import read_choice, settle_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, find_calls, join_thinking
@@ -112,44 +113,19 @@ def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[L
     if request.options.get("parallel_tool_calls") is False:
         losses.append(Loss("dropped", "options", f"{WIRE} has no switch against parallel calls"))
     fields: JsonObject = {"tools": definitions}
+    has_calls = any(find_calls(message.parts) for message in request.messages)
     choice = read_choice(request.options)
-    if choice is not None:
-        fields = _write_choice(choice, request, offered, definitions, quirks, losses)
-    if quirks.strict_tools and "tools" in fields:
+    chosen = settle_choice(choice, offered, quirks, losses, names_tools=False, omits_tools=not has_calls)
+    if chosen.only == ():
+        return {}
+    if chosen.only is not None:
+        fields["tools"] = keep_named(definitions, chosen.only)
+    if chosen.mode not in ("", "auto"):
+        fields["tool_choice"] = chosen.mode.upper()
+    if quirks.strict_tools:
         # The switch is one for all tools.
         fields["strict_tools"] = True
     return fields
-
-
-def _write_choice(
-    choice: Choice,
-    request: Request,
-    offered: Offer,
-    definitions: list[JsonObject],
-    quirks: Quirks,
-    losses: list[Loss],
-) -> JsonObject:
-    fields: JsonObject = {"tools": definitions}
-    if choice.names:
-        names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-        if not names:
-            losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-            return fields
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        fields["tools"] = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
-    if choice.mode == "auto":
-        return fields
-    if choice.mode in quirks.tool_choice:
-        return {**fields, "tool_choice": choice.mode.upper()}
-    if choice.mode == "none" and not _has_calls(request):
-        losses.append(Loss("approximated", "options", "tool_choice 'none': no tools are offered"))
-        return {}
-    losses.append(Loss("approximated", "options", f"tool_choice {choice.mode!r} is not honoured here; it is left out"))
-    return fields
-
-
-def _has_calls(request: Request) -> bool:
-    return any(find_calls(message.parts) for message in request.messages)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Container
 from typing import Any
 
 from dragoman.jsonscan import JsonScanner
@@ -20,7 +21,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
 )
-from dragoman.wire.codec import Choice, Offer, OptionTable, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 from dragoman.wire.gemini.parts import (
@@ -42,6 +43,7 @@ from dragoman.wire.gemini.parts import (
     write_part,
 )
 from dragoman.wire.history import History
+from dragoman.wire.options import OptionTable, read_choice, settle_choice, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse, show
@@ -244,31 +246,25 @@ class ListDecoder:
 # --------------------------------------------------------------------------------------------------------------------
 # Options of a request as the fields of generateContent that are neither conversation nor tools.
 
-NAMES = OptionTable(
+OPTIONS = OptionTable(
     {
+        "max_tokens": "maxOutputTokens",
         "temperature": "temperature",
         "top_p": "topP",
         "top_k": "topK",
         "seed": "seed",
         "presence_penalty": "presencePenalty",
         "frequency_penalty": "frequencyPenalty",
-    },
-    numeric=True,
+        "stop": "stopSequences",
+    }
 )
-_TAKEN = {"max_tokens", "stop", "stream", "tool_choice", "parallel_tool_calls", "reasoning", "response_format"}
 
 
 def write_config(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The neutral options, in this wire's words."""
     options = request.options
-    config: JsonObject = {}
-    taken = set(_TAKEN)
-    if isinstance(options.get("max_tokens"), int):
-        config["maxOutputTokens"] = options["max_tokens"]
-    config.update(NAMES.write_sampling(options, quirks, taken))
-    if options.get("stop"):
-        stop = options["stop"]
-        config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
+    taken = {"stream", "tool_choice", "parallel_tool_calls", "reasoning", "response_format"}
+    config = OPTIONS.write(options, quirks, losses, taken)
     config.update(_write_format(as_dict(options.get("response_format")), losses))
     thinking = _write_thinking(as_dict(options.get("reasoning")), request.model, losses)
     if thinking:
@@ -350,7 +346,7 @@ def _merge(ours: Any, own: Any) -> Any:
 MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def write_definitions(offered: Offer, quirks: Quirks, names: list[str] | None = None) -> list[JsonObject]:
+def write_definitions(offered: Offer, quirks: Quirks, names: Container[str] | None = None) -> list[JsonObject]:
     """All declarations in one object, as the API wants them; `names` lets only some of them through."""
     key = "parametersJsonSchema" if quirks.json_schema else "parameters"
     declarations = []
@@ -372,44 +368,17 @@ def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[L
     own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
     if request.options.get("parallel_tool_calls") is False and offered.tools:
         losses.append(Loss("dropped", "options", "this wire has no switch against parallel calls"))
-    choice = read_choice(request.options)
-    if choice is None or not offered.tools:
-        tools = [*write_definitions(offered, quirks), *own]
-        return {"tools": tools} if tools else {}
-    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-    if choice.names and not names:
-        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-        choice = Choice("auto")
-    config, fewer = _write_choice(choice, names, quirks, losses)
-    tools = [*write_definitions(offered, quirks, fewer), *own]
-    fields: JsonObject = {"tools": tools} if tools else {}
-    return {**fields, "toolConfig": {"functionCallingConfig": config}} if tools and config else fields
-
-
-def _write_choice(
-    choice: Choice, names: list[str], quirks: Quirks, losses: list[Loss]
-) -> tuple[JsonObject, list[str] | None]:
-    """How calls are to be made, and the names of the tools to declare where that can not be all of them."""
-    kinds = quirks.tool_choice
-    if choice.names and names:
-        if choice.kind in kinds and "named" in kinds:
-            # Only two modes take a list of names; VALIDATED is the one that leaves text open.
-            mode = "ANY" if choice.mode == "required" else "VALIDATED"
-            return {"mode": mode, "allowedFunctionNames": names}, None
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        return _write_mode(choice.mode, quirks, losses), names
-    if choice.mode == "none" and "none" not in kinds:
-        losses.append(Loss("approximated", "options", "tool_choice 'none' is not honoured here; no tools are offered"))
-        return {}, []
-    return _write_mode(choice.mode, quirks, losses), None
-
-
-def _write_mode(mode: str, quirks: Quirks, losses: list[Loss]) -> JsonObject:
-    if mode in quirks.tool_choice:
-        return {"mode": MODES[mode]}
-    if mode != "auto":
-        losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
-    return {}
+    choice = read_choice(request.options) if offered.tools else None
+    chosen = settle_choice(choice, offered, quirks, losses, lists_tools=True, omits_tools=True)
+    tools = [*write_definitions(offered, quirks, chosen.only), *own]
+    if not tools:
+        return {}
+    config: JsonObject = {"mode": MODES[chosen.mode]} if chosen.mode in MODES else {}
+    if chosen.mode in ("named", "listed"):
+        # Only two modes take a list of names; VALIDATED is the one that leaves text open.
+        required = choice is not None and choice.mode == "required"
+        config = {"mode": "ANY" if required else "VALIDATED", "allowedFunctionNames": list(chosen.names)}
+    return {"tools": tools, **({"toolConfig": {"functionCallingConfig": config}} if config else {})}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -31,8 +31,7 @@ from dragoman.types import (
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS, Identifier
-from dragoman.wire.codec import Choice, OptionTable, keep_unknown, write_choice
-from dragoman.wire.gemini.client import NAMES
+from dragoman.wire.gemini.client import OPTIONS
 from dragoman.wire.gemini.parts import (
     FINISHES,
     LEVELS,
@@ -48,6 +47,7 @@ from dragoman.wire.gemini.parts import (
     write_own,
     write_usage,
 )
+from dragoman.wire.options import Choice, keep_unknown, write_choice
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 from dragoman.wire.writer import StreamWriter
 
@@ -289,15 +289,9 @@ def read_options(given: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     return options
 
 
-_NUMBERS = OptionTable({"max_tokens": "maxOutputTokens", **NAMES.names}, numeric=True)
-
-
 def _take_config(config: JsonObject) -> dict[str, Any]:
     """Take out of the configuration what has a neutral name; what is left is this wire's own."""
-    options = _NUMBERS.take(config)
-    stop = config.get("stopSequences")
-    if isinstance(stop, list) and stop and all(isinstance(entry, str) for entry in stop):
-        options["stop"] = config.pop("stopSequences")
+    options = OPTIONS.take(config)
     thinking = dict(camel(as_dict(config.pop("thinkingConfig", None))))
     reasoning = _take_thinking(thinking)
     if reasoning:

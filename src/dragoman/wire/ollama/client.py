@@ -21,9 +21,10 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
-from dragoman.wire.codec import Offer, OptionTable, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
+from dragoman.wire.options import SAMPLING, OptionTable, read_choice, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import Reader
 from dragoman.wire.values import (
@@ -43,18 +44,7 @@ from dragoman.wire.values import (
 
 STOPS: Mapping[str, StopReason] = {"stop": "end", "length": "length", "load": "end", "unload": "end"}
 
-OPTIONS = OptionTable(
-    {
-        "max_tokens": "num_predict",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "seed": "seed",
-        "stop": "stop",
-        "presence_penalty": "presence_penalty",
-        "frequency_penalty": "frequency_penalty",
-    }
-)
+OPTIONS = OptionTable({"max_tokens": "num_predict", **{name: name for name in (*SAMPLING, "stop")}})
 """Our options, and what they are called inside `options`."""
 
 
@@ -174,7 +164,8 @@ def write_tools(request: Request, offered: Offer, losses: list[Loss]) -> JsonObj
 def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     options = request.options
     own = as_dict(options.get(WIRE))
-    runtime = OPTIONS.write(options)
+    taken = {"stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
+    runtime = OPTIONS.write(options, quirks, losses, taken)
     if quirks.context_window:
         runtime["num_ctx"] = quirks.context_window
     runtime.update(as_dict(own.get("options")))
@@ -183,7 +174,6 @@ def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonO
     fields.update({"options": runtime} if runtime else {})
     fields.update(_write_format(as_dict(options.get("response_format"))))
     fields.update(_write_thinking(as_dict(options.get("reasoning"))))
-    taken = {*OPTIONS.names, "stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
     losses += unsupported_options(options, taken, WIRE)
     return {**fields, **{name: value for name, value in own.items() if name not in ("tools", "options")}}
 

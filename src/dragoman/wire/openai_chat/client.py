@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
-from dragoman.wire.codec import (
-    SAMPLING,
-    Choice,
-    Offer,
-    OptionTable,
-    Prepared,
-    read_choice,
-    unsupported_options,
-    write_parallel,
-)
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
     STOPS,
@@ -31,6 +23,14 @@ from dragoman.wire.openai_chat.parts import (
     write_content,
     write_reasoning,
     write_thinking_blocks,
+)
+from dragoman.wire.options import (
+    SAMPLING,
+    OptionTable,
+    read_choice,
+    settle_choice,
+    unsupported_options,
+    write_parallel,
 )
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
@@ -52,12 +52,13 @@ class Dialect(Struct, frozen=True):
     """Where the relatives of chat completions differ in what they are called."""
 
     wire: str
-    max_tokens: str = "max_completion_tokens"
-    sampling: OptionTable = OptionTable({name: name for name in SAMPLING if name != "top_k"})
+    options: OptionTable = OptionTable(
+        {"max_tokens": "max_completion_tokens"}
+        | {name: name for name in (*SAMPLING, "stop", "user", "metadata") if name != "top_k"}
+    )
     required: str = "required"
     names_results: bool = False
     """Tool messages carry the name of the tool."""
-    takes_user: bool = True
     stream_options: bool = True
     empty_content: str = "null"
     """As the quirk of that name, where the endpoint has none of its own."""
@@ -147,41 +148,19 @@ def write_tools(request: Request, offered: Offer, dialect: Dialect, quirks: Quir
     if not definitions:
         return {}
     fields: JsonObject = {"tools": definitions}
-    choice = read_choice(request.options)
-    if choice is not None:
-        fields.update(_write_choice(choice, offered, definitions, dialect, quirks, losses))
+    chosen = settle_choice(read_choice(request.options), offered, quirks, losses)
+    if chosen.only is not None:
+        fields["tools"] = keep_named(definitions, chosen.only)
+    if chosen.mode == "named":
+        fields["tool_choice"] = {"type": "function", "function": {"name": chosen.names[0]}}
+    elif chosen.mode:
+        fields["tool_choice"] = dialect.required if chosen.mode == "required" else chosen.mode
     return fields | write_parallel(request.options, quirks, losses)
 
 
-def _write_choice(
-    choice: Choice,
-    offered: Offer,
-    definitions: list[JsonObject],
-    dialect: Dialect,
-    quirks: Quirks,
-    losses: list[Loss],
-) -> JsonObject:
-    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-    if choice.names and not names:
-        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-        return {"tool_choice": "auto"}
-    kind = choice.kind if not choice.names or choice.kind == "named" else "allowed"
-    if kind == "named" and "named" in quirks.tool_choice:
-        return {"tool_choice": {"type": "function", "function": {"name": names[0]}}}
-    if kind in ("named", "allowed"):
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        fewer = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
-        return {"tools": fewer, **_write_mode(choice.mode, dialect, quirks, losses)}
-    return _write_mode(choice.mode, dialect, quirks, losses)
-
-
-def _write_mode(mode: str, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
-    if mode in quirks.tool_choice:
-        return {"tool_choice": dialect.required if mode == "required" else mode}
-    if mode == "auto":
-        return {}
-    losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
-    return {}
+def keep_named(definitions: list[JsonObject], names: Container[str]) -> list[JsonObject]:
+    """The definitions of the functions that go by these names."""
+    return [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------
@@ -190,18 +169,8 @@ def _write_mode(mode: str, dialect: Dialect, quirks: Quirks, losses: list[Loss])
 def write_options(request: Request, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """Everything in a body that is neither conversation nor tools."""
     options = request.options
-    fields: JsonObject = {}
-    taken = {"max_tokens", "stop", "stream", "cache", "response_format", "metadata", "reasoning"}
-    taken |= {"tool_choice", "parallel_tool_calls"}
-    if isinstance(options.get("max_tokens"), int):
-        fields[quirks.max_tokens_field or dialect.max_tokens] = options["max_tokens"]
-    fields.update(dialect.sampling.write_sampling(options, quirks, taken))
-    if options.get("stop"):
-        fields["stop"] = options["stop"]
-    if dialect.takes_user:
-        taken.add("user")
-        fields.update({"user": options["user"]} if options.get("user") else {})
-    fields.update({"metadata": options["metadata"]} if options.get("metadata") else {})
+    taken = {"stream", "cache", "response_format", "reasoning", "tool_choice", "parallel_tool_calls"}
+    fields = dialect.options.write(options, quirks, losses, taken)
     fields.update(_write_format(as_dict(options.get("response_format"))))
     fields.update(_write_effort(as_dict(options.get("reasoning")), losses))
     if options.get("stream"):

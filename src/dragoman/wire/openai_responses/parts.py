@@ -24,19 +24,12 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
-from dragoman.wire import codec, values
+from dragoman.wire import options as neutral
+from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import (
-    Choice,
-    Offer,
-    Offered,
-    OptionTable,
-    as_object,
-    keep_unknown,
-    unsupported_options,
-    write_parallel,
-)
+from dragoman.wire.codec import Offer, Offered, as_object
 from dragoman.wire.failures import Loss, fail, status_of
+from dragoman.wire.options import Choice, OptionTable, keep_unknown, unsupported_options, write_parallel
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
     as_count,
@@ -517,7 +510,7 @@ def write_tools(
     """The fields of a body that speak of tools."""
     others = as_list(as_dict(request.options.get(WIRE)).get("tools"))
     tools = _list_tools(offered, others, items, strict=quirks.strict_tools)
-    choice = codec.read_choice(request.options)
+    choice = neutral.read_choice(request.options)
     said, only = write_choice(choice, offered, quirks, losses) if choice else (None, None)
     if only is not None:
         tools = [tool for tool in tools if isinstance(tool, dict) and tool.get("name") in only]
@@ -676,12 +669,14 @@ def _read_function(entry: JsonObject, *, namespace: str = "", added: bool = Fals
 
 # Up to how many tokens of thought an effort stands for.
 _EFFORTS = ((0, "none"), (2048, "low"), (8192, "medium"))
+_OPTIONS = OptionTable(
+    {"max_tokens": "max_output_tokens", **{name: name for name in ("temperature", "top_p", "user", "metadata")}}
+)
+_SWITCHES = OptionTable({name: name for name in ("parallel_tool_calls", "stream")})
 _KNOWN = frozenset(
     {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "stream"}
-    | {"max_output_tokens", "temperature", "top_p", "user", "metadata"}
+    | {*_OPTIONS.names.values()}
 )
-_SAMPLING = OptionTable({"temperature": "temperature", "top_p": "top_p"})
-_LABELS = OptionTable({"user": "user", "metadata": "metadata"})
 _FORMAT_FIELDS = ("name", "schema", "strict", "description")
 
 
@@ -690,12 +685,8 @@ _FORMAT_FIELDS = ("name", "schema", "strict", "description")
 
 def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The fields of the body for these options."""
-    fields: JsonObject = {}
-    taken = {"stream", "cache", "reasoning", "response_format", "max_tokens", "user", "metadata"}
-    taken |= {"tool_choice", "parallel_tool_calls"}
-    if options.get("max_tokens") is not None:
-        fields[quirks.max_tokens_field or "max_output_tokens"] = options["max_tokens"]
-    fields |= _SAMPLING.write_sampling(options, quirks, taken) | _LABELS.write(options)
+    taken = {"stream", "cache", "reasoning", "response_format", "tool_choice", "parallel_tool_calls"}
+    fields = _OPTIONS.write(options, quirks, losses, taken)
     reasoning = _write_reasoning(as_dict(options.get("reasoning")), losses)
     if reasoning:
         fields["reasoning"] = reasoning
@@ -743,14 +734,8 @@ def _write_format(wanted: JsonObject, losses: list[Loss]) -> JsonObject | None:
 
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The options of a body; what has no neutral name stands under the name of the wire."""
-    options = _SAMPLING.read(body) | _LABELS.read(body)
+    options = _OPTIONS.read(body) | _SWITCHES.read(body)
     own = keep_unknown(body, _KNOWN)
-    limit = body.get("max_output_tokens")
-    if isinstance(limit, int) and not isinstance(limit, bool):
-        options["max_tokens"] = limit
-    for name in ("parallel_tool_calls", "stream"):
-        if isinstance(body.get(name), bool):
-            options[name] = body[name]
     _read_choice(body.get("tool_choice"), options, own)
     _read_reasoning(as_dict(body.get("reasoning")), options, own)
     _read_text(as_dict(body.get("text")), options, own)
