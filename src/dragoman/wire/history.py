@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
 from dragoman.types import File, Image, InvalidCall, Message, Part, Role, Text, Thinking, ToolCall, ToolResult
-from dragoman.types import Text as TextPart
 from dragoman.wire.aliases import FREE_IDS, PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import DEFAULTS, Quirks
+from dragoman.wire.values import own_of
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a wire demands of a conversation, as one row of answers.
@@ -61,15 +61,12 @@ class Turn(Struct):
     named: list[int] = field(default_factory=list)
 
 
-class _Slot:
+class _Slot(Struct, eq=False):
     """A call that waits for its result."""
 
-    __slots__ = ("call", "number", "result")
-
-    def __init__(self, number: int, call: ToolCall | InvalidCall) -> None:
-        self.number = number
-        self.call = call
-        self.result: ToolResult | None = None
+    number: int
+    call: ToolCall | InvalidCall
+    result: ToolResult | None = None
 
 
 def pair(turns: list[Turn], losses: list[Loss]) -> list[Turn]:
@@ -123,7 +120,7 @@ class _Pairing:
             self._losses.append(Loss("moved", f"message {place}", "a result without its call became user text"))
             text = result.content if isinstance(result.content, str) else _join(result)
             label = f"[result of {result.name or 'a tool'}, whose call is not in this conversation]"
-            return [TextPart(f"{label}\n{text}"), *rest]
+            return [Text(f"{label}\n{text}"), *rest]
         slot.result = result
         return rest
 
@@ -166,7 +163,7 @@ class _Pairing:
 
 
 def _join(result: ToolResult) -> str:
-    return "\n".join(part.text for part in result.content if isinstance(part, TextPart))
+    return "\n".join(part.text for part in result.content if isinstance(part, Text))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -185,20 +182,6 @@ _MEDIA = frozenset({Image, File})
 
 class OrderedHistory:
     """One walk through a conversation. `take` says whether it is in order; then the rest of it is filled."""
-
-    __slots__ = (
-        "_begun",
-        "_identifier",
-        "_namer",
-        "_place",
-        "_results",
-        "_rules",
-        "_system_first",
-        "_waiting",
-        "losses",
-        "messages",
-        "system",
-    )
 
     def __init__(self, rules: HistoryRules, namer: Namer, identifier: Identifier, *, system_first: bool) -> None:
         self.system: list[Text] = []
@@ -543,6 +526,50 @@ class _Arranger:
                 images += [Text(f"[{label}]"), part]
                 self._losses.append(Loss("moved", f"message {place}", f"the {label} went into a user message"))
         return replace(result, content=kept)
+
+
+# ---- what Anthropic's models refuse ----------------------------------------------------------------------------------
+
+
+def clean(
+    messages: Iterable[Message], wire: str, may_return: Callable[[Thinking], bool], losses: list[Loss]
+) -> list[Message]:
+    """The conversation without blank text, without the wire's thinking that may not return, and with all thinking
+    in front of the calls."""
+    return [
+        message if _is_clean(message) else _clean(message, f"message {place}", wire, may_return, losses)
+        for place, message in enumerate(messages)
+    ]
+
+
+def _is_clean(message: Message) -> bool:
+    """Whether there is nothing to look at closer: no thinking and no blank text."""
+    for part in message.parts:
+        if part.text.isspace() if isinstance(part, Text) else isinstance(part, Thinking):
+            return False
+    return True
+
+
+def _clean(
+    message: Message, where: str, wire: str, may_return: Callable[[Thinking], bool], losses: list[Loss]
+) -> Message:
+    before: list[Part] = []
+    behind: list[Part] = []  # the first call and all that follows it
+    for part in message.parts:
+        if isinstance(part, Text) and part.text.isspace() and "block" not in own_of(part, wire):
+            losses.append(Loss("dropped", where, "blank text, which this wire refuses"))
+            continue
+        if isinstance(part, Thinking) and wire in part.extra:
+            if not may_return(part):
+                # It counts as that of a stranger.
+                part = replace(part, extra={})
+            elif behind:
+                losses.append(Loss("moved", where, "thinking behind a call was put before it"))
+                before.append(part)
+                continue
+        (behind if behind or isinstance(part, ToolCall | InvalidCall) else before).append(part)
+    parts = before + behind
+    return message if parts == message.parts else replace(message, parts=parts)
 
 
 # ---- order -----------------------------------------------------------------------------------------------------------

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
 
 import msgspec
 
@@ -19,6 +19,7 @@ from dragoman.types import (
     JsonObject,
     Part,
     Provenance,
+    StopReason,
     Text,
     Thinking,
     ToolCall,
@@ -204,6 +205,12 @@ def merge_fields(ours: JsonObject, own: JsonObject) -> JsonObject:
         else:
             merged[name] = value
     return merged
+
+
+def invert_stops(stops: Mapping[str, StopReason], default: str) -> dict[StopReason, str]:
+    """A wire's word for each of our reasons to stop: the first that means it; `default` where there is none."""
+    words: dict[StopReason, str] = dict.fromkeys(get_args(StopReason), default)
+    return words | {stop: word for word, stop in reversed(list(stops.items()))}
 
 
 def describe(failure: Failure) -> str:

@@ -17,6 +17,7 @@ from dragoman.types import JsonObject, Message, Reply, Request, ToolResult
 from dragoman.wire.anthropic import client, parts, server
 from dragoman.wire.codec import Codec, Draft, Offer
 from dragoman.wire.failures import Loss
+from dragoman.wire.history import clean
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_text, dicts, merge_fields, parse
 
@@ -59,7 +60,7 @@ class Anthropic(Codec):
         return replace(self.quirks, needs_user=True)
 
     def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
-        return client.clean(request.messages, self.quirks, losses)
+        return clean(request.messages, self.name, lambda part: client.may_return(part, self.quirks), losses)
 
     def _write_body(self, draft: Draft) -> JsonObject:
         options, losses = draft.request.options, draft.losses

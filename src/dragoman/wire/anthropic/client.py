@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from dragoman.types import (
     Failure,
     File,
     Image,
-    InvalidCall,
     JsonObject,
     Message,
     Part,
     Request,
     Text,
     Thinking,
-    ToolCall,
 )
 from dragoman.wire.anthropic.parts import (
     STOPS,
-    WIRE,
     add_usage,
     own,
     read_failure,
@@ -120,46 +117,11 @@ _MOST_STRICT = 20
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def clean(messages: Iterable[Message], quirks: Quirks, losses: list[Loss]) -> list[Message]:
-    """The conversation without what this wire refuses: blank text, unsigned thinking, and thinking behind a call."""
-    return [
-        message if _is_clean(message) else _clean(message, f"message {place}", quirks, losses)
-        for place, message in enumerate(messages)
-    ]
-
-
-def _is_clean(message: Message) -> bool:
-    """Whether there is nothing to look at closer: no thinking and no blank text."""
-    for part in message.parts:
-        if part.text.isspace() if isinstance(part, Text) else isinstance(part, Thinking):
-            return False
-    return True
-
-
-def _clean(message: Message, where: str, quirks: Quirks, losses: list[Loss]) -> Message:
-    before: list[Part] = []
-    behind: list[Part] = []  # the first call and all that follows it
-    for part in message.parts:
-        if isinstance(part, Text) and part.text.isspace() and "block" not in own(part.extra):
-            losses.append(Loss("dropped", where, "blank text, which this wire refuses"))
-            continue
-        if isinstance(part, Thinking):
-            part = _disown(part, quirks)
-            if behind and WIRE in part.extra:
-                losses.append(Loss("moved", where, "thinking behind a call was put before it"))
-                before.append(part)
-                continue
-        (behind if behind or isinstance(part, ToolCall | InvalidCall) else before).append(part)
-    parts = before + behind
-    return message if parts == message.parts else replace(message, parts=parts)
-
-
-def _disown(part: Thinking, quirks: Quirks) -> Thinking:
-    """Thinking that nobody signed cannot go back: it counts as that of a stranger."""
+def may_return(part: Thinking, quirks: Quirks) -> bool:
+    """Whether thinking can be sent back: it must be signed, or hidden, unless the endpoint does not care."""
     extra = own(part.extra)
     hidden = extra.get("data") if not part.text else None
-    signed = extra.get("signature") or hidden or (extra and quirks.unsigned_thinking)
-    return part if signed or WIRE not in part.extra else replace(part, extra={})
+    return bool(extra.get("signature") or hidden or (extra and quirks.unsigned_thinking))
 
 
 def write_messages(messages: Iterable[Message], losses: list[Loss]) -> list[JsonObject]:
@@ -325,20 +287,17 @@ _MESSAGE_FIELDS = ("id", "type", "role", "model", "content", "stop_reason", "usa
 _READ = ("tool_use", "text", "thinking")
 
 
-class _Block:
+class _Block(Struct, eq=False):
     """A block that began and has not ended."""
 
-    __slots__ = ("citations", "fields", "index", "key", "kind", "pieces", "said", "signature")
-
-    def __init__(self, fields: JsonObject, index: Any, key: Any) -> None:
-        self.fields = dict(fields)
-        self.kind = as_text(fields.get("type"))
-        self.index = index
-        self.key = key
-        self.said = False
-        self.signature = ""
-        self.citations: list[Any] = []
-        self.pieces: list[str] = []
+    fields: JsonObject
+    kind: str
+    index: Any
+    key: Any
+    said: bool = False
+    signature: str = ""
+    citations: list[Any] = []
+    pieces: list[str] = []
 
 
 class MessageReader(SseReader):
@@ -414,7 +373,7 @@ class MessageReader(SseReader):
             # Only one block is open at a time, whether or not the server said that this one ended.
             self._finish(self._latest)
         self._opened += 1
-        block = _Block(fields, index, ("block", self._opened))
+        block = _Block(dict(fields), as_text(fields.get("type")), index, ("block", self._opened))
         self._latest = block
         if isinstance(index, int):
             self._blocks[index] = block

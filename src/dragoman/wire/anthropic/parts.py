@@ -33,7 +33,17 @@ from dragoman.wire.history import HistoryRules
 from dragoman.wire.options import OptionTable, is_count, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, dicts, find_media_type, split_data_url
+from dragoman.wire.values import (
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    describe,
+    dicts,
+    find_media_type,
+    invert_stops,
+    split_data_url,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of this wire beside ours: reasons to stop, counts of tokens, and what it demands of a conversation.
@@ -61,17 +71,8 @@ STOPS: dict[str, StopReason] = {
     "refusal": "refusal",
     "pause_turn": "pause",
 }
-_WORDS: dict[StopReason, str] = {
-    "end": "end_turn",
-    "tool_calls": "tool_use",
-    "length": "max_tokens",
-    "stop_sequence": "stop_sequence",
-    "refusal": "refusal",
-    "pause": "pause_turn",
-    # There is no word for these two. A reply that failed is not written as a message at all.
-    "error": "end_turn",
-    "unknown": "end_turn",
-}
+# There is no word for an error: a reply that failed is not written as a message at all.
+_WORDS = invert_stops(STOPS, "end_turn")
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 

@@ -15,6 +15,7 @@ from dragoman.wire.bedrock import client, parts, server
 from dragoman.wire.codec import Codec, Draft, Offer, as_object
 from dragoman.wire.eventstream import EventStreamDecoder
 from dragoman.wire.failures import Loss
+from dragoman.wire.history import clean
 from dragoman.wire.values import as_dict, as_text
 
 
@@ -59,8 +60,8 @@ class Bedrock(Codec):
         return "anthropic_strict" if self.quirks.strict_tools else "bedrock"
 
     def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
-        spoken = client.drop_blanks(request.messages, losses)
-        return client.sort_thinking(spoken, request.model, self.quirks, losses)
+        model, quirks = request.model, self.quirks
+        return clean(request.messages, self.name, lambda part: client.may_return(part, model, quirks), losses)
 
     def _write_body(self, draft: Draft) -> JsonObject:
         request, history, losses = draft.request, draft.history, draft.losses

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.events import Event
 from dragoman.types import InvalidCall as Invalid
-from dragoman.types import JsonObject, Message, Part, Request, StopReason, Text, Thinking, ToolCall
+from dragoman.types import JsonObject, Message, Request, StopReason, Thinking, ToolCall
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.bedrock.parts import (
     STOPS,
@@ -331,56 +331,10 @@ RULES = HistoryRules(
 )
 
 
-def drop_blanks(messages: Iterable[Message], losses: list[Loss]) -> list[Message]:
-    """The conversation without texts of blanks alone, for which Bedrock refuses the whole request."""
-    kept: list[Message] = []
-    for place, message in enumerate(messages):
-        if any([_is_blank(part) for part in message.parts if isinstance(part, Text)]):
-            parts = [part for part in message.parts if not _is_blank(part)]
-            if any(isinstance(part, Text) and part.text and _is_blank(part) for part in message.parts):
-                losses.append(Loss("dropped", f"message {place}", "a text of blanks alone"))
-            # Its own words may have been all that a message had: then it is as if it had not been said.
-            message = Message(message.role, parts, message.extra if parts else {})
-        kept.append(message)
-    return kept
-
-
-def _is_blank(part: Part) -> bool:
-    if not isinstance(part, Text) or (part.text and not part.text.isspace()):
-        return False
-    return "block" not in own(part.extra)
-
-
-def sort_thinking(messages: Iterable[Message], model: str, quirks: Quirks, losses: list[Loss]) -> list[Message]:
-    """The conversation with reasoning in front of the calls, and without reasoning that the model cannot take back."""
+def may_return(part: Thinking, model: str, quirks: Quirks) -> bool:
+    """Whether reasoning can be sent back: Claude takes only what is signed or hidden."""
     signed_only = family_of(model) == "claude" and not quirks.unsigned_thinking
-    return [
-        _sort_message(message, place, signed_only, losses) if message.role == "assistant" else message
-        for place, message in enumerate(messages)
-    ]
-
-
-def _sort_message(message: Message, place: int, signed_only: bool, losses: list[Loss]) -> Message:
-    if not any([isinstance(part, Thinking) for part in message.parts]):
-        return message
-    parts: list[Part] = []
-    first_call = -1
-    for part in message.parts:
-        if isinstance(part, Thinking) and WIRE in part.extra:
-            if signed_only and not own(part.extra).keys() & {"signature", "redacted"}:
-                # Without this wire's mark the arrangement of the history treats it as that of any other model.
-                parts.append(Thinking(part.text))
-            elif first_call >= 0:
-                losses.append(Loss("moved", f"message {place}", "reasoning behind a call was put before it"))
-                parts.insert(first_call, part)
-                first_call += 1
-            else:
-                parts.append(part)
-            continue
-        if isinstance(part, ToolCall | Invalid) and first_call < 0:
-            first_call = len(parts)
-        parts.append(part)
-    return Message(message.role, parts, message.extra)
+    return not signed_only or bool(own(part.extra).keys() & {"signature", "redacted"})
 
 
 def write_messages(history: History, writer: BlockWriter, losses: list[Loss]) -> list[JsonObject]:

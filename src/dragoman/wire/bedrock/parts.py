@@ -26,7 +26,18 @@ from dragoman.types import (
 from dragoman.types import ToolResult as Result
 from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail
-from dragoman.wire.values import BROKEN, as_count, as_dict, as_list, as_text, dicts, parse, show, split_data_url
+from dragoman.wire.values import (
+    BROKEN,
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    dicts,
+    invert_stops,
+    parse,
+    show,
+    split_data_url,
+)
 from dragoman.wire.values import describe as describe_failure
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -40,21 +51,12 @@ STOPS: Mapping[str, StopReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "stop_sequence": "stop_sequence",
-    "guardrail_intervened": "refusal",
     "content_filtered": "refusal",
-    "malformed_tool_use": "error",
+    "guardrail_intervened": "refusal",
     "malformed_model_output": "error",
+    "malformed_tool_use": "error",
 }
-_REASONS: Mapping[StopReason, str] = {
-    "end": "end_turn",
-    "tool_calls": "tool_use",
-    "length": "max_tokens",
-    "stop_sequence": "stop_sequence",
-    "refusal": "content_filtered",
-    "pause": "end_turn",
-    "error": "malformed_model_output",
-    "unknown": "end_turn",
-}
+_REASONS = invert_stops(STOPS, "end_turn")
 _CLAUDE = re.compile(r"claude|anthropic", re.IGNORECASE)
 _NOVA = re.compile(r"\bnova\b", re.IGNORECASE)
 

@@ -10,7 +10,7 @@ from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
 from dragoman.wire.options import SAMPLING, OptionTable, keep_unknown, unsupported_options
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, mark_error, show
+from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, invert_stops, mark_error, show
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of Cohere's chat, and ours for them.
@@ -20,27 +20,17 @@ PLAN = "tool_plan"
 """The field in which a model says what it is about to call; reasoning that is no block of the content."""
 THINKING = "thinking"
 
-STOPS: Mapping[str, StopReason] = {
+_STOPS: dict[str, StopReason] = {
     "COMPLETE": "end",
     "STOP_SEQUENCE": "stop_sequence",
     "MAX_TOKENS": "length",
     "TOOL_CALL": "tool_calls",
     "ERROR": "error",
     "TIMEOUT": "error",
-    # Words of the first version of this API, which some servers still use:
-    "ERROR_LIMIT": "length",
-    "ERROR_TOXIC": "refusal",
 }
-FINISHES: Mapping[StopReason, str] = {
-    "end": "COMPLETE",
-    "tool_calls": "TOOL_CALL",
-    "length": "MAX_TOKENS",
-    "stop_sequence": "STOP_SEQUENCE",
-    "refusal": "COMPLETE",
-    "pause": "COMPLETE",
-    "error": "ERROR",
-    "unknown": "COMPLETE",
-}
+FINISHES = invert_stops(_STOPS, "COMPLETE")
+# With words of the first version of this API, which some servers still use.
+STOPS: Mapping[str, StopReason] = {**_STOPS, "ERROR_LIMIT": "length", "ERROR_TOXIC": "refusal"}
 
 
 def read_usage(value: Any) -> Usage | None:

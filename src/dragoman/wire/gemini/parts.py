@@ -33,6 +33,7 @@ from dragoman.wire.values import (
     describe,
     dicts,
     find_media_type,
+    invert_stops,
     join_texts,
     parse,
     show,
@@ -51,19 +52,10 @@ STOPS: Mapping[str, StopReason] = {
     **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "refusal"),
     **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"), "refusal"),
     "CONTINUATION": "pause",
-    **dict.fromkeys(("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
-    **dict.fromkeys(("TOO_MANY_TOOL_CALLS", "OTHER", "NO_IMAGE"), "error"),
+    **dict.fromkeys(("OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
+    **dict.fromkeys(("TOO_MANY_TOOL_CALLS", "NO_IMAGE"), "error"),
 }
-FINISHES: Mapping[StopReason, str] = {
-    "end": "STOP",
-    "tool_calls": "STOP",
-    "length": "MAX_TOKENS",
-    "stop_sequence": "STOP",
-    "refusal": "SAFETY",
-    "pause": "CONTINUATION",
-    "error": "OTHER",
-    "unknown": "STOP",
-}
+FINISHES = invert_stops(STOPS, "STOP")
 LEVELS: Mapping[str, str] = {
     "minimal": "MINIMAL",
     "low": "LOW",

@@ -30,6 +30,7 @@ from dragoman.wire.values import (
     data_url,
     describe,
     dicts,
+    invert_stops,
     join_thinking,
     split_data_url,
     wrap_own,
@@ -39,26 +40,15 @@ from dragoman.wire.values import (
 # --------------------------------------------------------------------------------------------------------------------
 # The words of chat completions, and ours for them.
 
-STOPS: Mapping[str, StopReason] = {
+_STOPS: dict[str, StopReason] = {
     "stop": "end",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
     "content_filter": "refusal",
-    # Mistral's own two:
-    "model_length": "length",
-    "error": "error",
 }
-FINISHES: Mapping[StopReason, str] = {
-    "end": "stop",
-    "tool_calls": "tool_calls",
-    "length": "length",
-    "stop_sequence": "stop",
-    "refusal": "content_filter",
-    "pause": "stop",
-    "error": "stop",
-    "unknown": "stop",
-}
+FINISHES = invert_stops(_STOPS, "stop")
+STOPS: Mapping[str, StopReason] = {**_STOPS, "model_length": "length", "error": "error"}  # the last two are Mistral's
 
 
 def read_usage(value: object) -> Usage | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct, field
+
 from dragoman.events import Event
 from dragoman.types import (
     Failure,
@@ -47,42 +49,25 @@ from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 # Which output item a frame speaks of: by its id, by its index, or by its order, for servers get all of these wrong.
 
 
-class OutputItem:
+class OutputItem(Struct, eq=False):
     """One item of the output, and what has come of it."""
 
-    __slots__ = (
-        "call_id",
-        "done",
-        "ended",
-        "fields",
-        "heard",
-        "id",
-        "key",
-        "kind",
-        "opened",
-        "parts",
-        "pieces",
-        "refusals",
-        "whole",
-    )
-
-    def __init__(self, number: int, kind: str, fields: JsonObject) -> None:
-        self.key = ("item", number)
-        self.kind = kind
-        self.fields = fields
-        self.id = as_text(fields.get("id"))
-        self.call_id = as_text(fields.get("call_id"))
-        self.done = False
-        self.opened = False
-        """Whether the builder knows of this call."""
-        self.heard: set[tuple[str, int]] = set()
-        """The parts of which text came."""
-        self.ended: set[tuple[str, int]] = set()
-        self.parts: dict[tuple[str, int], JsonObject] = {}
-        self.refusals: set[tuple[str, int]] = set()
-        self.pieces: list[str] = []
-        """Arguments that came before the name, and the input of a custom call."""
-        self.whole: Any = None
+    key: tuple[str, int]
+    kind: str
+    fields: JsonObject
+    id: str
+    call_id: str
+    done: bool = False
+    opened: bool = False
+    """Whether the builder knows of this call."""
+    heard: set[tuple[str, int]] = field(default_factory=set)
+    """The parts of which text came."""
+    ended: set[tuple[str, int]] = field(default_factory=set)
+    parts: dict[tuple[str, int], JsonObject] = field(default_factory=dict)
+    refusals: set[tuple[str, int]] = field(default_factory=set)
+    pieces: list[str] = field(default_factory=list)
+    """Arguments that came before the name, and the input of a custom call."""
+    whole: Any = None
 
     @property
     def known(self) -> JsonObject:
@@ -114,7 +99,8 @@ class Items:
         return item
 
     def add(self, frame: JsonObject, fields: JsonObject) -> OutputItem:
-        item = OutputItem(len(self.all), as_text(fields.get("type")), fields)
+        kind, id, call_id = (as_text(fields.get(name)) for name in ("type", "id", "call_id"))
+        item = OutputItem(("item", len(self.all)), kind, fields, id, call_id)
         self.all.append(item)
         if item.id:
             self._by_id[item.id] = item

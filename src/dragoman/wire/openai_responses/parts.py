@@ -227,41 +227,28 @@ def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
         kept.pop("file_id", None)
         return {"type": "input_text", "text": part.text, **kept}
     if isinstance(part, Image):
-        return _write_image(part, {"detail": as_text(own.get("detail"), "auto"), **kept}, losses)
+        return _write_media(part, {"detail": as_text(own.get("detail"), "auto"), **kept}, losses)
     if own.get("detail") is not None:
         kept["detail"] = own["detail"]
-    return _write_file(part, kept, losses)
+    return _write_media(part, kept, losses)
 
 
-def _write_image(image: Image, kept: JsonObject, losses: list[Loss]) -> JsonObject:
-    if image.data is not None:
+def _write_media(part: Image | File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
+    kind, name = ("image", "") if isinstance(part, Image) else ("file", part.name)
+    if part.data is not None or part.url:
         kept.pop("file_id", None)
-        media = image.media_type or find_media_type(image.data)
-        if media is None:
-            media = "image/png"
+    if part.data is not None:
+        media = part.media_type or find_media_type(part.data)
+        if media is None and kind == "image":
             losses.append(Loss("guessed", "image", "an image without a media type is sent as image/png"))
-        return {"type": "input_image", "image_url": f"data:{media};base64,{image.data}", **kept}
-    if image.url:
-        kept.pop("file_id", None)
-        return {"type": "input_image", "image_url": image.url, **kept}
-    if "file_id" in kept:
-        return {"type": "input_image", **kept}
-    return _write_missing("image", "", losses)
-
-
-def _write_file(file: File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
-    named = {"filename": file.name} if file.name else {}
-    if file.data is not None:
-        kept.pop("file_id", None)
-        media = file.media_type or find_media_type(file.data) or "application/octet-stream"
-        return {"type": "input_file", **named, "file_data": f"data:{media};base64,{file.data}", **kept}
-    if file.url:
-        kept.pop("file_id", None)
+        media = media or ("image/png" if kind == "image" else "application/octet-stream")
+        named = {"filename": name} if name else {}
+        field = "image_url" if kind == "image" else "file_data"
+        return {"type": f"input_{kind}", **named, field: f"data:{media};base64,{part.data}", **kept}
+    if part.url:
         # An address has its name in itself: the API refuses a second one.
-        return {"type": "input_file", "file_url": file.url, **kept}
-    if "file_id" in kept:
-        return {"type": "input_file", **kept}
-    return _write_missing("file", file.name, losses)
+        return {"type": f"input_{kind}", f"{kind}_url": part.url, **kept}
+    return {"type": f"input_{kind}", **kept} if "file_id" in kept else _write_missing(kind, name, losses)
 
 
 def _write_missing(kind: str, name: str, losses: list[Loss]) -> JsonObject:

@@ -6,8 +6,6 @@ import re
 from functools import cache
 from typing import Any
 
-from msgspec import Struct
-
 from dragoman.jsonschema.keywords import (
     ANNOTATIONS,
     CHILDREN,
@@ -153,13 +151,6 @@ _PAIRED = frozenset({"type", "properties", "required", "additionalProperties", "
 _LONGEST_NAME = 64
 
 
-class ObjectKeywords(Struct, frozen=True):
-    """The compiled keywords of an object, and what has to be undone in it."""
-
-    parts: JsonObject
-    undo: dict[str, Any]
-
-
 def is_map(node: JsonObject, kinds: list[str], row: Target) -> bool:
     """Whether an object has free keys alone, and the target cannot say so."""
     if not row.pairs or node.get("properties") or [kind for kind in kinds if kind != "null"] != ["object"]:
@@ -204,8 +195,11 @@ def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNode:
 
 def shape_members(
     shaper: Shaper, node: JsonObject, place: Place, notes: list[str], *, root: bool
-) -> ObjectKeywords | None:
-    """The properties of an object and all that speaks of them; None when one that is required can have no value."""
+) -> tuple[JsonObject, dict[str, Any]] | None:
+    """The properties of an object and all that speaks of them, and what has to be undone in it.
+
+    None when one that is required can have no value.
+    """
     row = shaper.row
     required = node.get("required", [])
     asked_for = frozenset(required)
@@ -242,7 +236,7 @@ def shape_members(
     _order(shaper, node, renamed, properties, parts, place)
     if members:
         undo["members"] = members
-    return ObjectKeywords(parts, undo)
+    return parts, undo
 
 
 def _require(
@@ -348,8 +342,6 @@ _BUILT = _MEMBERS | _SEQUENCE | {"type", *_UNIONS}
 
 class Shaper(Walk):
     """The walk with its second half: from flattened nodes to compiled schemas."""
-
-    __slots__ = ()
 
     def visit(self, schema: Any, place: Place) -> CompiledNode:
         """The compiled form of a schema anywhere below the root."""
@@ -529,10 +521,9 @@ class Shaper(Walk):
             members = shape_members(self, node, place, notes, root=root)
             if members is None:
                 return NOTHING
-            if is_emptied(node, members.parts, self.row) and not root:
+            parts, undo = members
+            if is_emptied(node, parts, self.row) and not root:
                 return shape_pairs(self, {**node, "properties": {}, "additionalProperties": False}, place)
-            parts |= members.parts
-            undo |= members.undo
         is_array = "array" in kinds or not _SEQUENCE.isdisjoint(node)
         if is_array and not shape_items(self, node, place, parts, notes, undo):
             return NOTHING

@@ -322,20 +322,6 @@ NOTHING = CompiledNode(None)
 class Walk:
     """One compilation: the row of the target, the references of the schema, and the account so far."""
 
-    __slots__ = (
-        "_taken",
-        "budget",
-        "definitions",
-        "levels",
-        "losses",
-        "names",
-        "recursive",
-        "references",
-        "row",
-        "undone",
-        "waiting",
-    )
-
     def __init__(self, row: Target, root: Any, losses: Losses, levels: int) -> None:
         self.row = row
         self.references = References(root)
