@@ -19,13 +19,12 @@ and is sent to that wire alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from dragoman.types import JsonObject
-from dragoman.wire.codec import Offer
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import Quirks
 
@@ -155,11 +154,13 @@ class Chosen(Struct, frozen=True):
     names: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
     """The names on the wire of the only tools to offer; None means all of them."""
+    required: bool = False
+    """Whether one of the `names` must be called."""
 
 
 def settle_choice(
     choice: Choice | None,
-    offered: Offer,
+    name_of: Callable[[str], str | None],
     quirks: Quirks,
     losses: list[Loss],
     *,
@@ -169,8 +170,9 @@ def settle_choice(
 ) -> Chosen:
     """The tool choice as the endpoint takes it; what it does not honour is approximated and reported.
 
-    `names_tools` and `lists_tools`: whether the wire can demand one of the tools, and any of several. `omits_tools`:
-    whether a request may leave out all tools where `none` is not honoured.
+    `name_of` gives the name on the wire of a tool that is offered. `names_tools` and `lists_tools`: whether the wire
+    can demand one of the tools, and any of several. `omits_tools`: whether a request may leave out all tools where
+    `none` is not honoured.
     """
     if choice is None:
         return Chosen()
@@ -179,14 +181,14 @@ def settle_choice(
         losses.append(Loss("approximated", "options", words))
 
     kinds, mode = quirks.tool_choice, choice.mode
-    names = tuple(name for ours in choice.names if (name := offered.name_of(ours)) is not None)
+    names = tuple(name for ours in choice.names if (name := name_of(ours)) is not None)
     only: tuple[str, ...] | None = None
     if choice.names and not names:
         approximate("tool_choice names no tool that is offered; it became auto")
         mode = "auto"
     elif names:
         if names_tools and "named" in kinds and (choice.kind == "named" or (lists_tools and mode in kinds)):
-            return Chosen("named" if choice.kind == "named" else "listed", names)
+            return Chosen("named" if choice.kind == "named" else "listed", names, required=mode == "required")
         approximate("tool_choice: only the tools that it allows are offered")
         only = names
     if mode in kinds:

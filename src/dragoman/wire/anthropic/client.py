@@ -31,7 +31,7 @@ from dragoman.wire.anthropic.parts import (
 )
 from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
-from dragoman.wire.options import Choice, read_choice
+from dragoman.wire.options import Choice, read_choice, settle_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse
@@ -224,48 +224,26 @@ class ToolWriter:
         words = "A tool of earlier messages; it cannot be called any more."
         self.tools = [{"name": name, "description": words, "input_schema": {"type": "object"}} for name in names]
         self._losses.append(Loss("inserted", "tools", "stand-ins for the tools that the history speaks of"))
-        self._set("none")
-
-    def _set(self, mode: str) -> bool:
-        """Whether the endpoint honours this choice, which then is written."""
-        if mode in self._quirks.tool_choice:
-            self.choice = {"type": "any" if mode == "required" else mode}
-            return True
-        return False
-
-    def _approximate(self, detail: str) -> None:
-        self._losses.append(Loss("approximated", "options", f"tool_choice: {detail}"))
+        if "none" in self._quirks.tool_choice:
+            self.choice = {"type": "none"}
 
     def _choose(self, choice: Choice, messages: list[JsonObject]) -> None:
-        if choice.names:
-            self._choose_among(choice)
-        elif choice.mode == "none" and not self._set("none"):
-            if _names_used(messages):
-                self._approximate("none is not honoured here, and the history needs its tools; it became auto")
-            else:
-                self.tools = []
-                self._approximate("none is not honoured here; no tools are offered")
-        elif choice.mode == "required" and not self._set("required"):
-            self._approximate("required is not honoured here; it became auto")
-        elif choice.mode == "auto":
-            self._set("auto")
-
-    def _choose_among(self, choice: Choice) -> None:
         known = {as_text(tool.get("name")) for tool in self.tools}
-        names = [self._offered.name_of(name) or name for name in choice.names]
-        names = [name for name in names if name in known]
-        if not names:
-            self._approximate("it names no tool that is offered; it became auto")
-            self._set("auto")
-            return
-        if choice.kind == "named" and "named" in self._quirks.tool_choice:
-            self.choice = {"type": "tool", "name": names[0]}
-            return
-        self.tools = [tool for tool in self.tools if as_text(tool.get("name")) in names]
-        if self._set(choice.mode):
-            self._approximate("only the tools that it allows are offered")
-        else:
-            self._approximate(f"only the tools that it allows are offered; {choice.mode} is not honoured here")
+
+        def name_of(ours: str) -> str | None:
+            # A tool of the provider goes by its own name.
+            name = self._offered.name_of(ours) or ours
+            return name if name in known else None
+
+        # A history with calls needs its tools.
+        omits = choice.mode == "none" and not _names_used(messages)
+        chosen = settle_choice(choice, name_of, self._quirks, self._losses, omits_tools=omits)
+        if chosen.only is not None:
+            self.tools = [tool for tool in self.tools if as_text(tool.get("name")) in chosen.only]
+        if chosen.mode == "named":
+            self.choice = {"type": "tool", "name": chosen.names[0]}
+        elif chosen.mode:
+            self.choice = {"type": "any" if chosen.mode == "required" else chosen.mode}
 
     def _forbid_parallel(self) -> None:
         if not self._quirks.parallel_flag:

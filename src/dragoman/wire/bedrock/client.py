@@ -161,7 +161,7 @@ def write_tools(
         return Tooling({}, {})
     if choice is None:
         return Tooling({"tools": [*definitions, *own]}, {})
-    chosen = settle_choice(choice, offered, quirks, losses)
+    chosen = settle_choice(choice, offered.name_of, quirks, losses)
     if chosen.only is not None:
         definitions = [entry for entry in definitions if entry["toolSpec"]["name"] in chosen.only]
     said: JsonObject = {_MODES[chosen.mode]: {}} if chosen.mode in _MODES else {}

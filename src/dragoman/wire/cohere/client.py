@@ -115,7 +115,7 @@ def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[L
     fields: JsonObject = {"tools": definitions}
     has_calls = any(find_calls(message.parts) for message in request.messages)
     choice = read_choice(request.options)
-    chosen = settle_choice(choice, offered, quirks, losses, names_tools=False, omits_tools=not has_calls)
+    chosen = settle_choice(choice, offered.name_of, quirks, losses, names_tools=False, omits_tools=not has_calls)
     if chosen.only == ():
         return {}
     if chosen.only is not None:

@@ -369,15 +369,15 @@ def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[L
     if request.options.get("parallel_tool_calls") is False and offered.tools:
         losses.append(Loss("dropped", "options", "this wire has no switch against parallel calls"))
     choice = read_choice(request.options) if offered.tools else None
-    chosen = settle_choice(choice, offered, quirks, losses, lists_tools=True, omits_tools=True)
+    chosen = settle_choice(choice, offered.name_of, quirks, losses, lists_tools=True, omits_tools=True)
     tools = [*write_definitions(offered, quirks, chosen.only), *own]
     if not tools:
         return {}
     config: JsonObject = {"mode": MODES[chosen.mode]} if chosen.mode in MODES else {}
     if chosen.mode in ("named", "listed"):
         # Only two modes take a list of names; VALIDATED is the one that leaves text open.
-        required = choice is not None and choice.mode == "required"
-        config = {"mode": "ANY" if required else "VALIDATED", "allowedFunctionNames": list(chosen.names)}
+        mode = "ANY" if chosen.required else "VALIDATED"
+        config = {"mode": mode, "allowedFunctionNames": list(chosen.names)}
     return {"tools": tools, **({"toolConfig": {"functionCallingConfig": config}} if config else {})}
 
 

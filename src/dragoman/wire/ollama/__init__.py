@@ -14,6 +14,7 @@ from dragoman.wire.framing import LineDecoder
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.ollama import client, server
 from dragoman.wire.openai_chat import wrap_message
+from dragoman.wire.openai_chat.client import write_definitions
 from dragoman.wire.openai_chat.server import read_tools
 from dragoman.wire.values import as_text, read_result
 
@@ -63,7 +64,7 @@ class Ollama(Codec):
     # ---- verbs --------------------------------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
-        return client.write_definitions(offered)
+        return write_definitions(offered, False, self.name)
 
     def write_result(self, result: ToolResult) -> JsonObject:
         """Exactly a role and the content: the name that `encode_request` adds is known only from the history."""

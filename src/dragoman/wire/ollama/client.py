@@ -24,6 +24,7 @@ from dragoman.types import (
 from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
+from dragoman.wire.openai_chat.client import keep_named, write_definitions
 from dragoman.wire.options import SAMPLING, OptionTable, read_choice, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import Reader
@@ -130,29 +131,17 @@ def write_images(parts: Sequence[Part], losses: list[Loss]) -> list[str]:
 # ---- tools and options -----------------------------------------------------------------------------------------------
 
 
-def write_definitions(offered: Offer) -> list[JsonObject]:
-    definitions = []
-    for entry in offered.tools:
-        function: JsonObject = {"name": entry.name}
-        if entry.tool.description:
-            function["description"] = entry.tool.description
-        function["parameters"] = entry.schema
-        definitions.append({"type": "function", "function": function})
-    return definitions
-
-
 def write_tools(request: Request, offered: Offer, losses: list[Loss]) -> JsonObject:
     """The tools of a body. There is no tool choice on this wire: what can be done is to offer fewer tools."""
     own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
-    definitions = write_definitions(offered) + own
+    definitions = write_definitions(offered, False, WIRE) + own
     choice = read_choice(request.options)
     if choice is not None and choice.mode == "none" and definitions:
         losses.append(Loss("approximated", "options", "tool_choice 'none': no tools are offered"))
         return {}
     if choice is not None and choice.names:
         names = {offered.name_of(name) for name in choice.names}
-        fewer = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
-        definitions = fewer or definitions
+        definitions = keep_named(definitions, names) or definitions
         losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
     elif choice is not None and choice.mode == "required":
         losses.append(Loss("approximated", "options", "tool_choice 'required' is not honoured on this wire"))

@@ -148,7 +148,7 @@ def write_tools(request: Request, offered: Offer, dialect: Dialect, quirks: Quir
     if not definitions:
         return {}
     fields: JsonObject = {"tools": definitions}
-    chosen = settle_choice(read_choice(request.options), offered, quirks, losses)
+    chosen = settle_choice(read_choice(request.options), offered.name_of, quirks, losses)
     if chosen.only is not None:
         fields["tools"] = keep_named(definitions, chosen.only)
     if chosen.mode == "named":
@@ -158,7 +158,7 @@ def write_tools(request: Request, offered: Offer, dialect: Dialect, quirks: Quir
     return fields | write_parallel(request.options, quirks, losses)
 
 
-def keep_named(definitions: list[JsonObject], names: Container[str]) -> list[JsonObject]:
+def keep_named(definitions: list[JsonObject], names: Container[str | None]) -> list[JsonObject]:
     """The definitions of the functions that go by these names."""
     return [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
 

@@ -29,7 +29,7 @@ from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.codec import Offer, Offered, as_object
 from dragoman.wire.failures import Loss, fail, status_of
-from dragoman.wire.options import Choice, OptionTable, keep_unknown, unsupported_options, write_parallel
+from dragoman.wire.options import OptionTable, keep_unknown, settle_choice, unsupported_options, write_parallel
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
     as_count,
@@ -498,14 +498,20 @@ def write_tools(
     others = as_list(as_dict(request.options.get(WIRE)).get("tools"))
     tools = _list_tools(offered, others, items, strict=quirks.strict_tools)
     choice = neutral.read_choice(request.options)
-    said, only = write_choice(choice, offered, quirks, losses) if choice else (None, None)
-    if only is not None:
-        tools = [tool for tool in tools if isinstance(tool, dict) and tool.get("name") in only]
+    chosen = settle_choice(choice, offered.name_of, quirks, losses, lists_tools=True, omits_tools=True)
+    if chosen.only is not None:
+        tools = [tool for tool in tools if isinstance(tool, dict) and tool.get("name") in chosen.only]
     if not tools:
         return {}
     fields: JsonObject = {"tools": tools}
-    if said is not None:
-        fields["tool_choice"] = said
+    named = [{"type": "function", "name": name} for name in chosen.names]
+    if chosen.mode == "named":
+        fields["tool_choice"] = named[0]
+    elif chosen.mode == "listed":
+        mode = "required" if chosen.required else "auto"
+        fields["tool_choice"] = {"type": "allowed_tools", "mode": mode, "tools": named}
+    elif chosen.mode:
+        fields["tool_choice"] = chosen.mode
     return fields | write_parallel(request.options, quirks, losses)
 
 
@@ -558,41 +564,6 @@ def custom_tools(tools: Iterable[Any]) -> list[Tool]:
 
 
 # ---- the choice ----------------------------------------------------------------------------------------------------
-
-
-def write_choice(choice: Choice, offer: Offer, quirks: Quirks, losses: list[Loss]) -> tuple[Any, list[str] | None]:
-    """The field `tool_choice` (None: leave it out), and the only tools to send (None: all of them)."""
-
-    def approximate(words: str) -> None:
-        losses.append(Loss("approximated", "options", words))
-
-    names: list[str] = []
-    for ours in choice.names:
-        name = offer.name_of(ours)
-        if name is None:
-            approximate(f"tool_choice names {ours}, which is not offered")
-        else:
-            names.append(name)
-    if choice.names and not names:
-        return "auto", None
-    kind = Choice(choice.mode, tuple(names)).kind
-    if names:
-        if "named" not in quirks.tool_choice:
-            approximate("tool_choice cannot name tools here: only those that it names are sent")
-            required = choice.mode == "required" and "required" in quirks.tool_choice
-            return ("required" if required else None), names
-        if kind == "named":
-            return {"type": "function", "name": names[0]}, None
-        allowed = [{"type": "function", "name": name} for name in names]
-        return {"type": "allowed_tools", "mode": choice.mode, "tools": allowed}, None
-    if kind in quirks.tool_choice:
-        return kind, None
-    if kind == "none":
-        approximate("tool_choice none is not honoured here: no tools are sent")
-        return None, []
-    if kind == "required":
-        approximate("tool_choice required is not honoured here: the model is free to answer without a call")
-    return None, None
 
 
 def read_choice(given: Any) -> Any:

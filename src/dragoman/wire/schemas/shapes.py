@@ -67,9 +67,7 @@ def shape_as_text(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNod
     nullable = null and (not kinds_in(node) or "null" in kinds_in(node))
     words = shaper.type_words(["string", "null"] if nullable and shaper.row.nullable else ["string"], True)
     choices: list[Any] = list(texts)
-    schema = {**words, "enum": choices, **out}
-    if notes:
-        schema["description"] = " ".join(filter(None, [out.get("description", ""), f"({'; '.join(notes)})"]))
+    schema = _described({**words, "enum": choices, **out}, notes)
     if nullable and not shaper.row.nullable:
         schema = {"anyOf": [schema, {"type": "null"}]}
     return CompiledNode(schema, Undo(values=meant))

@@ -447,8 +447,7 @@ class Walk:
             merged[other] = node[other]
         note = sets_of_names(branches)
         if note and self.row.describes:
-            description = merged.get("description")
-            merged["description"] = f"{description} ({note})" if description else f"({note})"
+            merged["description"] = extend(merged.get("description"), [note])
         return merged
 
     # ---- definitions that stay -----------------------------------------------------------------------------------
