@@ -7,17 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.types import (
-    Failure,
-    File,
-    Image,
-    JsonObject,
-    Message,
-    Part,
-    Request,
-    Text,
-    Thinking,
-)
+from dragoman.types import Failure, File, Image, JsonObject, Message, Part, Request, Text, Thinking
 from dragoman.wire.anthropic.parts import (
     STOPS,
     add_usage,

@@ -24,25 +24,10 @@ from dragoman.wire.openai_chat.parts import (
     write_reasoning,
     write_thinking_blocks,
 )
-from dragoman.wire.options import (
-    SAMPLING,
-    OptionTable,
-    read_choice,
-    settle_choice,
-    unsupported_options,
-    write_parallel,
-)
+from dragoman.wire.options import SAMPLING, OptionTable, read_choice, settle_choice, unsupported_options, write_parallel
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
-from dragoman.wire.values import (
-    as_dict,
-    as_list,
-    as_text,
-    find_calls,
-    join_texts,
-    mark_error,
-    read_result,
-)
+from dragoman.wire.values import as_dict, as_list, as_text, find_calls, join_texts, mark_error, read_result
 
 # --------------------------------------------------------------------------------------------------------------------
 # A request as the body of a chat completion.

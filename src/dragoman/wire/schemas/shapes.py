@@ -6,6 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
+from dragoman.jsonschema.fit import fits, shape_of
 from dragoman.jsonschema.keywords import (
     ANNOTATIONS,
     CHILDREN,
@@ -34,7 +35,6 @@ from dragoman.wire.schemas.walk import (
     set_kinds,
     settle_choices,
     spell_out_nullable,
-    takes_null,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def shape_members(
             members[wire_name] = made.undo
         if row.all_required and name not in asked_for:
             properties[wire_name] = allow_null(made.schema)
-            if not takes_null(schema, shaper.references):
+            if not fits(shape_of(schema, shaper.references.root), None):
                 absent.append(wire_name)
     if absent:
         shaper.losses.add("nullable", f"asks for null where these are absent at {place.path}: {', '.join(absent)}")
