@@ -35,27 +35,25 @@ def as_result(value: ToolResult | Mapping[str, Any]) -> ToolResult:
     `is_error`, or `success` for its opposite."""
     if isinstance(value, ToolResult):
         return value
-    identity = _first(value, "call_id", "tool_call_id", "tool_use_id", "id")
+
+    def first(*keys: str) -> Any:
+        return next((value[key] for key in keys if key in value), None)
+
+    identity = first("call_id", "tool_call_id", "tool_use_id", "id")
     if not isinstance(identity, str):
         raise InvalidTool("a tool result without the id of its call", hint='give it as "call_id"')
-    content = _first(value, "content", "output", "result")
+    content = first("content", "output", "result")
+    if not isinstance(content, str | list):
+        content = "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
     is_error = value["is_error"] if "is_error" in value else value.get("success") is False
     name = value.get("name")
     return ToolResult(
         call_id=identity,
         name=name if isinstance(name, str) else "",
-        content=content if isinstance(content, str | list) else _write_content(content),
+        content=content,
         is_error=bool(is_error),
         data=value.get("data"),
     )
-
-
-def _first(value: Mapping[str, Any], *keys: str) -> Any:
-    return next((value[key] for key in keys if key in value), None)
-
-
-def _write_content(content: Any) -> str:
-    return "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
 
 
 # --------------------------------------------------------------------------------------------------------------------

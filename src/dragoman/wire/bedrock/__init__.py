@@ -74,7 +74,7 @@ class Bedrock(Codec):
         body: JsonObject = {
             **({"system": system} if system else {}),
             "messages": messages,
-            **({"toolConfig": tooling.config} if tooling.config else {}),
+            **({"toolConfig": tooling} if tooling else {}),
             **client.write_options(request, tooling, thinking, self.quirks, losses),
         }
         return client.write_marks(body, request.options.get("cache"))

@@ -8,8 +8,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from msgspec import Struct
-
 from dragoman.events import Event
 from dragoman.types import InvalidCall as Invalid
 from dragoman.types import JsonObject, Message, Request, StopReason, Thinking, ToolCall
@@ -118,13 +116,6 @@ def _unmarked(blocks: list[Any]) -> list[Any]:
 _MODES = {"auto": "auto", "required": "any"}
 
 
-class Tooling(Struct, frozen=True):
-    """The `toolConfig` of a body (empty: none is sent), and the choice that it makes."""
-
-    config: JsonObject
-    choice: JsonObject
-
-
 def write_definitions(offered: Offer, strict: bool) -> list[JsonObject]:
     """Every tool as a `toolSpec`. A description may not be empty: the name has to do."""
     definitions = []
@@ -142,14 +133,17 @@ def write_definitions(offered: Offer, strict: bool) -> list[JsonObject]:
 
 def write_tools(
     request: Request, messages: list[Message], offered: Offer, quirks: Quirks, losses: list[Loss], *, free: bool
-) -> Tooling:
-    """What a request says of tools. `free`: the model thinks within a budget, and no call can be demanded."""
+) -> JsonObject:
+    """The `toolConfig` of a body; empty if none is sent.
+
+    `free`: the model thinks within a budget, and no call can be demanded.
+    """
     own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
     definitions = write_definitions(offered, quirks.strict_tools)
     choice = read_choice(request.options)
     if choice is not None and choice.mode == "none":
         if not _names_called(messages):
-            return Tooling({}, {})
+            return {}
         losses.append(Loss("approximated", "options", "tool_choice none: the history needs its tools; it became auto"))
         choice = None
     if not definitions and (called := _names_called(messages)):
@@ -158,9 +152,9 @@ def write_tools(
         )
         definitions = [_define(name) for name in called]
     if not definitions and not any("systemTool" in entry for entry in own):
-        return Tooling({}, {})
+        return {}
     if choice is None:
-        return Tooling({"tools": [*definitions, *own]}, {})
+        return {"tools": [*definitions, *own]}
     chosen = settle_choice(choice, offered.name_of, quirks, losses)
     if chosen.only is not None:
         definitions = [entry for entry in definitions if entry["toolSpec"]["name"] in chosen.only]
@@ -170,7 +164,7 @@ def write_tools(
     if free and not said.keys() <= {"auto"}:
         losses.append(Loss("approximated", "options", "tool_choice: no call can be demanded of a model that thinks"))
         said = {"auto": {}}
-    return Tooling({"tools": [*definitions, *own], **({"toolChoice": said} if said else {})}, said)
+    return {"tools": [*definitions, *own], **({"toolChoice": said} if said else {})}
 
 
 def _names_called(messages: list[Message]) -> list[str]:
@@ -198,7 +192,7 @@ _MOST_LABELS = 16
 
 
 def write_options(
-    request: Request, tooling: Tooling, thinking: JsonObject, quirks: Quirks, losses: list[Loss]
+    request: Request, tooling: JsonObject, thinking: JsonObject, quirks: Quirks, losses: list[Loss]
 ) -> JsonObject:
     """Everything in a body that is neither conversation nor tools; `thinking` is what `write_thinking` gave."""
     options = request.options
@@ -241,7 +235,7 @@ def _write_output(options: dict[str, Any], losses: list[Loss]) -> JsonObject:
 
 
 def _write_additional(
-    request: Request, tooling: Tooling, quirks: Quirks, taken: set[str], losses: list[Loss]
+    request: Request, tooling: JsonObject, quirks: Quirks, taken: set[str], losses: list[Loss]
 ) -> JsonObject:
     options, family = request.options, family_of(request.model)
     fields: JsonObject = {}
@@ -249,9 +243,12 @@ def _write_additional(
     if quirks.sends_sampling and top_k and is_count(top_k) and family:
         taken.add("top_k")
         fields.update({"top_k": top_k} if family == "claude" else {"inferenceConfig": {"topK": top_k}})
-    if options.get("parallel_tool_calls") is False and tooling.config:
+    if options.get("parallel_tool_calls") is False and tooling:
         if family == "claude" and quirks.parallel_flag:
-            fields["tool_choice"] = {**_in_claude_words(tooling.choice), "disable_parallel_tool_use": True}
+            fields["tool_choice"] = {
+                **_in_claude_words(as_dict(tooling.get("toolChoice"))),
+                "disable_parallel_tool_use": True,
+            }
         else:
             losses.append(Loss("dropped", "options", "this model has no switch against parallel calls"))
     return fields

@@ -171,24 +171,17 @@ class ChunkDecoder:
 
     def __init__(self) -> None:
         self._chosen: Stage[bytes, SseEvent | SseBroken] | None = None
-        self._head: bytes | None = b""  # None behind the place where a byte order mark may stand
+        self._head = b""
 
     def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
         if self._chosen is not None:
             return self._chosen.feed(piece)
-        if self._head is not None:
-            piece = self._head + piece
-            if len(piece) < len(codecs.BOM_UTF8) and codecs.BOM_UTF8.startswith(piece):
-                self._head = piece
-                return []
-            self._head = None
-            piece = piece.removeprefix(codecs.BOM_UTF8)
-        # Blank lines in front mean nothing in either form.
-        piece = piece.lstrip(_BLANKS)
-        if not piece:
+        # A byte order mark and blank lines in front mean nothing in either form.
+        head = self._head = (self._head + piece).removeprefix(codecs.BOM_UTF8).lstrip(_BLANKS)
+        if codecs.BOM_UTF8.startswith(head):
             return []
-        self._chosen = ListDecoder() if piece[:1] in (b"[", b"{") else SseDecoder()
-        return self._chosen.feed(piece)
+        self._chosen = ListDecoder() if head[:1] in (b"[", b"{") else SseDecoder()
+        return self._chosen.feed(head)
 
     def close(self) -> list[SseEvent | SseBroken]:
         return [] if self._chosen is None else self._chosen.close()
