@@ -232,6 +232,13 @@ def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: 
     ]
 
 
+def add_own(options: dict[str, Any], own: JsonObject, others: list[JsonObject], wire: str) -> dict[str, Any]:
+    """The options with what only this wire understands: fields without a neutral name, and tools of other kinds."""
+    if others:
+        own["tools"] = others
+    return {**options, wire: own} if own else options
+
+
 def keep_unknown(body: Mapping[str, Any], known: frozenset[str]) -> JsonObject:
     """The fields of a request body for which there is no neutral name; they go under the name of their wire."""
     return {name: value for name, value in body.items() if name not in known}

@@ -30,7 +30,7 @@ from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules
-from dragoman.wire.options import OptionTable, is_count, unsupported_options
+from dragoman.wire.options import OptionTable, add_own, is_count, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
 from dragoman.wire.values import (
@@ -535,11 +535,7 @@ def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
         metadata = without(metadata, "user_id")
     if metadata:
         rest["metadata"] = metadata
-    if others:
-        rest["tools"] = others
-    if rest:
-        options[WIRE] = rest
-    return options
+    return add_own(options, rest, others, WIRE)
 
 
 def _read_choice(given: Any) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from dragoman.wire.bedrock.parts import (
     write_image,
     write_usage,
 )
-from dragoman.wire.options import keep_unknown
+from dragoman.wire.options import add_own, keep_unknown
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
 from dragoman.wire.writer import StreamWriter
 
@@ -208,11 +208,7 @@ def read_options(body: JsonObject, model: str, others: list[JsonObject]) -> dict
         options["metadata"] = body["requestMetadata"]
     kept = (("inferenceConfig", inference), ("outputConfig", output), ("additionalModelRequestFields", additional))
     own.update({name: fields for name, fields in kept if fields})
-    if others:
-        own["tools"] = others
-    if own:
-        options[WIRE] = own
-    return options
+    return add_own(options, own, others, WIRE)
 
 
 def _read_output(output: JsonObject, options: dict[str, Any], reasoning: JsonObject) -> JsonObject:

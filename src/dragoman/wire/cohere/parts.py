@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, Text, Thinking, ToolResult, Usage
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
-from dragoman.wire.options import SAMPLING, OptionTable, keep_unknown, unsupported_options
+from dragoman.wire.options import SAMPLING, OptionTable, add_own, keep_unknown, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, invert_stops, mark_error, show
 
@@ -275,9 +275,7 @@ def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
             del own[name]
     if body.get("stream") is True:
         options["stream"] = True
-    if others:
-        own["tools"] = others
-    return {**options, WIRE: own} if own else options
+    return add_own(options, own, others, WIRE)
 
 
 def _read_format(body: JsonObject) -> JsonObject:

@@ -47,7 +47,7 @@ from dragoman.wire.gemini.parts import (
     write_own,
     write_usage,
 )
-from dragoman.wire.options import Choice, keep_unknown, write_choice
+from dragoman.wire.options import Choice, add_own, keep_unknown, write_choice
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 from dragoman.wire.writer import StreamWriter
 
@@ -282,11 +282,7 @@ def read_options(given: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     options.update(_take_choice(calling))
     if calling:
         own["toolConfig"] = calling
-    if others:
-        own["tools"] = others
-    if own:
-        options[WIRE] = own
-    return options
+    return add_own(options, own, others, WIRE)
 
 
 def _take_config(config: JsonObject) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from dragoman.wire.aliases import FREE_IDS
 from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
-from dragoman.wire.options import keep_unknown
+from dragoman.wire.options import add_own, keep_unknown
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts
 from dragoman.wire.writer import StreamWriter
 
@@ -127,8 +127,7 @@ def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
         options["response_format"] = {"type": "json_schema", "schema": wanted}
     own = keep_unknown(body, _KNOWN)
     own.update({"options": rest} if rest else {})
-    own.update({"tools": others} if others else {})
-    return {**options, WIRE: own} if own else options
+    return add_own(options, own, others, WIRE)
 
 
 # --------------------------------------------------------------------------------------------------------------------

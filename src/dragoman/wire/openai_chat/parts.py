@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.types import (
     Failure,
+    FailureKind,
     File,
     Image,
     InvalidCall,
@@ -83,7 +84,7 @@ def write_usage(usage: Usage) -> dict[str, object]:
 # --------------------------------------------------------------------------------------------------------------------
 # Errors of chat completions, in the shapes that servers of this wire give them.
 
-_TYPES = {
+TYPES: dict[FailureKind, str] = {
     "rate_limited": "rate_limit_error",
     "unauthorized": "authentication_error",
     "bad_request": "invalid_request_error",
@@ -107,13 +108,13 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
 
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
-    error = {
-        "message": describe(failure),
-        "type": _TYPES.get(failure.kind, "server_error"),
-        "param": None,
-        "code": "context_length_exceeded" if failure.kind == "context_too_long" else failure.code or None,
-    }
-    return status_of(failure), {"error": error}
+    code = "context_length_exceeded" if failure.kind == "context_too_long" else failure.code or None
+    return write_error_body(failure, TYPES.get(failure.kind, "server_error"), code)
+
+
+def write_error_body(failure: Failure, kind: str, code: str | None) -> tuple[int, JsonObject]:
+    """The status and the body of an error answer, as both APIs of OpenAI give it."""
+    return status_of(failure), {"error": {"message": describe(failure), "type": kind, "param": None, "code": code}}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from dragoman.wire.openai_chat.parts import (
     write_failure,
     write_usage,
 )
-from dragoman.wire.options import SAMPLING, Choice, OptionTable, keep_unknown, write_choice
+from dragoman.wire.options import SAMPLING, Choice, OptionTable, add_own, keep_unknown, write_choice
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking, write
 from dragoman.wire.writer import NO_END, StreamWriter
 
@@ -167,13 +167,9 @@ def read_options(body: JsonObject, wire: str, others: list[JsonObject]) -> dict[
         options["reasoning"] = {"enabled": False} if effort == "none" else {"effort": effort}
     own = keep_unknown(body, _KNOWN)
     options.update(_read_format(body.get("response_format"), own))
-    if others:
-        own["tools"] = others
     if body.get("stream_options") not in (None, {"include_usage": True}):
         own["stream_options"] = body["stream_options"]
-    if own:
-        options[wire] = own
-    return options
+    return add_own(options, own, others, wire)
 
 
 def _read_choice(body: JsonObject) -> dict[str, Any]:

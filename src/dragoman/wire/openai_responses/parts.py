@@ -28,8 +28,9 @@ from dragoman.wire import options as neutral
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.codec import Offer, Offered, as_object
-from dragoman.wire.failures import Loss, fail, status_of
-from dragoman.wire.options import OptionTable, keep_unknown, settle_choice, unsupported_options, write_parallel
+from dragoman.wire.failures import Loss, fail
+from dragoman.wire.openai_chat.parts import TYPES, write_error_body
+from dragoman.wire.options import OptionTable, add_own, keep_unknown, settle_choice, unsupported_options, write_parallel
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
     as_count,
@@ -135,14 +136,7 @@ _KNOWN_CODES = frozenset(
 # A response that failed may only name a few of them; the others stand beside it, as its type.
 _RESPONSE_CODES = frozenset({"rate_limit_exceeded", "server_error", "invalid_prompt", "context_length_exceeded"})
 _FAULTS_OF_REQUEST = frozenset({"unauthorized", "bad_request", "refused", "not_found"})
-_TYPES: dict[FailureKind, str] = {
-    "rate_limited": "rate_limit_error",
-    "unauthorized": "authentication_error",
-    "bad_request": "invalid_request_error",
-    "context_too_long": "invalid_request_error",
-    "refused": "invalid_request_error",
-    "not_found": "invalid_request_error",
-}
+_TYPES: dict[FailureKind, str] = {**TYPES, "not_found": "invalid_request_error"}
 
 
 def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
@@ -181,13 +175,7 @@ def write_error(failure: Failure) -> JsonObject:
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     """The status and the body of an error answer."""
-    error = {
-        "message": describe(failure),
-        "type": _TYPES.get(failure.kind, "server_error"),
-        "param": None,
-        "code": _code_of(failure),
-    }
-    return status_of(failure), {"error": error}
+    return write_error_body(failure, _TYPES.get(failure.kind, "server_error"), _code_of(failure))
 
 
 def _code_of(failure: Failure) -> str:
@@ -697,11 +685,7 @@ def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     _read_choice(body.get("tool_choice"), options, own)
     _read_reasoning(as_dict(body.get("reasoning")), options, own)
     _read_text(as_dict(body.get("text")), options, own)
-    if others:
-        own["tools"] = others
-    if own:
-        options[WIRE] = own
-    return options
+    return add_own(options, own, others, WIRE)
 
 
 def _read_choice(given: Any, options: dict[str, Any], own: JsonObject) -> None:
