@@ -74,15 +74,13 @@ class OptionTable(Struct, frozen=True):
     def write(self, options: Mapping[str, Any], quirks: Quirks, losses: list[Loss], taken: set[str]) -> JsonObject:
         """The fields, and their options among the `taken` ones; no sampling where the endpoint refuses it."""
         fields: JsonObject = {}
-        for option, name in self.names.items():
-            if option in SAMPLING and not quirks.sends_sampling:
+        taken.update(self.names if quirks.sends_sampling else self.names.keys() - SAMPLING)
+        for option, value in options.items():
+            if option not in self.names or option not in taken or value is None:
                 continue
-            taken.add(option)
-            value = options.get(option)
             # A number that came as something else is sent as it is: the server can say what is wrong with it.
-            if value is not None and (option in SAMPLING or _accepts(option, value)):
-                if option == "max_tokens":
-                    name = quirks.max_tokens_field or name
+            if option in SAMPLING or _accepts(option, value):
+                name = (option == "max_tokens" and quirks.max_tokens_field) or self.names[option]
                 fields[name] = self._limit(
                     option, [value] if option == "stop" and type(value) is str else value, losses
                 )

@@ -39,12 +39,9 @@ class Reader(ABC):
         self._end()
         return self._builder.take()
 
-    def _read_json(self, text: str, complete: bool, event: str | None = None) -> None:
-        """A frame that has to be JSON. Half a frame at the end of the stream is a cut, and `close` reports it."""
-        content = parse(text)
-        if content is not BROKEN:
-            self._read_frame(content, event)
-        elif complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
+    def _read_broken(self, text: str, complete: bool, event: str | None = None) -> None:
+        """A frame that is not JSON. Half a frame at the end of the stream is a cut, and `close` reports it."""
+        if complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
             self._fail({"message": f"a frame is not JSON: {text[:200]}"})
 
     def _fail(self, body: Any) -> None:
@@ -89,7 +86,11 @@ class SseReader(Reader):
         elif frame.data.startswith("[DONE]"):
             self._read_done()
         else:
-            self._read_json(frame.data, frame.complete, frame.event)
+            content = parse(frame.data)
+            if content is not BROKEN:
+                self._read_frame(content, frame.event)
+            else:
+                self._read_broken(frame.data, frame.complete, frame.event)
         return builder.take()
 
     def _read_done(self) -> None:

@@ -238,9 +238,9 @@ def read_call(
     id: str,
     name: str,
     arguments: Any,
+    wire_id: str | None,
+    extra: dict[str, Any],
     *,
-    wire_id: str | None = None,
-    extra: dict[str, Any] | None = None,
     sound: bool = False,
 ) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back; an invalid one without a name, or if the arguments are no object.
@@ -252,10 +252,8 @@ def read_call(
     if loaded.value is None or not name:
         faults = loaded.errors or (Fault("$", "the call names no tool"),)
         raw = arguments if isinstance(arguments, str) else "" if arguments is None else show(arguments)
-        return InvalidCall(id, name, raw, faults, provenance, extra or {}, wire_id)
-    return ToolCall(
-        id, name, loaded.value, repairs=loaded.repairs, provenance=provenance, extra=extra or {}, wire_id=wire_id
-    )
+        return InvalidCall(id, name, raw, faults, provenance, extra, wire_id)
+    return ToolCall(id, name, loaded.value, repairs=loaded.repairs, provenance=provenance, extra=extra, wire_id=wire_id)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -397,7 +397,7 @@ def read_call(block: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     wire_id = given if isinstance(given, str) and given else None
     extra = wrap(without(block, "type", "id", "name", "input"))
     name, arguments = as_text(block.get("name")), block.get("input")
-    return values.read_call(WIRE, wire_id or fallback, name, arguments, wire_id=wire_id, extra=extra, sound=True)
+    return values.read_call(WIRE, wire_id or fallback, name, arguments, wire_id, extra, sound=True)
 
 
 def read_result(block: JsonObject, identity: str, name: str) -> ToolResult:

@@ -410,9 +410,9 @@ class ConverseReader(Reader):
             self._builder.fail(read_failure(None, fields, None, code))
             self._end()
             return
-        self._read_frame(fields, as_text(headers.get(":event-type")))
+        self._read_frame(fields, headers.get(":event-type"))
 
-    def _read_frame(self, content: Any, event: str | None) -> None:
+    def _read_frame(self, content: Any, event: Any) -> None:
         fields: JsonObject = content
         if not event and len(fields) == 1:
             # Some gateways name the event in the payload alone.

@@ -506,7 +506,7 @@ def read_call(use: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back."""
     wire_id = as_text(use.get("toolUseId")) or None
     name = as_text(use.get("name"))
-    return values.read_call(WIRE, wire_id or fallback, name, use.get("input"), wire_id=wire_id)
+    return values.read_call(WIRE, wire_id or fallback, name, use.get("input"), wire_id, {})
 
 
 def read_answers(content: Any) -> str | list[Text | Image | File]:

@@ -113,9 +113,12 @@ def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[L
     if request.options.get("parallel_tool_calls") is False:
         losses.append(Loss("dropped", "options", f"{WIRE} has no switch against parallel calls"))
     fields: JsonObject = {"tools": definitions}
-    has_calls = any(find_calls(message.parts) for message in request.messages)
     choice = read_choice(request.options)
-    chosen = settle_choice(choice, offered.name_of, quirks, losses, names_tools=False, omits_tools=not has_calls)
+    # A history with calls needs its tools.
+    omits = (
+        choice is not None and choice.mode == "none" and not any(find_calls(each.parts) for each in request.messages)
+    )
+    chosen = settle_choice(choice, offered.name_of, quirks, losses, names_tools=False, omits_tools=omits)
     if chosen.only == ():
         return {}
     if chosen.only is not None:

@@ -295,7 +295,7 @@ def read_call(given: JsonObject) -> ToolCall | InvalidCall:
     identity = as_text(call.get("id")) or None
     name = as_text(call.get("name"))
     extra = _extra(read_own(part))
-    return values.read_call(WIRE, identity or "", name, call.get("args"), wire_id=identity, extra=extra)
+    return values.read_call(WIRE, identity or "", name, call.get("args"), identity, extra)
 
 
 # ---- writing -------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from dragoman.wire.options import SAMPLING, OptionTable, read_choice, unsupporte
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import Reader
 from dragoman.wire.values import (
+    BROKEN,
     as_count,
     as_dict,
     as_list,
@@ -37,6 +38,7 @@ from dragoman.wire.values import (
     find_calls,
     join_texts,
     join_thinking,
+    parse,
     read_result,
 )
 
@@ -203,7 +205,11 @@ class OllamaReader(Reader):
         if isinstance(frame, LineBroken):
             self._fail({"message": "a line of the stream was too large"})
         else:
-            self._read_json(frame.text, frame.complete)
+            content = parse(frame.text)
+            if content is not BROKEN:
+                self._read_frame(content, None)
+            else:
+                self._read_broken(frame.text, frame.complete)
         return self._builder.take()
 
     def _read_frame(self, content: Any, event: str | None) -> None:

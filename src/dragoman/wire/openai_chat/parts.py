@@ -34,7 +34,6 @@ from dragoman.wire.values import (
     invert_stops,
     join_thinking,
     split_data_url,
-    wrap_own,
     write,
 )
 
@@ -233,8 +232,8 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
     given = entry.get("id") or entry.get("call_id")
     wire_id = given if isinstance(given, str) else None
     known = arguments if isinstance(arguments, str | dict) else None
-    extra = wrap_own(own, wire)
-    return values.read_call(wire, wire_id or fallback, as_text(name), known, wire_id=wire_id, extra=extra)
+    extra = {wire: own} if own else {}
+    return values.read_call(wire, wire_id or fallback, as_text(name), known, wire_id, extra)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -337,7 +337,7 @@ def read_call(item: JsonObject, id: str) -> ToolCall | InvalidCall:
     """A call of a history. Arguments that are no object make it an invalid one."""
     given = as_text(item.get("call_id")) or None
     extra = wrap_own(keep_call(item), WIRE)
-    return values.read_call(WIRE, id, as_text(item.get("name")), arguments_of(item), wire_id=given, extra=extra)
+    return values.read_call(WIRE, id, as_text(item.get("name")), arguments_of(item), given, extra)
 
 
 def write_call(call: ToolCall | InvalidCall, own: JsonObject) -> JsonObject:
