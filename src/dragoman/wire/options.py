@@ -35,7 +35,6 @@ NEUTRAL = frozenset(
     | {"cache", "user", "metadata"}
 )
 
-
 _KINDS = {
     "max_tokens": "count",
     **dict.fromkeys(SAMPLING, "number"),
@@ -58,10 +57,13 @@ def _accepts(option: str, value: Any) -> bool:
     if kind == "flag":
         return type(value) is bool
     if kind == "texts":
-        return bool(value) and (
-            type(value) is str or (type(value) is list and all(type(each) is str for each in value))
-        )
+        return bool(value) and isinstance(value, str | list | tuple) and all(isinstance(each, str) for each in value)
     return value is not None
+
+
+def _clean(option: str, value: Any) -> Any:
+    """The value in one form: `stop` may also be a single text."""
+    return ([value] if isinstance(value, str) else list(value)) if option == "stop" else value
 
 
 class OptionTable(Struct, frozen=True):
@@ -81,9 +83,7 @@ class OptionTable(Struct, frozen=True):
             # A number that came as something else is sent as it is: the server can say what is wrong with it.
             if option in SAMPLING or _accepts(option, value):
                 name = (option == "max_tokens" and quirks.max_tokens_field) or self.names[option]
-                fields[name] = self._limit(
-                    option, [value] if option == "stop" and type(value) is str else value, losses
-                )
+                fields[name] = self._limit(option, _clean(option, value), losses)
         return fields
 
     def _limit(self, option: str, value: Any, losses: list[Loss]) -> Any:
@@ -105,7 +105,7 @@ class OptionTable(Struct, frozen=True):
         for option, name in self.names.items():
             value = body.get(name)
             if value is not None and _accepts(option, value):
-                found[option] = [value] if option == "stop" and type(value) is str else value
+                found[option] = _clean(option, value)
         return found
 
     def take(self, body: JsonObject) -> dict[str, Any]:
