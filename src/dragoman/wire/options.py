@@ -179,6 +179,8 @@ def settle_choice(
         losses.append(Loss("approximated", "options", words))
 
     kinds, mode = quirks.tool_choice, choice.mode
+    if not choice.names and mode in kinds:
+        return Chosen(mode)
     names = tuple(name for ours in choice.names if (name := name_of(ours)) is not None)
     only: tuple[str, ...] | None = None
     if choice.names and not names:

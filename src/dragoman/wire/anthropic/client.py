@@ -218,12 +218,10 @@ class ToolWriter:
             self.choice = {"type": "none"}
 
     def _choose(self, choice: Choice, messages: list[JsonObject]) -> None:
-        known = {as_text(tool.get("name")) for tool in self.tools}
-
         def name_of(ours: str) -> str | None:
             # A tool of the provider goes by its own name.
             name = self._offered.name_of(ours) or ours
-            return name if name in known else None
+            return name if any(tool.get("name") == name for tool in self.tools) else None
 
         # A history with calls needs its tools.
         omits = choice.mode == "none" and not _names_used(messages)
