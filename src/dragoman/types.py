@@ -244,7 +244,7 @@ class Tool(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True):
-    """What is asked of a model. The neutral names of `options` are listed in `dragoman.wire.codec`."""
+    """What is asked of a model. The neutral names of `options` are listed in `dragoman.wire.options`."""
 
     model: str
     messages: list[Message] = []

@@ -20,7 +20,7 @@ from dragoman.extraction.tool_mode import (
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolModeName, ToolResult
-from dragoman.wire.codec import read_choice
+from dragoman.wire.options import read_choice
 
 # --------------------------------------------------------------------------------------------------------------------
 # What strangers wrote before anything was said: the definitions of tools that come from servers.

@@ -40,7 +40,7 @@ from dragoman.policy.rules import FAMILIES
 from dragoman.providers import WIRES, Facts, MemoryFacts
 from dragoman.secrets import HumanSink, known_secrets, worth_hiding
 from dragoman.types import Tool
-from dragoman.wire.codec import NEUTRAL
+from dragoman.wire.options import NEUTRAL
 
 if TYPE_CHECKING:
     from dragoman.journal import SqliteJournal

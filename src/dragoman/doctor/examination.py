@@ -210,7 +210,7 @@ async def fetch(transport: Transport, request: HttpRequest, timeouts: Timeouts) 
 
 def read_frames(codec: Codec, data: bytes) -> tuple[JsonObject, ...]:
     """The JSON objects in the bytes of a stream."""
-    framing = codec.open_framing()
+    framing = codec.framing()
     frames = []
     for frame in [*framing.feed(data), *framing.close()]:
         text = getattr(frame, "data", None)

@@ -20,8 +20,8 @@ from dragoman.providers import Endpoint, PromptGuided
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolModeName, ToolResult
-from dragoman.wire.codec import Choice, read_choice
 from dragoman.wire.failures import Loss
+from dragoman.wire.options import Choice, read_choice
 from dragoman.wire.quirks import Quirks
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -87,10 +87,6 @@ def refuse_to_fetch(address: str) -> Any:
     raise LookupError(f"{address} is elsewhere")
 
 
-def leads_somewhere(reference: str, root: Any) -> bool:
-    return follow(reference, root) is not _MISSING
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Where references lead: the schemas behind `$ref`, and which of them lead back to themselves.
 
@@ -104,7 +100,7 @@ class ReferenceLimit(Exception):
 class References:
     """The references of one root schema."""
 
-    __slots__ = ("_cyclic", "_found", "_size", "_steps", "root", "takes_null")
+    __slots__ = ("_cyclic", "_found", "_size", "_steps", "root")
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -112,8 +108,6 @@ class References:
         self._cyclic: frozenset[str] | None = None
         self._size = 0
         self._steps = 0
-        self.takes_null: dict[str, bool] = {}
-        """What is known of the schemas behind references; False while one is looked at, for a circle adds nothing."""
 
     def has(self, reference: str) -> bool:
         return self.target(reference) is not _MISSING
