@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -46,6 +46,9 @@ class Tier(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """One row: what the tokens of a model cost at some providers, in US dollars for a million."""
+
+    shown_only: ClassVar = frozenset({"name", "as_of", "notes"})
+    """The columns that only people read; every other one has an effect."""
 
     name: str
     match: tuple[str, ...]

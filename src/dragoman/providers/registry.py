@@ -127,8 +127,6 @@ def check_profile(profile: Profile) -> None:
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"{where}: {pattern!r} is no regular expression: {error}") from None
-    if len(profile.thinking) not in (0, 2):
-        raise ConfigError(f"{where}: `thinking` is an opening and a closing tag")
     _check_wires(where, [*filter(None, [profile.wire]), *profile.wire_quirks])
     _check_flags(where, profile.quirks, profile.wire_quirks)
     from_mapping(profile.declared)

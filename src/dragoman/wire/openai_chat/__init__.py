@@ -25,6 +25,7 @@ from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_chat.client import (
     ChatReader,
     Dialect,
+    keep_documented,
     write_definitions,
     write_message,
     write_options,
@@ -62,7 +63,10 @@ class OpenAIChat(Codec):
         ]
         tools, taken = write_tools(request, draft.offered, self.dialect, self.quirks, losses)
         options = write_options(request, self.dialect, self.quirks, taken, losses)
-        return {"model": request.model, "messages": messages, **tools, **options}
+        body = {"model": request.model, "messages": messages, **tools, **options}
+        if self.quirks.standard_fields_only:
+            return keep_documented(body, self.dialect, self.quirks, losses)
+        return body
 
     def open_reader(self, sent: Prepared | None) -> Reader:
         return ChatReader(self.name, sent, self.quirks)
