@@ -466,13 +466,24 @@ def is_credential(value: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Names of environment variables. They are judged more generously than fields: only variables with a value that is
-# worth hiding are registered, and a false hit costs a redacted word.
+# Names of environment variables, headers and query parameters. They are judged more generously than fields: only
+# variables with a value that is worth hiding are registered, and a false hit costs a redacted word.
 
 _NAMES_A_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE).search
 _NAMES_NO_SECRET = re.compile(
     r"_FILE\Z|_PATH\Z|_DIR\Z|_SOCK\Z|_URL\Z|_HOST\Z|_ID\Z|PUBLIC|KEYBOARD|KEYMAP", re.IGNORECASE
 ).search
+
+
+_HEADERS = re.compile(
+    r"authorization|cookie|api[-_]?key|^x-.*-key$|^key$|token|secret|signature|^sig$|password|credential|session",
+    re.IGNORECASE,
+).search
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether the name of a header or of a query parameter says that its value is a secret."""
+    return _HEADERS(name) is not None
 
 
 def is_secret_variable(name: str) -> bool:
