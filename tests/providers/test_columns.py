@@ -20,6 +20,7 @@ from dragoman.client.client import open_transport
 from dragoman.client.transport import HttpRequest, Timeouts
 from dragoman.doctor.probe import Observation, Question, admit
 from dragoman.doctor.probes.basics import FINISH
+from dragoman.doctor.probes.calls import CALL_PROBES
 from dragoman.errors import DragomanError
 from dragoman.extraction.tool_mode import choose_tool_mode, compose, open_reader
 from dragoman.formats import Format
@@ -360,6 +361,7 @@ WIRES: dict[str, Any] = {
     "path": "/nowhere$",
     "stream_type": "text/odd",
     "call_reasons": ("stop",),
+    "call_ids": False,
 }
 
 
@@ -374,7 +376,10 @@ def _serve(monkeypatch: pytest.MonkeyPatch, row: wires.WireRow) -> list[Any]:
     return [type(wire.get("mistral")), model.exchanges[0].wire, dict(response.headers), _diagnose()]
 
 
-def _diagnose() -> str:
+IDS = next(probe for probe in CALL_PROBES if probe.name == "call_ids")
+
+
+def _diagnose() -> list[str]:
     question = Question("", [])
     said = [("end", "stop", Text("Yes.")), ("tool_calls", "tool_calls", call("ping"))]
     replies = [
@@ -382,7 +387,8 @@ def _diagnose() -> str:
         for stop, reason, part in said
     ]
     subject = admit(settle(Provider("x", wires=("mistral",)), "m"))
-    return FINISH.judge(subject, [Observation(question, reply) for reply in replies]).verdict
+    observations = [Observation(question, reply) for reply in replies]
+    return [probe.judge(subject, observations).verdict for probe in (FINISH, IDS)]
 
 
 @pytest.mark.parametrize("name", WIRES)

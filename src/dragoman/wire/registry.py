@@ -25,14 +25,21 @@ class WireRow(Struct, frozen=True):
     """The content type of a streamed reply."""
     call_reasons: tuple[str, ...] = ()
     """The words for "the model stopped to call a tool"; empty where the wire has none."""
+    call_ids: bool = True
+    """Every call has an id; otherwise calls and results are paired by name and order."""
+
+    @property
+    def streams_objects(self) -> bool:
+        """Whether a stream begins with an object, as a whole body does."""
+        return self.stream_type == "application/x-ndjson"
 
 
 ROWS: dict[str, WireRow] = {
     "openai_chat": WireRow("OpenAIChat", r"/chat/completions$", call_reasons=("tool_calls", "function_call")),
     "openai_responses": WireRow("OpenAIResponses", r"/responses$"),
     "anthropic": WireRow("Anthropic", r"/messages$", call_reasons=("tool_use",)),
-    "gemini": WireRow("Gemini", r"(?:/models?/(?P<model>.+?))?:(?P<stream>stream)?[gG]enerateContent$"),
-    "ollama": WireRow("Ollama", r"/api/chat$", "application/x-ndjson"),
+    "gemini": WireRow("Gemini", r"(?:/models?/(?P<model>.+?))?:(?P<stream>stream)?[gG]enerateContent$", call_ids=False),
+    "ollama": WireRow("Ollama", r"/api/chat$", "application/x-ndjson", call_ids=False),
     "bedrock": WireRow(
         "Bedrock",
         r"(?:/models?/(?P<model>.+?))?/converse(?P<stream>-stream)?$",
