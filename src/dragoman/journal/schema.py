@@ -309,22 +309,22 @@ def find_run(connection: sqlite3.Connection, run_id: str, place: str) -> Row:
     return _row(found, place)
 
 
-def find_runs(connection: sqlite3.Connection, place: str, session: str | None = None) -> list[Row]:
+def find_runs(
+    connection: sqlite3.Connection, place: str, session: str | None = None, *, last: bool = False
+) -> list[Row]:
+    """The runs of a session, or of all of them, in their order; only the last one with `last`."""
     where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
-    found = connection.execute(f"SELECT {_RUN} FROM runs {where} ORDER BY id", values).fetchall()
+    order = "ORDER BY id DESC LIMIT 1" if last else "ORDER BY id"
+    found = connection.execute(f"SELECT {_RUN} FROM runs {where} {order}", values).fetchall()
     return [_row(each, place) for each in found]
-
-
-def find_last_run(connection: sqlite3.Connection, place: str, session: str) -> Row | None:
-    query = f"SELECT {_RUN} FROM runs WHERE session = ? ORDER BY id DESC LIMIT 1"
-    found = connection.execute(query, (session,)).fetchone()
-    return None if found is None else _row(found, place)
 
 
 def _row(values: tuple[Any, ...], place: str) -> Row:
     try:
         key, run_id, session, parent, copied_from, begun, last, records, turns, ended, checksum, *lease = values
         token, holder, until, seconds = lease
+        if ended not in {0, 1}:
+            raise TypeError("a flag is neither 0 nor 1")
         return Row(
             _whole(key),
             _text(run_id),
@@ -335,8 +335,8 @@ def _row(values: tuple[Any, ...], place: str) -> Row:
             _moment(last),
             _whole(records),
             _whole(turns),
-            _yes_or_no(ended),
-            _blob(checksum),
+            ended == 1,
+            _proper(checksum, bytes, "a blob is no blob"),
             Lease(
                 _whole(token),
                 None if holder is None else msgspec.json.decode(holder, type=Holder),
@@ -403,8 +403,10 @@ def _record(values: tuple[Any, ...]) -> tuple[Record, bytes]:
     listed = msgspec.json.decode(named, type=tuple[str, ...]) if named else ()
     if encode_calls(listed) != named:
         raise ValueError("the list of calls was not written so")
-    record = Record(_whole(number), name, _blob(body), _text(call_id), _moment(at), listed)  # type: ignore[arg-type]
-    return record, _blob(checksum)
+    record = Record(
+        _whole(number), name, _proper(body, bytes, "a blob is no blob"), _text(call_id), _moment(at), listed
+    )  # type: ignore[arg-type]
+    return record, _proper(checksum, bytes, "a blob is no blob")
 
 
 def link(previous: bytes, record: Record) -> bytes:
@@ -418,30 +420,18 @@ def encode_calls(calls: tuple[str, ...]) -> str:
 
 def _text(value: Any) -> str:
     # TEXT comes as bytes, and so does a BLOB: the chain tells them apart from what was written.
-    if not isinstance(value, bytes):
-        raise TypeError("a text is no text")
-    return value.decode()
-
-
-def _blob(value: Any) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError("a blob is no blob")
-    return value
+    return _proper(value, bytes, "a text is no text").decode()
 
 
 def _whole(value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError("a count is no number")
-    return value
-
-
-def _yes_or_no(value: Any) -> bool:
-    if value not in {0, 1}:
-        raise TypeError("a flag is neither 0 nor 1")
-    return bool(value)
+    return _proper(value, int, "a count is no number")
 
 
 def _moment(value: Any) -> float:
-    if not isinstance(value, float | int):
-        raise TypeError("a time is no number")
-    return float(value)
+    return float(_proper(value, float | int, "a time is no number"))
+
+
+def _proper(value: Any, kind: Any, fault: str) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(fault)
+    return value

@@ -15,35 +15,14 @@ from dragoman.secrets.vendors import word_set
 
 # Pairs of letters that follow one another in words: nine of ten pairs in English text and in identifiers, but only two
 # of five pairs in random letters. That is enough to tell `maple-quartz` from `kdziSecgid` without a dictionary.
-_PAIRS: Final = {
-    "a": "bcdgiklmnprstuvwxyz",
-    "b": "aeilorsuy",
-    "c": "acehiklorstuy",
-    "d": "adefilorstuy",
-    "e": "abcdefgilmnopqrstvwxy",
-    "f": "aefilortuy",
-    "g": "aehilnorsu",
-    "h": "aeiotuy",
-    "i": "abcdefglmnoprstvxz",
-    "j": "aeou",
-    "k": "aeinsy",
-    "l": "adeilopstuvy",
-    "m": "abeimopsuy",
-    "n": "acdefgiknopstuvy",
-    "o": "abcdefgiklmnoprstuvwxy",
-    "p": "aehiloprstuy",
-    "q": "u",
-    "r": "acdegiklmnoprstuvy",
-    "s": "acehiklmopstuwy",
-    "t": "acehilmorstuwy",
-    "u": "abcdefilmnprst",
-    "v": "aeio",
-    "w": "aehiors",
-    "x": "aept",
-    "y": "elmnpst",
-    "z": "aeou",
-}
-_PAIR_SET: Final = frozenset(first + second for first, seconds in _PAIRS.items() for second in seconds)
+# Each word is a letter and the letters that may follow it.
+_PAIRS: Final = """
+    abcdgiklmnprstuvwxyz baeilorsuy cacehiklorstuy dadefilorstuy eabcdefgilmnopqrstvwxy faefilortuy gaehilnorsu
+    haeiotuy iabcdefglmnoprstvxz jaeou kaeinsy ladeilopstuvy mabeimopsuy nacdefgiknopstuvy oabcdefgiklmnoprstuvwxy
+    paehiloprstuy qu racdegiklmnoprstuvy sacehiklmopstuwy tacehilmorstuwy uabcdefilmnprst vaeio waehiors xaept
+    yelmnpst zaeou
+"""
+_PAIR_SET: Final = frozenset(row[0] + second for row in _PAIRS.split() for second in row[1:])
 
 # No more than this much of a value is looked at: a longer one is not more or less random than its beginning.
 _LOOK: Final = 256

@@ -17,16 +17,12 @@ _SECRET_TABLES = ("headers", "body", "metadata")
 def mask(name: str, value: Any) -> Any:
     """The value of a setting with everything hidden that could be a secret."""
     if name == "keys":
-        return {provider: _mask_source(source) for provider, source in value.items()}
+        return {provider: dict(source) if isinstance(source, Mapping) else HIDDEN for provider, source in value.items()}
     if name == "mcp":
         return {server: _mask_server(row) for server, row in value.items()}
     if name == "providers":
         return {provider: _mask_row(row) for provider, row in value.items()}
     return _mask_addresses(value)
-
-
-def _mask_source(source: Any) -> Any:
-    return dict(source) if isinstance(source, Mapping) else HIDDEN
 
 
 def _mask_row(row: Any) -> Any:
