@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from dragoman.journal.files import flush_folder, make_folder
 from dragoman.journal.journal import (
     KINDS,
     JournalDamaged,
@@ -143,9 +144,11 @@ def empty() -> sqlite3.Connection:
 
 def _make_file(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        _sync_folder(path.parent)
+        with contextlib.suppress(OSError):
+            # Not every system has this for folders.
+            flush_folder(path)
     except FileExistsError as error:
         if not path.is_file():
             raise _cannot_make(path, error) from error
@@ -156,16 +159,6 @@ def _make_file(path: Path) -> None:
 def _cannot_make(path: Path, error: OSError) -> JournalFailed:
     why = error.strerror or str(error)
     return JournalFailed(f"the journal {path} cannot be made: {why}", hint="name a file in a folder that you may write")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put the name of the new file on the disk, not only its content; not every system has this for folders."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool, busy_seconds: float) -> None:
