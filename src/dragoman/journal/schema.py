@@ -10,7 +10,7 @@ from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -173,7 +173,7 @@ def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool,
             connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
         version, application = _stamps(connection)
     if application != APPLICATION:
-        raise _foreign(path)
+        raise JournalFailed(f"{path} is a database, but no journal of dragoman", hint="name another file")
     if version > VERSION:
         raise JournalTooNew(str(path), version, VERSION)
     if writing:
@@ -216,10 +216,6 @@ def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) ->
             time.sleep(0.01)
 
 
-def _foreign(path: Path) -> JournalFailed:
-    return JournalFailed(f"{path} is a database, but no journal of dragoman", hint="name another file")
-
-
 def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
@@ -254,6 +250,7 @@ def explain(error: sqlite3.Error, path: Path) -> JournalError:
 # --------------------------------------------------------------------------------------------------------------------
 # Rows of the file as records and summaries. Text comes as bytes, because a damaged one need not be text.
 
+_Stored = TypeVar("_Stored", bytes, int)
 _NAMES = "id, run_id, session, parent, copied_from, begun, last"
 _RUN = f"{_NAMES}, records, turns, ended, checksum, token, holder, until, seconds"
 
@@ -396,9 +393,8 @@ def _record(values: tuple[Any, ...]) -> tuple[Record, bytes]:
     listed = msgspec.json.decode(named, type=tuple[str, ...]) if named else ()
     if encode_calls(listed) != named:
         raise ValueError("the list of calls was not written so")
-    record = Record(
-        _whole(number), name, _proper(body, bytes, "a blob is no blob"), _text(call_id), _moment(at), listed
-    )  # type: ignore[arg-type]
+    text = _proper(body, bytes, "a blob is no blob")
+    record = Record(_whole(number), name, text, _text(call_id), _moment(at), listed)  # type: ignore[arg-type]
     return record, _proper(checksum, bytes, "a blob is no blob")
 
 
@@ -421,10 +417,12 @@ def _whole(value: Any) -> int:
 
 
 def _moment(value: Any) -> float:
-    return float(_proper(value, float | int, "a time is no number"))
+    if not isinstance(value, float | int):
+        raise TypeError("a time is no number")
+    return float(value)
 
 
-def _proper(value: Any, kind: Any, fault: str) -> Any:
+def _proper(value: Any, kind: type[_Stored], fault: str) -> _Stored:
     if not isinstance(value, kind):
         raise TypeError(fault)
     return value

@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -70,25 +70,12 @@ class Job:
         self.outcome: tuple[Any, BaseException | None] = (None, JournalFailed("the journal did not answer"))
 
 
-class JobHandler(Protocol):
-    """What the thread does with the jobs. All of it is called in the thread, `close` last."""
-
-    def serve(self, jobs: list[Job]) -> None:
-        """Give each job its outcome."""
-        ...
-
-    def rest(self) -> float | None:
-        """Do what is due while nobody asks: after how many seconds to call again, None for never."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class Worker:
     """The thread of one servant. It starts with the first job and ends with `close`."""
 
-    def __init__(self, name: str, handler: JobHandler) -> None:
+    def __init__(self, name: str, handler: Writer | Reader) -> None:
         self._name = name
+        # All of its methods are called in the thread, `close` last.
         self._handler = handler
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -130,7 +117,7 @@ class Worker:
                 thread.join()
 
 
-def _serve(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> None:
+def _serve(jobs: queue.SimpleQueue[Job | None], handler: Writer | Reader) -> None:
     try:
         open_ = True
         while open_:
@@ -144,7 +131,7 @@ def _serve(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> None:
         handler.close()
 
 
-def _next_batch(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> tuple[list[Job], bool]:
+def _next_batch(jobs: queue.SimpleQueue[Job | None], handler: Writer | Reader) -> tuple[list[Job], bool]:
     """Whatever waits by now, so that it shares one commit; and whether there may be more."""
     batch: list[Job] = []
     wait = handler.rest()
@@ -214,6 +201,7 @@ class Writer:
         self.fold = False
 
     def serve(self, jobs: list[Job]) -> None:
+        """Give each job its outcome."""
         try:
             connection = self._open()
         except JournalError as error:
@@ -284,7 +272,10 @@ class Writer:
         return self._connection
 
     def rest(self) -> float | None:
-        """Keep the claims alive: a process that runs a tool for minutes has not gone away."""
+        """Keep the claims alive: a process that runs a tool for minutes has not gone away.
+
+        Returns after how many seconds to call again, None for never.
+        """
         if not self.held or self._connection is None:
             return None
         due = self._renewed + self._settings.lease_seconds / 3
@@ -361,8 +352,8 @@ class Reader:
             self._connection = connect(settings.path, busy_seconds=settings.busy_seconds, writing=False)
         return self._connection
 
-    def rest(self) -> float | None:
-        return None
+    def rest(self) -> None:
+        """Nothing is due while nobody asks."""
 
     def close(self) -> None:
         if self._connection is not None:

@@ -73,7 +73,7 @@ class Endpoint(Struct, frozen=True):
     @property
     def key_names(self) -> tuple[str, ...]:
         """The environment variables to look for a key in, in order."""
-        return self.provider.key_names
+        return self.provider.key
 
     @property
     def missing(self) -> tuple[str, ...]:

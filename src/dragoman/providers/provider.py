@@ -98,15 +98,11 @@ def normalise_base_url(url: str, *, default: str = "", wire: str = "") -> str:
     if wire == "ollama":
         # Its own protocol lives beside /v1, where the address of its other wires ends.
         path = path.removesuffix("/v1").removesuffix("/api")
-    elif not path:
-        path = _path_of(default, port, wire)
+    elif not path and default:
+        path = urlsplit(default).path
+    elif not path and port == _OLLAMA_PORT and wire:
+        path = "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), parts.query, ""))
-
-
-def _path_of(default: str, port: int | None, wire: str) -> str:
-    if default:
-        return urlsplit(default).path.rstrip("/")
-    return "/v1" if port == _OLLAMA_PORT and wire not in ("", "ollama") else ""
 
 
 def move(own: str, base: str, other: str) -> str | None:
@@ -189,12 +185,14 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
 
     def fits(self, model: str) -> bool:
         """Whether a plain model name belongs to the family."""
-        return _pattern(self.match)(model) is not None
+        return match_any(self.match)(model) is not None
 
 
 @cache
-def _pattern(alternatives: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    return re.compile("|".join(f"(?:{alternative})" for alternative in alternatives or (r"(?!)",))).match
+def match_any(alternatives: tuple[str, ...], end: str = "") -> Callable[[str], re.Match[str] | None]:
+    """What finds one of the regular expressions at the beginning of a name, with this end behind it."""
+    joined = "|".join(f"(?:{alternative})" for alternative in alternatives or (r"(?!)",))
+    return re.compile(f"(?:{joined}){end}").match
 
 
 UNKNOWN = Profile("unknown", match=("",))
@@ -300,11 +298,6 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     def speakable(self) -> bool:
         """Whether it speaks a protocol of ours."""
         return self.wire != OWN
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """The environment variables to look for a key in, in order."""
-        return self.key
 
     @property
     def auth_meaning(self) -> str:

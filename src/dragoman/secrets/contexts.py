@@ -187,14 +187,14 @@ def key_spans(view: View, start: int, end: int, stop: int) -> tuple[Span, ...]:
         weight = Weight.PASSWORD
     if weight <= Weight.WEAK and in_query(text, start):
         weight = Weight.SECRET if weight or is_query_secret(key) else weight
-    if not weight or (text[start - 1 : start] == " " and _is_harmless(text, start, key)):
+    if not weight:
         return ()
+    if text[start - 1 : start] == " " and key.lower() == "token":
+        before = text[max(0, start - 24) : start].split()
+        if before and is_harmless_before(before[-1].lower()):
+            return ()
     span = _try_forms(view, Name(start, end, key, weight), stop)
     return (span,) if span else ()
-
-
-def _is_harmless(text: str, start: int, key: str) -> bool:
-    return key.lower() == "token" and is_harmless_before((text[max(0, start - 24) : start].split() or [""])[-1].lower())
 
 
 def in_query(text: str, start: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 HIDDEN = "(hidden)"
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*\Z").match
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _QUERY = re.compile(r"([?&][^=&\s]*=)[^&\s#]+")
 _HANDED = ("env", "environment", "headers")
@@ -35,7 +35,7 @@ def _mask_row(row: Any) -> Any:
         elif field == "key":
             # The names of variables belong here; somebody may have written the key itself.
             names = [value] if isinstance(value, str) else list(value)
-            masked[field] = [each if isinstance(each, str) and _is_variable(each) else HIDDEN for each in names]
+            masked[field] = [each if isinstance(each, str) and _VARIABLE(each) else HIDDEN for each in names]
         else:
             masked[field] = _mask_addresses(value)
     return masked
@@ -55,10 +55,6 @@ def _mask_server(row: Any) -> Any:
         else:
             masked[field] = _mask_addresses(value)
     return masked
-
-
-def _is_variable(name: str) -> bool:
-    return _VARIABLE(name) is not None and name.upper() == name
 
 
 def _mask_addresses(value: Any) -> Any:
