@@ -175,29 +175,17 @@ def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
-class HeadFile:
-    """The open head file of a log, locked."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def read(self) -> Head | None:
-        """What it knows; None if it is new or cannot be understood."""
-        found = _WRITTEN(os.pread(self._descriptor, _LENGTH + 1, 0))
-        return Head(int(found[1]), found[2].decode("ascii")) if found else None
-
-    def write(self, head: Head) -> None:
-        """Know another head. It is always of one length, so it never needs more room on the disk."""
-        os.pwrite(self._descriptor, b"%020d %s\n" % (head.number, head.hash.encode("ascii")), 0)
-        if os.fstat(self._descriptor).st_size != _LENGTH:
-            os.ftruncate(self._descriptor, _LENGTH)
+def _read_head(descriptor: int) -> Head | None:
+    """What a head file knows; None if it is new or cannot be understood."""
+    found = _WRITTEN(os.pread(descriptor, _LENGTH + 1, 0))
+    return Head(int(found[1]), found[2].decode("ascii")) if found else None
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[HeadFile]:
-    """The head file of a log, while nobody else writes that log."""
-    with open_alone(head_path(path)) as descriptor:
-        yield HeadFile(descriptor)
+def _write_head(descriptor: int, head: Head) -> None:
+    # It is always of one length, so it never needs more room on the disk.
+    os.pwrite(descriptor, b"%020d %s\n" % (head.number, head.hash.encode("ascii")), 0)
+    if os.fstat(descriptor).st_size != _LENGTH:
+        os.ftruncate(descriptor, _LENGTH)
 
 
 @contextmanager
@@ -209,7 +197,7 @@ def reading(path: Path) -> Iterator[Head | None]:
         return
     with opened(place, os.O_RDONLY) as descriptor:
         wait_for_writers(descriptor)
-        yield HeadFile(descriptor).read()
+        yield _read_head(descriptor)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -390,7 +378,7 @@ class AuditLog:
         content = self._put_down(kind, run, call, fields)
         with self._one_at_a_time, explained(self.path):
             make_folder(self.path)
-            with writing(self.path) as head:
+            with open_alone(head_path(self.path)) as head:
                 return self._append(head, kind, content)
 
     def _put_down(self, kind: str, run: str, call: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -413,8 +401,8 @@ class AuditLog:
             return [self._scrub(each) if isinstance(each, str) else each for each in value]
         return value
 
-    def _append(self, head: HeadFile, kind: str, content: dict[str, Any]) -> Head:
-        known = head.read()
+    def _append(self, head: int, kind: str, content: dict[str, Any]) -> Head:
+        known = _read_head(head)
         # The head file is locked already. It may be removed, though, and then the next writer has another one.
         with open_alone(self.path, os.O_APPEND) as log:
             tail, lines = self._line_up(log, known, kind, content)
@@ -465,7 +453,7 @@ class AuditLog:
             lines.add(CONTINUED, {"file": before.name})
             return agrees(log, tail, known)
 
-    def _write(self, log: int, tail: Tail, lines: _Lines, head: HeadFile) -> Head:
+    def _write(self, log: int, tail: Tail, lines: _Lines, head: int) -> Head:
         try:
             rest = memoryview(lines.written)
             while rest:
@@ -474,7 +462,7 @@ class AuditLog:
                 os.fsync(log)
                 if tail.size == 0:
                     flush_folder(self.path)
-            head.write(lines.head)
+            _write_head(head, lines.head)
         except OSError:
             # Half a record is worse than none. If this fails as well, the next one that is added tells of it.
             with suppress(OSError):

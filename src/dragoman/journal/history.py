@@ -184,6 +184,7 @@ def summarise(runs: Iterable[RunSummary], origins: dict[str, str] | None = None)
 # A session as lines of JSON: one for the session, one for each run, one for each record.
 
 VERSION = 1
+_RUN_FIELDS = ("run_id", "parent", "copied_from", "begun", "last", "records", "turns", "ended")
 
 
 async def export_session(journal: Journal, session: str) -> AsyncIterator[dict[str, Any]]:
@@ -194,7 +195,7 @@ async def export_session(journal: Journal, session: str) -> AsyncIterator[dict[s
     yield {"type": "session", "version": VERSION, "session": session, "runs": len(runs)}
     for run in runs:
         records = await journal.read(run.run_id)
-        yield run_line(run)
+        yield {"type": "run"} | {name: getattr(run, name) for name in _RUN_FIELDS}
         for record in records:
             yield record_line(run.run_id, record)
 
@@ -206,11 +207,6 @@ async def write_export(journal: Journal, session: str, file: BinaryIO) -> int:
         file.write(msgspec.json.encode(line) + b"\n")
         count += 1
     return count
-
-
-def run_line(run: RunSummary) -> dict[str, Any]:
-    kept = ("run_id", "parent", "copied_from", "begun", "last", "records", "turns", "ended")
-    return {"type": "run"} | {name: getattr(run, name) for name in kept}
 
 
 def record_line(run_id: str, record: Record) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from struct import pack
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.journal.files import flush_folder, make_folder
 from dragoman.journal.journal import (
@@ -278,18 +278,7 @@ class Row(Struct):
         return first_checksum(self.run_id, self.session, self.begun, self.parent, self.copied_from)
 
     def summary(self, holder: str) -> RunSummary:
-        return RunSummary(
-            self.run_id,
-            self.session,
-            self.begun,
-            self.last,
-            self.records,
-            self.turns,
-            self.ended,
-            self.parent,
-            self.copied_from,
-            holder,
-        )
+        return structs.replace(msgspec.convert(self, RunSummary, from_attributes=True), holder=holder)
 
 
 def find_run(connection: sqlite3.Connection, run_id: str, place: str) -> Row:

@@ -29,9 +29,9 @@ _LOOK: Final = 256
 
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _PARTS = re.compile(r"[^a-z0-9]+")
-_HEX = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z")
-_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
-_LETTERS = re.compile(r"[A-Za-z]+\Z")
+is_hex = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z").match
+is_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z").match
+is_letters = re.compile(r"[A-Za-z]+\Z").match
 _SPLIT = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 # A value made of these is a stand-in for a secret, or the name of a type, or says that there is none.
@@ -58,14 +58,6 @@ _NOT_FILLED_IN = re.compile(r"(?i)(?:your|my|some|the|a|an|insert|enter|replace|
 def split_words(name: str) -> list[str]:
     """The words of an identifier in lower case: `dbPassword2` is db, password, 2."""
     return [word.lower() for word in _SPLIT.findall(name)]
-
-
-def is_hex(value: str) -> bool:
-    return _HEX.match(value) is not None
-
-
-def is_uuid(value: str) -> bool:
-    return len(value) == 36 and _UUID.match(value) is not None
 
 
 @lru_cache(maxsize=2048)
@@ -130,10 +122,6 @@ def is_mixed(value: str) -> bool:
 
 def has_digit_and_letter(value: str) -> bool:
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-
-
-def is_letters(value: str) -> bool:
-    return _LETTERS.match(value) is not None
 
 
 @lru_cache(maxsize=2048)
