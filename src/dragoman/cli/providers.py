@@ -229,8 +229,6 @@ def _show_model(screen: Screen, endpoint: Endpoint) -> None:
         ("native tools", "yes" if endpoint.capabilities.native_tool_calls else "no: calls travel as text"),
         ("taught in the prompt", "" if endpoint.capabilities.native_tool_calls else endpoint.prompt_format),
         ("text formats that are read", ", ".join(endpoint.formats)),
-        ("thinking", " ... ".join(profile.thinking)),
-        ("thinking in the field", profile.thinking_field),
         ("schemas", profile.schema),
         ("notes", profile.notes),
     ]

@@ -16,7 +16,7 @@ from dragoman.agent.records import Ended, Header, decode, decode_input
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.screen import Screen, pretty_json, write_json
 from dragoman.errors import ConfigError, DragomanError, nearest
-from dragoman.journal import Record, RunSummary, UnknownRun, calls, turns
+from dragoman.journal import Record, RunSummary, UnknownRun, calls
 from dragoman.secrets import HumanSink, scrub
 from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
 
@@ -58,7 +58,8 @@ def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
     """The turns in order, and the messages that steered the run between them."""
     inputs = {record.number: _decode_input(record) for record in records[1:]}
     history = _CallHistory(records, inputs.values())
-    numbers = {turn.first: turn.number for turn in turns(records)}
+    replies = [record.number for record in records if record.kind == "reply"]
+    numbers = {number: turn for turn, number in enumerate(replies, 1)}
     steps: list[dict[str, Any]] = []
     for number, item in inputs.items():
         if isinstance(item, Steered):

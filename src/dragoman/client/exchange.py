@@ -18,6 +18,7 @@ from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
 from dragoman.stage import Stage
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared
+from dragoman.wire.registry import ROWS
 from dragoman.wire.values import BROKEN, parse
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ class AnswerReader(Struct, eq=False):
                 head += piece
         except TransportFault as fault:
             return fail_reply(from_fault(fault))
-        if self.whole or (head.lstrip(_BLANKS)[:1] in (b"{", b"<") and self.codec.name != "ollama"):
+        if self.whole or (head.lstrip(_BLANKS)[:1] in (b"{", b"<") and not ROWS[self.codec.name].streams_objects):
             return await self._read_whole(head)
         return await self._open_stream(head)
 

@@ -218,7 +218,7 @@ def keys_by_variable(
     known = config.registry() if registry is None else registry
     found = {}
     for provider, key in read_keys(config, environment, problems).items():
-        names = known.get(provider).key_names if provider in known else ()
+        names = known.get(provider).key if provider in known else ()
         if not names:
             raise ConfigError(
                 f"{config.origin('keys')}: {provider!r} is no provider that takes a key",

@@ -340,19 +340,13 @@ def _write_permissions(table: _Table) -> str:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Nobody else writes the file meanwhile: two sessions may keep a rule at the same time."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(
-        path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600
-    )
-    try:
-        with contextlib.suppress(ImportError):
-            # Where there are no such locks, the last one to write wins.
-            import fcntl
+    # Only who writes a rule pays for loading the journal.
+    from dragoman.journal.files import make_folder, open_alone
 
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    make_folder(path)
+    # Where there are no locks, the last one to write wins.
+    with open_alone(path.with_name(f".{path.name}.lock")):
         yield
-    finally:
-        os.close(descriptor)
 
 
 # --------------------------------------------------------------------------------------------------------------------

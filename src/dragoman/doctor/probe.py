@@ -153,7 +153,7 @@ def admit(endpoint: Endpoint, *, quick: bool = False, tokens: int = 1024) -> Sub
     curious = structs.replace(
         endpoint,
         quirks=structs.replace(endpoint.quirks, tool_choice=_ALL_CHOICES, final_frame=True),
-        capabilities=structs.replace(endpoint.capabilities, tool_choice=_ALL_CHOICES, streaming=True),
+        capabilities=structs.replace(endpoint.capabilities, streaming=True),
     )
     return Subject(curious, quick, tokens, declared=endpoint)
 

@@ -19,7 +19,6 @@ from dragoman.providers.provider import (
     from_mapping,
     holes_of,
     normalise_base_url,
-    of_wire,
     overrule,
 )
 from dragoman.toolset import Toolset
@@ -74,7 +73,7 @@ class Endpoint(Struct, frozen=True):
     @property
     def key_names(self) -> tuple[str, ...]:
         """The environment variables to look for a key in, in order."""
-        return self.provider.key_names
+        return self.provider.key
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -187,16 +186,8 @@ def judge(
     provider: Provider, profile: Profile, wire: str, quirks: Quirks, model: str, fact: Fact | None
 ) -> Capabilities:
     """What the rows and what was learned say of an endpoint and a model."""
-    told = of_wire(wire)
-    told |= {
-        "native_tool_calls": wire != OWN and judge_native(provider, profile, model, fact, quirks),
-        "parallel_switch": told["parallel_switch"] and quirks.parallel_flag,
-        "tool_choice": quirks.tool_choice,
-        "images_in_results": told["images_in_results"] or quirks.result_images,
-        "reasoning_replay": quirks.replay_reasoning,
-        "sampling": quirks.sends_sampling,
-    }
-    return from_mapping({**told, **provider.declared, **profile.declared})
+    native = wire != OWN and judge_native(provider, profile, model, fact, quirks)
+    return from_mapping({"native_tool_calls": native, **provider.declared, **profile.declared})
 
 
 def judge_native(

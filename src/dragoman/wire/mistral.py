@@ -124,6 +124,10 @@ class Mistral(OpenAIChat):
         stream_options=False,
         empty_content="",
         thinking_blocks=True,
+        fields="model max_tokens temperature top_p frequency_penalty presence_penalty random_seed stop n metadata"
+        " response_format reasoning_effort prompt_mode prediction safe_prompt guardrails tool_choice"
+        " parallel_tool_calls stream",
+        message_fields="role name tool_call_id prefix",
     )
     decode_failure = staticmethod(read_failure)
     encode_failure = staticmethod(write_failure)

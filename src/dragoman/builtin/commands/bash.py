@@ -92,7 +92,7 @@ def check_allowed(more: Mapping[str, str] | Iterable[str]) -> Mapping[str, str] 
 def _names_of_keys() -> frozenset[str]:
     from dragoman import providers
 
-    return frozenset(name for row in providers.default() for name in row.key_names)
+    return frozenset(name for row in providers.default() for name in row.key)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from dragoman.doctor.probe import (
 from dragoman.providers import Fact
 from dragoman.providers.facts import learn_from_error
 from dragoman.types import Message, Thinking, Tool, ToolCall, ToolResult
+from dragoman.wire.registry import ROWS
 
 # --------------------------------------------------------------------------------------------------------------------
 # Native calls: one, several, their ids, their arguments, and the results that go back.
@@ -58,8 +59,6 @@ _ASK_BOOKING = (
     "Book a table for 4 people on the terrace. The guest is Ada Lee. Dishes: soup and bread. Use the tool book_table."
 )
 _CODE = "7341"
-_WITHOUT_IDS = frozenset({"gemini", "ollama"})
-"""Wires on which calls need no id."""
 
 SERVER_OPTIONS = {
     "vllm": "start vLLM with --enable-auto-tool-choice and --tool-call-parser for this model",
@@ -146,7 +145,7 @@ def _judge_ids(subject: Subject, observations: Observations) -> Finding:
     ids = [[call.wire_id for call in observation.reply.calls] for observation in observations]
     shown = excerpt(", ".join(str(each) for group in ids for each in group))
     if any(each is None for group in ids for each in group):
-        if subject.wire in _WITHOUT_IDS:
+        if subject.wire in ROWS and not ROWS[subject.wire].call_ids:
             return Finding(name, "works", "this wire needs none")
         return Finding(name, "broken", "calls come without ids", shown, fix)
     if any(len(set(group)) < len(group) for group in ids):

@@ -64,7 +64,10 @@ class OpenAIChat(Codec):
         messages = [entry for message in history for entry in client.write_message(message, dialect, self.quirks)]
         tools = client.write_tools(request, draft.offered, dialect, self.quirks, losses)
         options = client.write_options(request, dialect, self.quirks, losses)
-        return {"model": request.model, "messages": messages, **tools, **options}
+        body = {"model": request.model, "messages": messages, **tools, **options}
+        if self.quirks.standard_fields_only:
+            return client.keep_documented(body, dialect, self.quirks, losses)
+        return body
 
     # ---- server -------------------------------------------------------------------------------------------------
 

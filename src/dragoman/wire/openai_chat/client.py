@@ -30,6 +30,49 @@ from dragoman.wire.reader import SseReader
 from dragoman.wire.values import as_dict, as_list, as_text, find_calls, join_texts, mark_error, read_result
 
 # --------------------------------------------------------------------------------------------------------------------
+# The documented fields of a body, for endpoints that refuse any other.
+
+Fields = dict[str, Any]
+"""The fields of an object, each with the fields of the objects in it; None is any value, `*` any other field."""
+
+_BLOCK: Fields = dict.fromkeys(
+    ("type", "text", "image_url", "input_audio", "file", "document_url", "document_name", "thinking", "signature")
+)
+_CALL: Fields = {"id": None, "type": None, "function": {"name": None, "arguments": None}, "custom": None}
+_TOOL: Fields = {"*": None, "function": dict.fromkeys(("name", "description", "parameters", "strict"))}
+
+
+def keep_documented(body: JsonObject, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The body without fields that neither the wire nor the endpoint documents."""
+    in_message = [*dialect.message_fields.split(), quirks.reasoning_field]
+    named_by_row = (*quirks.own_fields, quirks.max_tokens_field, quirks.grammar_field.partition(".")[0])
+    fields: Fields = dict.fromkeys([*dialect.fields.split(), *named_by_row])
+    fields["messages"] = {**dict.fromkeys(in_message), "content": _BLOCK, "tool_calls": _CALL}
+    fields["tools"] = _TOOL
+    dropped: list[str] = []
+    kept = _prune(body, fields, "", dropped)
+    losses += [
+        Loss("dropped", "options", f"{name}: this endpoint refuses fields that its documentation does not name")
+        for name in dict.fromkeys(dropped)
+    ]
+    return as_dict(kept)
+
+
+def _prune(value: Any, fields: Fields | None, path: str, dropped: list[str]) -> Any:
+    if fields is None or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_prune(inner, fields, path, dropped) for inner in value]
+    kept = {}
+    for name, inner in value.items():
+        if name in fields or "*" in fields:
+            kept[name] = _prune(inner, fields.get(name), f"{path}{name}.", dropped)
+        else:
+            dropped.append(path + name)
+    return kept
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # A request as the body of a chat completion.
 
 
@@ -49,6 +92,13 @@ class Dialect(Struct, frozen=True):
     """As the quirk of that name, where the endpoint has none of its own."""
     thinking_blocks: bool = False
     """Reasoning is a block of the content, not a field beside it."""
+    fields: str = (
+        "model max_completion_tokens max_tokens temperature top_p frequency_penalty presence_penalty seed stop n user"
+        " logprobs top_logprobs logit_bias response_format reasoning_effort tool_choice parallel_tool_calls stream"
+        " stream_options"
+    )
+    """The documented fields of a body; those of chat completions are the ones that compatible endpoints share."""
+    message_fields: str = "role name tool_call_id"
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -86,7 +136,7 @@ def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonO
         part for part in message.parts if part.extra and isinstance(part, Text) and "refusal" in _own(part, dialect)
     ]
     body: JsonObject = {"role": "assistant", "content": content}
-    if refusals and content == join_texts(refusals):
+    if refusals and content == join_texts(refusals) and not quirks.standard_fields_only:
         body = {"role": "assistant", "content": None, "refusal": content}
     elif calls and not content:
         style = quirks.empty_content if quirks.empty_content != "null" else dialect.empty_content
