@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import glob
 import itertools
 import os
 import shutil
@@ -14,13 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.sandbox.protection import PROTECTED, WATCHED
+from dragoman.sandbox.protection import PROTECTED, WATCHED, words
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a command may do, and what to start so that it can do no more.
@@ -105,20 +106,14 @@ class Launch:
         with contextlib.ExitStack() as stack:
             # One that fails keeps none of the others from being done.
             while self._endings:
-                stack.callback(_collect, self._endings.pop(0), put_back)
+                stack.callback(lambda ending: put_back.extend(ending()), self._endings.pop(0))
         return tuple(put_back)
 
     def __enter__(self) -> Launch:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finish()
-
-
-def _collect(ending: Callable[[], tuple[str, ...]], into: list[str]) -> None:
-    into.extend(ending())
 
 
 def check_box(box: Box) -> Box:
@@ -138,20 +133,8 @@ def check_box(box: Box) -> Box:
             raise ConfigError(
                 f"protected path {path!r}: it has to lie in the workspace", hint="write it relative to it"
             )
-    return Box(
-        workspace=workspace,
-        writable=tuple(map(os.path.realpath, box.writable)),
-        readable=tuple(map(os.path.realpath, box.readable)),
-        network=box.network,
-        protected=box.protected,
-        watched=box.watched,
-        aside=box.aside,
-        hidden=tuple(map(os.path.realpath, box.hidden)),
-        environment=box.environment,
-        limits=box.limits,
-        home=home,
-        cwd=cwd,
-    )
+    real = {name: tuple(map(os.path.realpath, getattr(box, name))) for name in ("writable", "readable", "hidden")}
+    return replace(box, workspace=workspace, home=home, cwd=cwd, **real)
 
 
 def _real_folder(what: str, path: str) -> str:
@@ -308,12 +291,11 @@ class ProcessBound:
         for _ in range(_TRIES):
             try:
                 os.rmdir(self._folder)
+                break
             except FileNotFoundError:
                 break
             except OSError:
                 time.sleep(_PAUSE)
-            else:
-                break
         return ()
 
 
@@ -351,9 +333,7 @@ def _folders() -> tuple[str, ...]:
 
 def _upwards(top: str, below: str, *, every: bool) -> list[str]:
     """Our own group, and those above it; in the second version only those that count processes of their children."""
-    if below.startswith(".."):
-        below = "."
-    here = os.path.normpath(os.path.join(top, below))
+    here = os.path.normpath(os.path.join(top, "." if below.startswith("..") else below))
     folders = [here]
     while every and here != top:
         here = os.path.dirname(here)
@@ -382,71 +362,28 @@ def _sweep(folder: str) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # Which parts of the system every box shows, and which never.
 
-SYSTEM_FOLDERS = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/gnu",
-)
+SYSTEM_FOLDERS = words("/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu")
 """What programs need in order to run. /home, /root, /run, /var, /mnt, /srv are not among them."""
 
-SYSTEM_SECRETS = (
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/security/opasswd",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/letsencrypt",
-    "/etc/krb5.keytab",
-    "/etc/docker",
-    "/etc/kubernetes",
-    "/etc/rancher",
-    "/etc/wireguard",
-    "/etc/NetworkManager/system-connections",
+_SECRETS_IN_ETC = (
+    "shadow shadow- gshadow gshadow- sudoers sudoers.d security/opasswd ssl/private pki/tls/private letsencrypt "
+    "krb5.keytab docker kubernetes rancher wireguard NetworkManager/system-connections"
 )
+SYSTEM_SECRETS = tuple(f"/etc/{name}" for name in words(_SECRETS_IN_ETC))
 """Hidden in every box: root could read them there."""
 
-HOME_SECRETS = (
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".config",
-    ".docker",
-    ".kube",
-    ".netrc",
-    ".git-credentials",
-    ".pypirc",
-    ".npmrc",
-    ".password-store",
-    ".mozilla",
-    ".thunderbird",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-    ".psql_history",
-    ".local/share/keyrings",
-    ".local/share/dragoman",
-    ".local/state",
-    "Library",
+HOME_SECRETS = words(
+    ".ssh .gnupg .aws .azure .config .docker .kube .netrc .git-credentials .pypirc .npmrc .password-store .mozilla "
+    ".thunderbird .bash_history .zsh_history .python_history .psql_history .local/share/keyrings "
+    ".local/share/dragoman .local/state Library"
 )
 """Hidden where the home folder, or one above it, is visible in a box."""
+_PARTS_OF_LOCAL = ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")
 
 
 def system_secrets() -> list[str]:
     """The secrets of the system that exist here."""
-    keys = _children("/etc/ssh", lambda name: name.startswith("ssh_host_") and name.endswith("_key"))
+    keys = sorted(glob.glob("/etc/ssh/ssh_host_*_key"))
     return [path for path in (*SYSTEM_SECRETS, *keys) if os.path.lexists(path)]
 
 
@@ -490,20 +427,9 @@ def toolchains(search_path: str) -> tuple[str, ...]:
             first = os.path.relpath(entry, home).split("/")[0]
             if first in {name.split("/")[0] for name in HOME_SECRETS} - {".local"}:
                 continue
-            found += _parts_of_local(home) if first == ".local" else [os.path.join(home, first)]
+            parts = [f".local/{part}" for part in _PARTS_OF_LOCAL] if first == ".local" else [first]
+            found += [os.path.join(home, part) for part in parts]
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))
-
-
-def _parts_of_local(home: str) -> list[str]:
-    return [os.path.join(home, ".local", part) for part in ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")]
-
-
-def _children(folder: str, wanted: Callable[[str], bool]) -> list[str]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
-    return [os.path.join(folder, name) for name in names if wanted(name)]
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 _PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
@@ -226,38 +226,10 @@ def outlive(plan: dict[str, Any]) -> None:
     os.read(ready, 1)
 
 
-ATTEMPTS: tuple[Callable[[dict[str, Any]], None], ...] = (
-    write_outside,
-    follow_link_out,
-    link_file_in,
-    change_mode_outside,
-    read_home,
-    read_system_secrets,
-    read_environment,
-    read_environment_of_process,
-    read_file_of_process,
-    reach_through_proc,
-    connect_tcp,
-    send_udp,
-    connect_unix,
-    connect_abstract,
-    change_hook,
-    create_hook,
-    change_config,
-    create_startup_file,
-    create_watched_file,
-    move_protected,
-    trace_process,
-    new_user_namespace,
-    mount_something,
-    type_into_terminal,
-    queue_kernel_calls,
-    take_memory,
-    write_large_file,
-    start_many_processes,
-    kill_process,
-    outlive,
-)
+ATTEMPTS = [
+    made for name, made in list(globals().items()) if isinstance(made, FunctionType) and not name.startswith("_")
+]
+"""Every function above without an underscore is an attempt."""
 
 
 def main() -> None:
@@ -265,14 +237,12 @@ def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         plan = json.load(file)  # noqa: TID251
     for attempt in ATTEMPTS:
+        stopped = ""
         try:
             attempt(plan)
         except (OSError, ValueError, MemoryError) as error:
-            print(
-                json.dumps([attempt.__name__, getattr(error, "strerror", None) or str(error) or "refused"]), flush=True
-            )
-        else:
-            print(json.dumps([attempt.__name__, ""]), flush=True)
+            stopped = getattr(error, "strerror", None) or str(error) or "refused"
+        print(json.dumps([attempt.__name__, stopped]), flush=True)
 
 
 if __name__ == "__main__":

@@ -141,11 +141,8 @@ class _ProbeSetup:
                 env={"CANARY": self.secret},
                 pass_fds=(self.victim_file,),
             )
-        self._close.callback(self._end_victim)
-
-    def _end_victim(self) -> None:
-        self.victim.kill()
-        self.victim.communicate()
+        self._close.callback(self.victim.communicate)
+        self._close.callback(self.victim.kill)
 
     def write_plan(self) -> None:
         """What the attacker has to know. Its being readable in the box gives nothing away that it must not know."""
@@ -188,9 +185,6 @@ class _ProbeSetup:
                 return file.read() != text
         except OSError:
             return True
-
-    def has_died(self) -> bool:
-        return self.victim.poll() is not None
 
     def lives_on(self, tier: Tier) -> bool:
         """Whether the daemon still holds its lock some time after the command is over."""
@@ -290,7 +284,7 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "create_startup_file": lambda setup, _: setup.is_there("workspace/.bashrc"),
     "create_watched_file": lambda setup, _: setup.is_there("workspace/.vscode"),
     "move_protected": lambda setup, _: setup.is_there("workspace/.git/hooks/pre-rebase"),
-    "kill_process": lambda setup, _: setup.has_died(),
+    "kill_process": lambda setup, _: setup.victim.poll() is not None,
     "outlive": lambda setup, tier: setup.lives_on(tier),
 }
 

@@ -24,65 +24,23 @@ from dragoman.errors import ConfigError
 # there yet is as good a way in as one that is. This is data and one pure function; the file tools and the sandbox
 # both use it.
 
-PROTECTED_FOLDERS: tuple[str, ...] = (
-    ".git/hooks",
-    ".git/info",
-    ".husky",
-    ".dragoman",
-    ".config/dragoman",
-    ".local/state/dragoman",
-    ".github/workflows",
-    ".vscode",
-    ".idea",
-    ".zed",
-    ".claude",
-    ".codex",
-    ".cursor",
-    ".gemini",
-    ".ssh",
-    ".gnupg",
-    ".config/git",
-    ".config/fish",
-    ".config/autostart",
-    ".config/systemd",
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text: long lists of names are easier to read so."""
+    return tuple(text.split())
+
+
+PROTECTED_FOLDERS = words(
+    ".git/hooks .git/info .husky .dragoman .config/dragoman .local/state/dragoman .github/workflows .vscode .idea "
+    ".zed .claude .codex .cursor .gemini .ssh .gnupg .config/git .config/fish .config/autostart .config/systemd"
 )
 """Folders, with everything below them, wherever in a workspace they lie."""
 
-PROTECTED_FILES: tuple[str, ...] = (
-    ".git/config",
-    ".git/config.worktree",
-    ".gitmodules",
-    ".gitconfig",
-    "dragoman.toml",
-    ".dragoman.toml",
-    ".mcp.json",
-    ".envrc",
-    ".profile",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".zlogout",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".logout",
-    ".inputrc",
-    ".xprofile",
-    ".xsessionrc",
-    ".pam_environment",
-    ".vimrc",
-    ".exrc",
-    ".npmrc",
-    ".pypirc",
-    ".netrc",
-    ".gitlab-ci.yml",
+PROTECTED_FILES = words(
+    ".git/config .git/config.worktree .gitmodules .gitconfig dragoman.toml .dragoman.toml .mcp.json .envrc "
+    ".profile .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin "
+    ".zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .pam_environment .vimrc .exrc "
+    ".npmrc .pypirc .netrc .gitlab-ci.yml"
 )
 """Files, wherever in a workspace they lie."""
 
@@ -196,26 +154,16 @@ def _names(folder: str) -> dict[str, bool]:
 # --------------------------------------------------------------------------------------------------------------------
 # Where the protected paths of a workspace really are, and how each of them is kept as it is.
 
-PROTECTED: tuple[str, ...] = (
-    ".git/hooks",
-    ".git/config",
-    ".dragoman",
-    ".dragoman.toml",
-    "dragoman.toml",
-    ".mcp.json",
-    ".envrc",
-    ".bashrc",
-    ".bash_profile",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
+PROTECTED = words(
+    ".git/hooks .git/config .dragoman .dragoman.toml dragoman.toml .mcp.json .envrc .bashrc .bash_profile .profile "
+    ".zshrc .zshenv"
 )
 """What no command may create either: something runs or trusts it by itself, maybe while the command is still running.
 
 They are few on purpose: while a command runs, each one that is absent is held by an empty node of its name.
 """
 
-WATCHED: tuple[str, ...] = tuple(path for path in PROTECTED_FOLDERS + PROTECTED_FILES if path not in PROTECTED)
+WATCHED = tuple(path for path in PROTECTED_FOLDERS + PROTECTED_FILES if path not in PROTECTED)
 """The other protected paths. Those that exist are read-only; those that a command creates are removed after it."""
 
 
@@ -285,11 +233,10 @@ def _follow(
             protection.anchors.append(here)
         here = os.path.join(here, part)
         try:
-            state = os.lstat(here)
+            state: os.stat_result | None = os.lstat(here)
         except FileNotFoundError:
-            (protection.absent if hold else protection.guarded).append(here)
-            return
-        if is_placeholder(state):
+            state = None
+        if state is None or is_placeholder(state):
             (protection.absent if hold else protection.guarded).append(here)
             return
         if stat.S_ISLNK(state.st_mode):
@@ -498,13 +445,11 @@ class PathSnapshot:
             for part in above:
                 try:
                     inner = _opened(part, folder)
-                except FileNotFoundError:
-                    if before.kind == "nothing":
+                except OSError as problem:
+                    if not isinstance(problem, FileNotFoundError):
+                        self._set_aside(folder, part)
+                    elif before.kind == "nothing":
                         return True
-                    os.mkdir(part, dir_fd=folder)
-                    inner = _opened(part, folder)
-                except OSError:
-                    self._set_aside(folder, part)
                     os.mkdir(part, dir_fd=folder)
                     inner = _opened(part, folder)
                 folder = stack.enter_context(inner)
