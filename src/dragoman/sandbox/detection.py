@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier
+from dragoman.sandbox.protection import closing
 from dragoman.types import SandboxName
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ class _ProbeSetup:
             descriptor = os.open(f"{self.workspace}/alive", os.O_RDWR)
         except FileNotFoundError:
             return False
-        try:
+        with closing(descriptor):
             until = time.monotonic() + _DAEMON_MAY_DIE_IN
             while time.monotonic() < until:
                 try:
@@ -210,8 +211,6 @@ class _ProbeSetup:
                 with contextlib.suppress(OSError, ValueError):
                     os.kill(int(os.read(descriptor, 20)), signal.SIGKILL)
             return True
-        finally:
-            os.close(descriptor)
 
 
 def probe(sandbox: Sandbox) -> ProbeReport:

@@ -12,6 +12,7 @@ import tempfile
 import time
 import unicodedata
 from collections import deque
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -517,14 +518,14 @@ def _mark(state: os.stat_result) -> tuple[int, ...]:
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_mode)
 
 
-class _opened(contextlib.AbstractContextManager[int]):
-    """The descriptor of a folder, closed at the end."""
+def _opened(path: str, above: int | None = None) -> contextlib.AbstractContextManager[int]:
+    return closing(os.open(path, _FOLDER, dir_fd=above))
 
-    def __init__(self, path: str, above: int | None = None) -> None:
-        self._descriptor = os.open(path, _FOLDER, dir_fd=above)
 
-    def __enter__(self) -> int:
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """A descriptor that is closed at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

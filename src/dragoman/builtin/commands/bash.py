@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.builtin.commands.operands import absolute_entries, find_operands, has_changed
-from dragoman.builtin.commands.processes import GRACE, CommandSpec, Ended, Preparation, RunningCommand, run_async
+from dragoman.builtin.commands.processes import GRACE, CommandSpec, Ended, RunningCommand, run_async
 from dragoman.errors import ConfigError
-from dragoman.sandbox.boxes import secrets_below, system_secrets
+from dragoman.sandbox.boxes import SEARCH_PATH, Launch, secrets_below, system_secrets
 from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
 from dragoman.types import JsonObject, Operand, Tool
 
@@ -31,7 +31,6 @@ from dragoman.types import JsonObject, Operand, Tool
 
 ALLOWED = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ")
 """Passed on where they are set, beside LC_*; TERM is always `dumb`."""
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Each of these makes a shell, the loader or an interpreter run or load something before the command itself.
 _NEVER = re.compile(
     r"(DRAGOMAN_.*|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|BASH_FUNC_.*"
@@ -47,13 +46,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def clean_environment(own: Mapping[str, str], more: Mapping[str, str] | Iterable[str] = ()) -> dict[str, str]:
     """What a command gets of our own environment: the list, and what the caller names or gives beside it."""
     found = {name: value for name, value in own.items() if name in ALLOWED or name.startswith("LC_")}
-    found.setdefault("PATH", _PATH)
+    found.setdefault("PATH", SEARCH_PATH)
     found["TERM"] = "dumb"
     if isinstance(more, Mapping):
         found.update(more)
     else:
         found.update({name: own[name] for name in more if name in own})
-    found["PATH"] = os.pathsep.join(absolute_entries(found["PATH"])) or _PATH
+    found["PATH"] = os.pathsep.join(absolute_entries(found["PATH"])) or SEARCH_PATH
     found.update(_settings_for_git(found))
     return {name: value for name, value in found.items() if _NAME.fullmatch(name) and "\0" not in value}
 
@@ -370,17 +369,17 @@ async def run_command(settings: Settings, command: str, timeout: float | None, a
     shell, note = _shell(settings)
     capture = Capture(settings.max_output)
 
-    def prepare() -> tuple[CommandSpec, Preparation | None]:
-        order, preparation = _prepare(settings, (*shell, command), folder, around.sandbox)
+    def prepare() -> tuple[CommandSpec, Launch | None]:
+        order, launch = _prepare(settings, (*shell, command), folder, around.sandbox)
         try:
             environment = clean_environment(os.environ, settings.environment)
             if has_changed(command, folder, environment, around.operands):
                 raise Error("Not run: a file that says what this command runs has changed since it was approved.")
         except BaseException:
-            if preparation is not None:
-                preparation.finish()
+            if launch is not None:
+                launch.finish()
             raise
-        return replace(order, seconds=seconds, grace=grace), preparation
+        return replace(order, seconds=seconds, grace=grace), launch
 
     try:
         ended = await run_async(RunningCommand(prepare, _listener(capture, around.progress)))
@@ -450,9 +449,7 @@ def _shell(settings: Settings) -> tuple[tuple[str, ...], str]:
     return ("/bin/sh", "-c"), "[there is no bash on this system: it was run with sh]"
 
 
-def _prepare(
-    settings: Settings, argv: tuple[str, ...], folder: str, given: Any
-) -> tuple[CommandSpec, Preparation | None]:
+def _prepare(settings: Settings, argv: tuple[str, ...], folder: str, given: Any) -> tuple[CommandSpec, Launch | None]:
     """What to start. With a sandbox it is the sandbox that starts the shell; if it cannot, nothing is run."""
     environment = clean_environment(os.environ, settings.environment)
     sandbox = given if given is not None else settings.sandbox
