@@ -19,7 +19,6 @@ from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 _SESSION = "mcp-session-id"
 _is_session = re.compile(r"[\x21-\x7e]{1,1024}").fullmatch
 _RESUMES = 3
-_LONGEST_PAUSE = 5.0
 _PAUSE = 0.5
 _DAY = 86_400.0
 
@@ -98,14 +97,13 @@ class HttpChannel:
     # ---- one request -----------------------------------------------------------------------------------------------
 
     async def _send(self, method: str, headers: dict[str, str], seconds: float, body: bytes = b"") -> HttpResponse:
-        session = {_SESSION: self._session} if self._session else {}
         sent = {
             **self._server.headers,
             "Accept": "text/event-stream" if method == "GET" else "application/json, text/event-stream",
             **({"Content-Type": "application/json"} if body else {}),
             **self._session_headers,
             **headers,
-            **session,
+            **({_SESSION: self._session} if self._session else {}),
         }
         timeouts = Timeouts(connect=min(10.0, seconds), first_byte=seconds, idle=seconds)
         try:

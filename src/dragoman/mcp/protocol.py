@@ -251,32 +251,24 @@ class Channel(Protocol):
     @property
     def is_lost(self) -> bool:
         """Whether nothing more can be asked over this channel, and a new one is needed."""
-        ...
 
     async def open(self) -> None:
         """Connect. Raises ServerFault."""
-        ...
 
     async def exchange(self, message: JsonObject, headers: dict[str, str], seconds: float) -> JsonObject:
         """Send a request and give the answer to it. Raises ServerFault; cancelling leaves the connection usable."""
-        ...
 
     async def tell(self, message: JsonObject, headers: dict[str, str]) -> None:
         """Send a message that has no answer. Raises ServerFault."""
-        ...
 
     async def listen(self, headers: dict[str, str]) -> None:
         """Take what the server says of its own accord, where that needs a connection of its own; until it ends."""
-        ...
 
     def begin_session(self, headers: dict[str, str]) -> None:
         """From here on the session has begun: these headers go with everything."""
-        ...
 
     async def close(self) -> None:
         """End the connection, and the server if it is ours."""
-        ...
 
     def diagnosis(self) -> str:
         """What the server said beside its messages, for a person who looks for the fault; empty if nothing."""
-        ...

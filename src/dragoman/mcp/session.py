@@ -66,16 +66,12 @@ class Session:
         assert self._channel is not None, "a session is opened before it is used"
         return self._channel
 
-    @property
-    def has_channel(self) -> bool:
-        return self._channel is not None
-
     async def open(self, connect: Callable[[], Channel]) -> None:
         """Connect and agree on a protocol. Raises ServerFault; the caller closes the session then, too."""
         self._channel = connect()
         await self._channel.open()
         try:
-            supported = await self._discover()
+            is_spoken = await self._discover()
         except ServerLost as fault:
             if not self._channel.is_lost:
                 raise
@@ -87,7 +83,7 @@ class Session:
                 await self._greet()
                 return
             raise fault from None
-        if supported is None:
+        if not is_spoken:
             await self._greet_or_discover()
 
     async def close(self) -> None:
@@ -97,6 +93,9 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
+
+    def diagnosis(self) -> str:
+        return self._channel.diagnosis() if self._channel is not None else ""
 
     def receive(self, message: JsonObject) -> JsonObject | None:
         """Take what the server says of its own accord."""
@@ -111,8 +110,8 @@ class Session:
 
     # ---- agreeing on a protocol ------------------------------------------------------------------------------------
 
-    async def _discover(self) -> bool | None:
-        """Ask in the newest way: True if the server speaks it, None if it has to be greeted."""
+    async def _discover(self) -> bool:
+        """Ask in the newest way: whether the server speaks it, and need not be greeted."""
         try:
             self.version = STATELESS[0]
             found = await self.request("server/discover", {}, seconds=self._limits.probe_seconds, is_probe=True)
@@ -121,14 +120,14 @@ class Session:
             if known and not set(known) & {*STATELESS, *HANDSHAKE}:
                 words = ", ".join(clean_line(each, 20) for each in known[:5])
                 raise ServerFault(f"it speaks only versions of the protocol that are not known here: {words}") from None
-            return None
+            return False
         except RequestTimeout:
-            return None
+            return False
         finally:
             version, self.version = self.version, ""
         versions = found.get("supportedVersions")
         if not isinstance(versions, list) or version not in versions:
-            return None
+            return False
         self._adopt(version, found)
         return True
 
@@ -499,10 +498,10 @@ class Connection:
     # ---- problems --------------------------------------------------------------------------------------------------
 
     def _tell(self, what: str, session: Session | None = None) -> None:
-        said = session.channel.diagnosis() if session is not None and session.has_channel else ""
-        words = [f"{self.server.name}: {what}" if what else "", f"{self.server.name} wrote: {said}" if said else ""]
-        for word in filter(None, words):
-            self._note(word)
+        if what:
+            self._note(f"{self.server.name}: {what}")
+        if session is not None and (said := session.diagnosis()):
+            self._note(f"{self.server.name} wrote: {said}")
 
     def _note(self, problem: str) -> None:
         if len(self._problems) < _MOST_PROBLEMS:
