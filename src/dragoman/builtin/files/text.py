@@ -52,6 +52,8 @@ _KINDS: tuple[tuple[bytes, str], ...] = (
     (b"wOFF", "a font"),
     (b"wOF2", "a font"),
 )
+NEVER_TEXT = tuple(start for start, _ in _KINDS[:6])
+"""Beginnings that no text has by accident."""
 
 
 class Encoding(Struct, frozen=True):
@@ -109,13 +111,13 @@ def is_binary(head: bytes) -> bool:
     return strange > 3 and strange * 20 > len(sample)
 
 
-def kind_of(head: bytes) -> str:
+def kind_of(head: bytes, unknown: str = "binary data") -> str:
     """What a binary file is, by its first bytes."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "a WebP image"
     if head[257:262] == b"ustar":
         return "a tar archive"
-    return next((words for start, words in _KINDS if head.startswith(start)), "binary data")
+    return next((words for start, words in _KINDS if head.startswith(start)), unknown)
 
 
 def line_end_of(content: bytes, encoding: Encoding) -> Literal["\n", "\r\n", "mixed"]:

@@ -9,6 +9,7 @@ from urllib.parse import quote, urljoin
 
 from msgspec import Struct
 
+from dragoman.sandbox.protection import words
 from dragoman.tools import Error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -21,8 +22,8 @@ IpAddress = IPv4Address | IPv6Address
 
 # Names of the own machine and of own networks: no name server of the public web answers for them.
 _LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "broadcasthost"})
-_LOCAL_ENDINGS = (
-    "localhost localdomain local internal intranet private corp home lan home.arpa in-addr.arpa ip6.arpa onion".split()
+_LOCAL_ENDINGS = words(
+    "localhost localdomain local internal intranet private corp home lan home.arpa in-addr.arpa ip6.arpa onion"
 )
 
 _REFUSED = [

@@ -54,8 +54,8 @@ class OpenElements(Generic[Mark]):
     def __init__(self) -> None:
         self._stack: list[tuple[str, Mark]] = []
         self._places: dict[str, list[int]] = {}
-        self._blocks: list[int] = []
-        self._boundaries: list[int] = []
+        self._blocks = [-1]
+        self._boundaries = [-1]
 
     def __len__(self) -> int:
         return len(self._stack)
@@ -73,38 +73,31 @@ class OpenElements(Generic[Mark]):
         """The elements that end because this one begins, the innermost first."""
         if name not in BLOCKS:
             # A link cannot stand in a link.
-            place = self._last("a") if name == "a" else -1
-            return self._pop(place) if place > self._top(self._blocks) else []
-        ended: list[tuple[str, Mark]] = []
-        paragraph = self._last("p")
-        if paragraph > self._top(self._boundaries):
-            ended = self._pop(paragraph)
+            return self._pop(self._last("a"), self._blocks[-1]) if name == "a" else []
+        ended = self._pop(self._last("p"), self._boundaries[-1])
         rule = _ENDED_BY.get(name)
         if rule is not None:
-            place = max(self._last(each) for each in rule[0])
-            if place > max(self._last(each) for each in rule[1]):
-                ended += self._pop(place)
+            ended += self._pop(max(map(self._last, rule[0])), max(map(self._last, rule[1])))
         return ended
 
     def ended_by_end(self, name: str) -> list[tuple[str, Mark]]:
         """The elements that an end tag ends, the innermost first; none if nothing of that name is in its reach."""
-        place = self._last(name)
         if name in _TABLE_PARTS:
             reach = self._last("table")
         elif name not in BLOCKS:
-            reach = self._top(self._blocks)
+            reach = self._blocks[-1]
         else:
-            reach = -1 if name in _BOUNDARIES else self._top(self._boundaries)
-        return self._pop(place) if place > reach else []
+            reach = -1 if name in _BOUNDARIES else self._boundaries[-1]
+        return self._pop(self._last(name), reach)
 
     def _last(self, name: str) -> int:
         places = self._places.get(name)
         return places[-1] if places else -1
 
-    def _top(self, places: list[int]) -> int:
-        return places[-1] if places else -1
-
-    def _pop(self, place: int) -> list[tuple[str, Mark]]:
+    def _pop(self, place: int, reach: int) -> list[tuple[str, Mark]]:
+        """End everything from a place on, if it lies within reach."""
+        if place <= reach:
+            return []
         ended = self._stack[place:]
         del self._stack[place:]
         ended.reverse()
