@@ -39,10 +39,9 @@ from dragoman.builtin.files.workspace import (
     explained,
     identity_of,
     quoted,
-    sized,
 )
 from dragoman.sandbox.boxes import is_below
-from dragoman.sandbox.protection import is_protected
+from dragoman.sandbox.protection import closing, is_protected
 from dragoman.tools import Context, Error, ToolContext, tool_from_function
 from dragoman.tools.results import part_of_bytes
 from dragoman.types import Access, Image, JsonObject, Operand, Tool
@@ -60,10 +59,14 @@ def operands_at(workspace: Workspace, given: str, access: Access) -> list[Operan
     try:
         found = workspace.find(given, digest=access == "write")
     except OutsideError:
-        return [_outside(workspace, given, access)]
+        path = os.path.normpath(os.path.join(workspace.path, given))
+        real = os.path.realpath(path)
+        protected = is_protected(path) or is_protected(real)
+        return [Operand("path", path, access, real, inside=False, protected=protected)]
     except Error:
         # No file can be there: a loop of links, a name that is too long. The call will say so.
-        return [_unusable(workspace, given, access)]
+        real = f"{workspace.path}/{given}"
+        return [Operand("path", given, access, real, protected=is_protected(given))]
     return operands_of(workspace, found, access)
 
 
@@ -86,16 +89,6 @@ def operands_of(workspace: Workspace, found: Found, access: Access) -> list[Oper
         )
         for value in values
     ]
-
-
-def _outside(workspace: Workspace, given: str, access: Access) -> Operand:
-    path = os.path.normpath(os.path.join(workspace.path, given))
-    real = os.path.realpath(path)
-    return Operand("path", path, access, real, inside=False, protected=is_protected(path) or is_protected(real))
-
-
-def _unusable(workspace: Workspace, given: str, access: Access) -> Operand:
-    return Operand("path", given, access, real=f"{workspace.path}/{given}", protected=is_protected(given))
 
 
 def ensure_approved(context: ToolContext, operands: Iterable[Operand]) -> None:
@@ -246,14 +239,10 @@ def read(
             return _listing(workspace, found)
         if found.kind == "absent":
             raise Error(absent_words(workspace, found))
-        descriptor = workspace.open_read(path)
-        try:
-            with explained(path, workspace.path):
-                if context.operands and identity_of(os.fstat(descriptor)) != found.identity:
-                    raise Error(f"{quoted(path)} changed while it was looked at; nothing was read")
-                return _shown(descriptor, found.path, max(offset, 1), max(limit, 1), context)
-        finally:
-            os.close(descriptor)
+        with closing(workspace.open_read(path)) as descriptor, explained(path, workspace.path):
+            if context.operands and identity_of(os.fstat(descriptor)) != found.identity:
+                raise Error(f"{quoted(path)} changed while it was looked at; nothing was read")
+            return _shown(descriptor, found.path, max(offset, 1), max(limit, 1), context)
 
 
 def _shown(descriptor: int, path: str, offset: int, limit: int, context: Context) -> Any:
@@ -311,7 +300,7 @@ def _notes(page: Page, encoding: Encoding) -> list[str]:
 
 def _binary(descriptor: int, head: bytes, path: str) -> Any:
     size = os.fstat(descriptor).st_size
-    words = f"[{quoted(path)} is {kind_of(head)}, {sized(size)}"
+    words = f"[{quoted(path)} is {kind_of(head)}, {counted(size, 'byte')}"
     part = part_of_bytes(head[:64])
     if not isinstance(part, Image):
         return f"{words}; it is no text and is not shown]"
@@ -355,7 +344,9 @@ def edit(
     if old == new:
         raise Error("old and new are the same: there is nothing to change")
     with Workspace.of(context) as workspace:
-        _ensure_small(workspace.find(path))
+        found = workspace.find(path)
+        if found.kind == "file" and found.size > LARGEST:  # Before anything is computed over its whole length.
+            raise Error(f"{quoted(found.path)} has {found.size:,} bytes; files of up to {LARGEST:,} can be edited")
         found = workspace.find(path, digest=True)
         ensure_approved(context, operands_of(workspace, found, "write"))
         content = content_to_edit(workspace, found)
@@ -364,12 +355,6 @@ def edit(
             raise Error(_ambiguous(content, done, found.path))
         apply_changes(workspace, [Change(found, done.content)])
     return _edit_answer(content, done, found, new)
-
-
-def _ensure_small(found: Found) -> None:
-    """Before anything is computed over its whole length."""
-    if found.kind == "file" and found.size > LARGEST:
-        raise Error(f"{quoted(found.path)} has {found.size:,} bytes; files of up to {LARGEST:,} can be edited")
 
 
 def content_to_edit(workspace: Workspace, found: Found, *, as_text: bool = True) -> bytes:
@@ -448,7 +433,8 @@ def write(
         found = workspace.find(path, digest=True)
         ensure_approved(context, operands_of(workspace, found, "write"))
         sample = _sample(workspace, found) if found.kind == "file" else b""
-        encoding = _kept(sample)
+        # That of the old content where it began with a mark.
+        encoding = marked(sample) or PLAIN
         try:
             data = encoding.encode(content)
         except UnicodeEncodeError:
@@ -462,27 +448,17 @@ def write(
 
 
 def _sample(workspace: Workspace, found: Found) -> bytes:
-    descriptor = workspace.open_read(found.path)
-    try:
-        with explained(found.path, workspace.path):
-            return os.read(descriptor, _SAMPLE)
-    finally:
-        os.close(descriptor)
-
-
-def _kept(sample: bytes) -> Encoding:
-    """The encoding for the new content: that of the old one where it began with a mark, else UTF-8."""
-    encoding = encoding_of(sample)
-    return encoding if encoding.mark else PLAIN
+    with closing(workspace.open_read(found.path)) as descriptor, explained(found.path, workspace.path):
+        return os.read(descriptor, _SAMPLE)
 
 
 def _write_answer(found: Found, content: str, data: bytes, encoding: Encoding, sample: bytes) -> str:
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    size = f"{counted(lines, 'line')}, {sized(len(data))}"
+    size = f"{counted(lines, 'line')}, {counted(len(data), 'byte')}"
     if found.kind == "absent":
         notes = [f"created {quoted(found.path)} ({size})"]
     else:
-        notes = [f"overwrote {quoted(found.path)} (was {sized(found.size)}; now {size})"]
+        notes = [f"overwrote {quoted(found.path)} (was {counted(found.size, 'byte')}; now {size})"]
     if encoding.mark:
         notes.append(f"written as {encoding.words}, as the file was")
     elif sample and not is_binary(sample) and encoding_of(sample[:-4]).name == "latin-1":
@@ -502,13 +478,6 @@ MOST_PATHS = 1000
 _MOST_CHARACTERS = 45_000
 
 
-class _Search(Struct, frozen=True):
-    """A pattern, taken apart: the folder to begin in, and what is matched below it."""
-
-    base: str
-    rest: str
-
-
 def glob(
     pattern: Annotated[str, "such as **/*.py or src/*.{js,ts}"],
     context: Context,
@@ -516,22 +485,24 @@ def glob(
 ) -> str:
     """Find files by the pattern of their path. Sorted by name; `*` alone lists a folder."""
     with Workspace.of(context) as workspace:
-        search = _search(workspace, pattern, path)
-        found = workspace.find(search.base)
+        base, rest = _split(workspace, pattern, path)
+        found = workspace.find(base)
         ensure_approved(context, operands_of(workspace, found, "read"))
-        _ensure_folder(found)
-        wanted = PathPattern(search.rest)
+        if found.kind != "folder":
+            absent = found.kind == "absent"
+            raise Error(f"{quoted(found.path)}{': there is no such folder' if absent else ' is no folder'}")
+        wanted = PathPattern(rest)
         walk = Walk(workspace, found.real, wanted=wanted.literals, deepest=wanted.deepest, cancelled=context.cancelled)
         return _glob_answer(_matching(walk, wanted, found.real), walk, pattern, found, wanted)
 
 
-def _search(workspace: Workspace, pattern: str, path: str) -> _Search:
-    """Where a search begins; a pattern that is an absolute path says it all by itself."""
+def _split(workspace: Workspace, pattern: str, path: str) -> tuple[str, str]:
+    """The folder to begin in, and what is matched below it; an absolute path as a pattern says it all by itself."""
     if pattern.startswith("/"):
         pattern, path = workspace.relative(pattern), "."
     base, rest = split_base(pattern)
     start = workspace.relative(path)
-    return _Search(start if base == "." else f"{start}/{base}", rest)
+    return start if base == "." else f"{start}/{base}", rest
 
 
 def _matching(walk: Walk, wanted: PathPattern, base: str) -> list[str]:
@@ -562,20 +533,13 @@ def _glob_answer(paths: list[str], walk: Walk, pattern: str, found: Found, wante
     return "\n".join([*lines, *(f"[{note}]" for note in notes)])
 
 
-def _ensure_folder(found: Found) -> None:
-    if found.kind == "absent":
-        raise Error(f"{quoted(found.path)}: there is no such folder")
-    if found.kind != "folder":
-        raise Error(f"{quoted(found.path)} is no folder")
-
-
 def _inspect(arguments: JsonObject, context: ToolContext) -> list[Operand]:
     pattern, path = arguments.get("pattern"), arguments.get("path", ".")
     if not isinstance(pattern, str) or not isinstance(path, str):
         return []
     with Workspace.of(context) as workspace:
         try:
-            base = _search(workspace, pattern, path).base
+            base, _ = _split(workspace, pattern, path)
         except OutsideError:
             base = pattern if pattern.startswith("/") else path
         except Error:
