@@ -44,7 +44,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
     """The text with all hunks applied, and what had to be looked past. Raises Misfit."""
     lines = _split(text)
     notes: list[str] = []
-    is_crlf = _is_crlf(lines)
+    is_crlf = any(line.endswith("\r\n") for line in lines) and not any(map(_is_bare, lines))
     # A patch that has such a line end anywhere means each of its line ends as it is.
     if is_crlf and hunks and all(_is_bare(line) for hunk in hunks for _, line in hunk.lines if line.endswith("\n")):
         hunks = [_with_crlf(hunk) for hunk in hunks]
@@ -68,10 +68,6 @@ def _split(text: str) -> list[str]:
 
 def _is_bare(line: str) -> bool:
     return line.endswith("\n") and not line.endswith("\r\n")
-
-
-def _is_crlf(lines: list[str]) -> bool:
-    return any(line.endswith("\r\n") for line in lines) and not any(map(_is_bare, lines))
 
 
 def _with_crlf(hunk: Hunk) -> Hunk:
@@ -121,10 +117,6 @@ def _exactly(line: str) -> str:
     return line[:-1] + "\0" if line.endswith("\n") else line
 
 
-def _without_trailing_space(line: str) -> str:
-    return line.rstrip()
-
-
 class _Fitter:
     """Goes through a file from top to bottom, hunk by hunk."""
 
@@ -146,7 +138,7 @@ class _Fitter:
         if at is not None:
             return self._apply(hunk, at, [])
         if self._loose is None:
-            self._loose = _View(self._lines, _without_trailing_space)
+            self._loose = _View(self._lines, str.rstrip)
         for dropped in range(_MOST_DROPPED + 1):
             shorter, front = _shortened(hunk, dropped)
             if not shorter.old or (dropped and shorter.lines == hunk.lines):
@@ -168,12 +160,10 @@ class _Fitter:
         """The line behind the last anchor."""
         first = self._cursor
         for anchor in anchors:
-            at = next((at for at in range(first, len(self._lines)) if self._lines[at].strip() == anchor), None)
-            if at is None:
-                at = next((at for at in range(first, len(self._lines)) if anchor in self._lines[at]), None)
-            if at is None:
+            holding = [at for at in range(first, len(self._lines)) if anchor in self._lines[at]]
+            if not holding:
                 raise HunkMismatch(f"begins behind a line that is not there: {anchor[:200]}")
-            first = at + 1
+            first = next((at for at in holding if self._lines[at].strip() == anchor), holding[0]) + 1
         return first
 
     def _place(self, view: _View, hunk: Hunk, first: int) -> int | None:
@@ -285,9 +275,9 @@ def read_patch(patch: str) -> list[Section]:
     return sections
 
 
-def _paths(sections: list[Section]) -> list[str]:
+def _paths(sections: list[Section]) -> dict[str, None]:
     """Every path of a patch, once."""
-    return list(dict.fromkeys(path for section in sections for path in section.paths))
+    return dict.fromkeys(path for section in sections for path in section.paths)
 
 
 class _Draft(Struct):
