@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -84,16 +85,15 @@ class _ProbeSetup:
         self.secret = secrets.token_hex(16)
         self.workspace, self.outside = self._folder("workspace"), self._folder("outside")
         self.home, self.aside = self._folder("home"), self._folder("aside")
-        self._file(f"{self.outside}/target", "target", 0o600)
+        self._file(f"{self.outside}/target", "target")
         self._folder("home/.ssh")
-        self._file(f"{self.home}/.ssh/id_canary", self.secret, 0o600)
+        self._file(f"{self.home}/.ssh/id_canary", self.secret)
         self._folder("workspace/.git/hooks")
         self._file(f"{self.workspace}/.git/hooks/pre-push", "hook", 0o700)
-        self._file(f"{self.workspace}/.git/config", "[core]\n", 0o600)
-        self._file(f"{self.workspace}/dragoman.toml", "", 0o600)
+        self._file(f"{self.workspace}/.git/config", "[core]\n")
+        self._file(f"{self.workspace}/dragoman.toml", "")
         os.symlink("../outside", f"{self.workspace}/link")
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "canary.py"), encoding="utf-8") as file:
-            self._file(f"{self.workspace}/canary.py", file.read(), 0o600)
+        self._file(f"{self.workspace}/canary.py", Path(__file__).with_name("canary.py").read_text(encoding="utf-8"))
         self._close = contextlib.ExitStack()
         self._listen()
         self._start_victim()
@@ -109,9 +109,8 @@ class _ProbeSetup:
         os.makedirs(path, exist_ok=True)
         return path
 
-    def _file(self, path: str, text: str, mode: int) -> None:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+    def _file(self, path: str, text: str, mode: int = 0o600) -> None:
+        Path(path).write_text(text, encoding="utf-8")
         os.chmod(path, mode)
 
     def _listen(self) -> None:
@@ -163,27 +162,24 @@ class _ProbeSetup:
             "processes": 200,
             "patience": _DAEMON_LIVES,
         }
-        self._file(f"{self.workspace}/plan.json", msgspec.json.encode(plan).decode(), 0o600)
+        self._file(f"{self.workspace}/plan.json", msgspec.json.encode(plan).decode())
 
     # ---- what the world outside says ----
 
     def heard(self, name: str) -> bool:
-        try:
+        with contextlib.suppress(BlockingIOError):
             if name == "send_udp":
                 return bool(self.listeners[name].recv(64))
-            connection, _ = self.listeners[name].accept()
-        except BlockingIOError:
-            return False
-        connection.close()
-        return True
+            self.listeners[name].accept()[0].close()
+            return True
+        return False
 
     def is_there(self, relative: str) -> bool:
         return os.path.lexists(os.path.join(self.folder, relative))
 
     def differs(self, relative: str, text: str) -> bool:
         try:
-            with open(os.path.join(self.folder, relative), encoding="utf-8") as file:
-                return file.read() != text
+            return Path(self.folder, relative).read_text(encoding="utf-8") != text
         except OSError:
             return True
 
@@ -254,20 +250,17 @@ def _judge(name: str, claims: dict[str, str], failure: str, setup: _ProbeSetup, 
         return Attempt(name, False, f"was not tried: {failure}")
     if shown:
         return Attempt(name, False, "its effect can be seen outside")
-    if claims[name]:
-        return Attempt(name, True, claims[name])
-    if name == "send_udp":
-        return Attempt(name, True, "sent, and heard by nobody outside")
-    if name in _UNDONE and tier != "none":
-        return Attempt(name, True, "undone when the command was over")
-    if name == "outlive" and tier != "none":
-        return Attempt(name, True, "ended with the command")
-    return Attempt(name, False, "nothing stopped it")
+    stopped = claims[name] or ("" if tier == "none" and name != "send_udp" else _WITHOUT_EFFECT.get(name, ""))
+    return Attempt(name, bool(stopped), stopped or "nothing stopped it")
 
 
-_UNDONE = frozenset(
-    {"change_hook", "create_hook", "change_config", "create_startup_file", "create_watched_file", "move_protected"}
-)
+_UNDONE = "change_hook create_hook change_config create_startup_file create_watched_file move_protected"
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(_UNDONE.split(), "undone when the command was over"),
+    "send_udp": "sent, and heard by nobody outside",
+    "outlive": "ended with the command",
+}
+"""Attempts that may seem to succeed in the box, and why they have not."""
 _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "write_outside": lambda setup, _: setup.is_there("outside/planted"),
     "follow_link_out": lambda setup, _: setup.is_there("outside/through_link"),
@@ -308,14 +301,10 @@ def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
         raise SandboxMissing(
             f"there is no sandbox called {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}"
         )
-    if wanted == "none":
-        return NoSandbox()
-    found, reasons = _look(wanted)
-    if found is not None:
-        return found
-    if wanted == "auto":
-        return NoSandbox()
-    raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
+    found, reasons = (None, ()) if wanted == "none" else _look(wanted)
+    if found is None and wanted not in ("auto", "none"):
+        raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
+    return found or NoSandbox()
 
 
 class AutoSandbox(Sandbox):
