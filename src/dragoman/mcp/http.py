@@ -209,13 +209,7 @@ class HttpChannel:
     def _take(self, message: JsonObject) -> None:
         reply = self._receive(message)
         if reply is not None and len(self._replies) < 16:
-            task = asyncio.get_running_loop().create_task(self._reply(reply))
-            self._replies.add(task)
-            task.add_done_callback(self._replies.discard)
-
-    async def _reply(self, message: JsonObject) -> None:
-        with contextlib.suppress(ServerFault):
-            await self.tell(message, {})
+            protocol.do_beside(self._replies, protocol.tell_quietly(self, reply))
 
 
 def messages_in(data: bytes | str) -> list[JsonObject]:

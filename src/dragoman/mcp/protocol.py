@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -272,3 +274,16 @@ class Channel(Protocol):
 
     def diagnosis(self) -> str:
         """What the server said beside its messages, for a person who looks for the fault; empty if nothing."""
+
+
+async def tell_quietly(channel: Channel, message: JsonObject) -> None:
+    """Send a message that has no answer, whether it arrives or not."""
+    with contextlib.suppress(ServerFault):
+        await channel.tell(message, {})
+
+
+def do_beside(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """Begin some work that nobody waits for, and hold its task for as long as it takes."""
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

@@ -37,7 +37,6 @@ STATELESS = ("2026-07-28",)
 """Protocols in which every request stands for itself."""
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Protocols that begin with a handshake, the newest first."""
-_META = "io.modelcontextprotocol/"
 _CLIENT = {"name": "dragoman", "version": __version__}
 _MOST_PROGRESS = 100
 _LISTENS = 5
@@ -174,16 +173,14 @@ class Session:
         if progress is not None:
             self._progress[identity] = (progress, _MOST_PROGRESS)
             meta["progressToken"] = identity
-        body = {**params, "_meta": meta} if meta else params
-        message = protocol.request(identity, method, body)
+        message = protocol.request(identity, method, {**params, "_meta": meta} if meta else params)
         try:
             async with asyncio.timeout(seconds):
                 answer = await self.channel.exchange(message, self._headers(method, params, headers), seconds)
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError) as problem:
             self._give_up(identity, is_probe)
-            raise RequestTimeout(f"the server did not answer within {seconds:g} seconds") from None
-        except asyncio.CancelledError:
-            self._give_up(identity, is_probe)
+            if isinstance(problem, TimeoutError):
+                raise RequestTimeout(f"the server did not answer within {seconds:g} seconds") from None
             raise
         finally:
             self._progress.pop(identity, None)
@@ -196,11 +193,8 @@ class Session:
     def _envelope(self) -> JsonObject:
         if not self._is_stateless:
             return {}
-        return {
-            f"{_META}protocolVersion": self.version,
-            f"{_META}clientInfo": _CLIENT,
-            f"{_META}clientCapabilities": {},
-        }
+        meta = {"protocolVersion": self.version, "clientInfo": _CLIENT, "clientCapabilities": {}}
+        return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
 
     def _headers(self, method: str, params: JsonObject, more: dict[str, str] | None) -> dict[str, str]:
         if not (self._is_stateless and self.channel.needs_headers):
@@ -213,15 +207,8 @@ class Session:
         if is_probe or (self._is_stateless and self.channel.needs_headers):
             return
         params = {"requestId": identity, "reason": "nobody waits for the answer any more"}
-        task = asyncio.get_running_loop().create_task(
-            self._tell(protocol.notification("notifications/cancelled", params))
-        )
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
-
-    async def _tell(self, message: JsonObject) -> None:
-        with contextlib.suppress(ServerFault):
-            await self.channel.tell(message, {})
+        message = protocol.notification("notifications/cancelled", params)
+        protocol.do_beside(self._farewells, protocol.tell_quietly(self.channel, message))
 
     def _take_progress(self, params: JsonObject) -> None:
         token = params.get("progressToken")
@@ -410,9 +397,7 @@ class Connection:
 
     def _part_from(self, session: Session) -> None:
         """Close a session beside everything else: a server may take its time to end."""
-        task = asyncio.get_running_loop().create_task(session.close())
-        self._closings.add(task)
-        task.add_done_callback(self._closings.discard)
+        protocol.do_beside(self._closings, session.close())
 
     # ---- starting and listing --------------------------------------------------------------------------------------
 
