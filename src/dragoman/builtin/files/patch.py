@@ -14,6 +14,7 @@ from dragoman.builtin.files.atomic import Change, apply_changes
 from dragoman.builtin.files.patch_formats import BEGIN, HEADINGS, Hunk, Section, read_marked, read_unified
 from dragoman.builtin.files.text import PLAIN, Encoding, absent_words, encoding_of, miss_words
 from dragoman.builtin.files.tools import (
+    cannot_hold,
     content_to_edit,
     ensure_approved,
     file_tool,
@@ -291,6 +292,9 @@ class _Draft(Struct):
     mode: int | None = None
     is_read: bool = False
 
+    def become(self, content: bytes | None, mode: int | None) -> None:
+        self.new, self.mode, self.exists, self.is_read = content, mode, True, True
+
 
 class _Drafts:
     """All files of a patch, changed in memory only: one section may go on where another one ended."""
@@ -328,13 +332,11 @@ class _Drafts:
         if section.hunks:
             assert content is not None
             content, notes = patched(content, section, section.path)
-        target = draft
+        target, mode = draft, draft.mode
         if section.target:
-            target = self._absent(section.target)
-            target.mode = draft.found.mode or None
+            target, mode = self._absent(section.target), draft.found.mode or None
             draft.exists = section.action == "copy"
-        target.new, target.exists, target.is_read = content, True, True
-        target.mode = section.mode if section.mode is not None else target.mode
+        target.become(content, section.mode if section.mode is not None else mode)
         return _line(section, [*notes, *link_notes(draft.found)])
 
     def _add(self, section: Section) -> str:
@@ -342,8 +344,7 @@ class _Drafts:
         text = "".join(line for hunk in section.hunks for line in hunk.new)
         if any(sign != "+" for hunk in section.hunks for sign, _ in hunk.lines):
             raise Error(f"{quoted(section.path)} is to be a new file, but its lines do not all begin with +")
-        draft.new, draft.exists, draft.is_read = _encoded(text, PLAIN, section.path), True, True
-        draft.mode = section.mode
+        draft.become(_encoded(text, PLAIN, section.path), section.mode)
         return _line(section, [])
 
     def _delete(self, section: Section, draft: _Draft) -> str:
@@ -410,10 +411,7 @@ def _encoded(text: str, encoding: Encoding, path: str, errors: str = "strict") -
     try:
         return text.encode(encoding.name, errors)
     except UnicodeEncodeError as problem:
-        letter = problem.object[problem.start]
-        raise Error(
-            f"{quoted(path)} is {encoding.words}, which does not hold {letter!r}; nothing was changed"
-        ) from None
+        raise cannot_hold(path, encoding, problem) from None
 
 
 def _line(section: Section, notes: list[str]) -> str:

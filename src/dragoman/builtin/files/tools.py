@@ -7,6 +7,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -202,13 +203,9 @@ def _substitute(content: bytes, old: str, new: str, encoding: Encoding) -> tuple
     places = places_of(content, wanted, encoding.width)
     if not places:
         return None
-    replacement = encoding.encode(new)
-    pieces: list[bytes] = []
-    at = 0
-    for place in places:
-        pieces += (content[at:place], replacement)
-        at = place + len(wanted)
-    return places, b"".join([*pieces, content[at:]])
+    starts = [0, *(place + len(wanted) for place in places)]
+    kept = [content[start:end] for start, end in zip(starts, [*places, len(content)], strict=True)]
+    return places, encoding.encode(new).join(kept)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -369,14 +366,17 @@ def content_to_edit(workspace: Workspace, found: Found, *, as_text: bool = True)
     return content
 
 
+def cannot_hold(path: str, encoding: Encoding, problem: UnicodeEncodeError) -> Error:
+    """What to say of a text that the encoding of a file has no letters for."""
+    letter = problem.object[problem.start]
+    return Error(f"{quoted(path)} is {encoding.words}, which does not hold {letter!r}; nothing was changed")
+
+
 def _substituted(content: bytes, old: str, new: str, path: str) -> Substitution:
     try:
         done = substitute(content, old, new)
     except UnicodeEncodeError as problem:
-        letter = problem.object[problem.start]
-        raise Error(
-            f"{quoted(path)} is {encoding_of(content).words}, which does not hold {letter!r}; nothing was changed"
-        ) from None
+        raise cannot_hold(path, encoding_of(content), problem) from None
     if done is None:
         text = content.decode(encoding_of(content).name, "replace").replace("\r\n", "\n")
         raise Error(f"{quoted(path)} does not contain this text. {miss_words(text, old.replace(chr(13), ''), new)}")
@@ -516,14 +516,9 @@ def _matching(walk: Walk, wanted: PathPattern, base: str) -> list[str]:
 
 
 def _glob_answer(paths: list[str], walk: Walk, pattern: str, found: Found, wanted: PathPattern) -> str:
-    lines: list[str] = []
-    room = _MOST_CHARACTERS
-    for path in paths[:MOST_PATHS]:
-        line = quoted(path)
-        room -= len(line) + 1
-        if room < 0:
-            break
-        lines.append(line)
+    lines = [quoted(path) for path in paths[:MOST_PATHS]]
+    sizes = accumulate(len(line) + 1 for line in lines)
+    lines = [line for line, size in zip(lines, sizes, strict=True) if size <= _MOST_CHARACTERS]
     notes = walk.notes(hint=not paths)
     if len(lines) < len(paths):
         notes.insert(0, f"{len(lines):,} of {len(paths):,} matches; use a narrower pattern or a path to see the others")
