@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -34,6 +34,7 @@ MOST_NOTES = 1_000
 _VERSION = 1
 _APPLICATION = 0x64726772
 _MOST_WORDS = 32
+_BUSY_SECONDS = 10.0
 _TABLES = (
     "CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, owner TEXT NOT NULL, key TEXT, "
     "text TEXT NOT NULL, at REAL NOT NULL, run_id TEXT NOT NULL, session TEXT NOT NULL, "
@@ -71,19 +72,9 @@ class ForeignFile(sqlite3.DatabaseError):
 class NoteStore:
     """The notes of a file, or of this process alone (`:memory:`). Raises `sqlite3.Error` and `OSError`."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        most_notes: int = MOST_NOTES,
-        busy_seconds: float = 10.0,
-        clock: Callable[[], float] = time.time,
-        with_index: bool = True,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, most_notes: int = MOST_NOTES, with_index: bool = True) -> None:
         self.path = os.fspath(path)
         self._most_notes = most_notes
-        self._busy_seconds = busy_seconds
-        self._clock = clock
         self._with_index = with_index
         self._lock = threading.Lock()
         self._kept: sqlite3.Connection | None = None
@@ -92,7 +83,7 @@ class NoteStore:
         """Keep a note; one with the same key is replaced. Whether one was, and how many old ones had to go."""
         with self._transaction(writing=True) as connection:
             replaced = key is not None and self._delete(connection, "AND key = ?", owner, key) > 0
-            values = (owner.scope, owner.name, key, text, self._clock(), run_id, session)
+            values = (owner.scope, owner.name, key, text, time.time(), run_id, session)
             connection.execute(
                 "INSERT INTO notes (scope, owner, key, text, at, run_id, session) VALUES (?, ?, ?, ?, ?, ?, ?)", values
             )
@@ -186,7 +177,7 @@ class NoteStore:
             yield self._kept
             return
         _make_file(Path(self.path))
-        connection = sqlite3.connect(self.path, timeout=self._busy_seconds, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             self._prepare(connection)
             yield connection
@@ -198,7 +189,7 @@ class NoteStore:
         connection.create_function("fold", 1, lambda text: (text or "").casefold(), deterministic=True)
         if stamps(connection) != (_VERSION, _APPLICATION):
             if self.path != IN_MEMORY:
-                use_write_ahead_log(connection, self._busy_seconds)
+                use_write_ahead_log(connection, _BUSY_SECONDS)
             with _committed(connection, "BEGIN IMMEDIATE"):
                 _make_tables(connection)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator
 
 from dragoman.client.http import HttpTransport
-from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, TransportFault
 from dragoman.errors import ConfigError
 from dragoman.mcp import protocol
 from dragoman.mcp.protocol import METHOD_NOT_FOUND, ErrorReply, Limits, Receive, ServerFault, ServerLost, SessionGone
@@ -30,13 +30,11 @@ class HttpChannel:
     is_lost = False
     """Every request has a connection of its own, so the failure of one says nothing about the next."""
 
-    def __init__(
-        self, server: HttpServer, limits: Limits, receive: Receive, transport: Transport | None = None
-    ) -> None:
+    def __init__(self, server: HttpServer, limits: Limits, receive: Receive) -> None:
         self._server = server
         self._limits = limits
         self._receive = receive
-        self._transport: Transport = transport or HttpTransport()
+        self._transport = HttpTransport()
         self._session_headers: dict[str, str] = {}
         self._session = ""
         self._replies: set[asyncio.Task[None]] = set()

@@ -47,7 +47,6 @@ class CommandSpec(Struct, frozen=True):
     pass_fds: tuple[int, ...] = ()
     seconds: float = 120.0
     grace: float = GRACE
-    moment: float = MOMENT
 
     def encode(self) -> bytes:
         """As the supervisor reads it."""
@@ -161,7 +160,7 @@ class RunningCommand:
         while not (self._supervisor_ended or self._stopped):
             now = monotonic()
             if drained == float("inf") and self._find("exited") is not None:
-                drained = now + order.moment
+                drained = now + MOMENT
             if now >= drained or (self._output_ended and drained < float("inf")):
                 return
             if now >= over and drained == float("inf"):

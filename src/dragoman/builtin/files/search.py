@@ -324,14 +324,11 @@ def grep(
 class Search:
     """A pattern and the engine for it, over any number of files."""
 
-    def __init__(
-        self, workspace: Workspace, query: Query, stopped: Callable[[], bool], program: str | None = ""
-    ) -> None:
-        """`program` is ripgrep's place; empty to look for it, None to do without."""
+    def __init__(self, workspace: Workspace, query: Query, stopped: Callable[[], bool]) -> None:
         self._workspace = workspace
         self._query = query
         self._stopped = stopped
-        found = find_ripgrep(workspace.path) if program == "" else program
+        found = find_ripgrep(workspace.path)
         ensure_pattern(query.pattern, or_ripgrep=found is not None)
         self._engine: Engine = own_search if found is None else ripgrep(found)
         self.is_cut = False

@@ -74,8 +74,6 @@ class Root(Struct, frozen=True):
     descriptor: int
     spellings: tuple[str, ...] = ()
     """Its absolute paths: an absolute link that begins with one of them is followed from the top again."""
-    by_walking: bool = False
-    """Do without `openat2`, as on a kernel that has none."""
 
     def below(self, path: str) -> str | None:
         """An absolute path as one from here, by its text alone; None where it does not begin with a spelling.
@@ -95,7 +93,7 @@ def open_beneath(top: Root, relative: str, flags: int, *, follow: bool = True) -
     With `follow=False`, no part of the path may be a link. Raises Outside where the path, or a link on it, leads out,
     and OSError as `os.open` does.
     """
-    openat2 = None if top.by_walking else kernel_open()
+    openat2 = kernel_open()
     resolve = _BENEATH | _NO_MAGIC_LINKS | (0 if follow else _NO_LINKS)
     for _ in range(_ATTEMPTS if openat2 else 0):
         try:
@@ -115,7 +113,7 @@ def open_parent(top: Root, relative: str, *, making: list[str] | None = None) ->
     The name itself may be absent, and is no link at the time of looking; use it with the descriptor, and follow
     nothing. For the top itself it is `.`. With `making`, missing folders are made, and noted there.
     """
-    openat2 = None if top.by_walking else kernel_open()
+    openat2 = kernel_open()
     for _ in range(_ATTEMPTS):
         walker = _Walker(top, relative, making)
         try:
@@ -368,7 +366,7 @@ class DirectoryEntry(Struct, frozen=True):
 class Workspace:
     """A folder, and everything that may be done beneath it. Use it in a `with` statement, or call `close`."""
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, by_walking: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         if os.open not in os.supports_dir_fd or os.stat not in os.supports_follow_symlinks:
             raise Error("the file tools need a system with descriptors of folders (Linux, macOS, BSD)")
         try:
@@ -378,8 +376,7 @@ class Workspace:
         except OSError as problem:
             where = os.fspath(path) if path is not None else "the current folder"
             raise Error(f"the workspace {where} cannot be used: {_why(problem)}") from problem
-        spellings = (self.path,) if given == self.path else (self.path, given)
-        self.top = Root(descriptor, spellings, by_walking)
+        self.top = Root(descriptor, (self.path,) if given == self.path else (self.path, given))
 
     @classmethod
     def of(cls, context: ToolContext) -> Workspace:
