@@ -191,12 +191,9 @@ def _read_json(data: bytes, *, is_mended: bool = False) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         if "surrogate" in str(problem) and not is_mended:
             # Half a character, from a server that cuts text where it likes: no reason to do without the rest.
-            return _read_json(_escapes(_whole_escape, data), is_mended=True)
+            mended = _escapes(lambda match: match[0] if match[1] is None else b"\\ufffd", data)
+            return _read_json(mended, is_mended=True)
         raise InvalidMessage(f"no JSON: {clean_line(str(problem), 120)}") from None
-
-
-def _whole_escape(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[1] is None else b"\\ufffd"
 
 
 def _fault_of(message: Any) -> str:

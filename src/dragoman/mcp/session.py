@@ -82,8 +82,14 @@ class Session:
                 await self._greet()
                 return
             raise fault from None
-        if not is_spoken:
-            await self._greet_or_discover()
+        if is_spoken:
+            return
+        try:
+            await self._greet()
+        except ErrorReply as refusal:
+            # It may have been slow to start, and have taken our first question for the beginning after all.
+            if refusal.code != UNSUPPORTED_VERSION or not await self._discover():
+                raise
 
     async def close(self) -> None:
         tasks = [*self._farewells, *([self._listening] if self._listening is not None else [])]
@@ -129,14 +135,6 @@ class Session:
             return False
         self._adopt(version, found)
         return True
-
-    async def _greet_or_discover(self) -> None:
-        try:
-            await self._greet()
-        except ErrorReply as refusal:
-            # It may have been slow to start, and have taken our first question for the beginning after all.
-            if refusal.code != UNSUPPORTED_VERSION or not await self._discover():
-                raise
 
     async def _greet(self) -> None:
         asked = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": _CLIENT}
@@ -430,12 +428,10 @@ class Connection:
         now = {each.name: each for each in found}
         self._off.clear()
         for definition in self.definitions:
-            why = self._why_off(definition, now.get(definition.name), pins.get(definition.key))
-            if why:
+            if why := self._why_off(definition, now.pop(definition.name, None), pins.get(definition.key)):
                 self._off[definition.name] = why
                 self._note(f"{self.server.name}: the tool {definition.name!r} is off: {why}")
-        known = {each.name for each in self.definitions}
-        for name in now.keys() - known:
+        for name in now:
             self._note(f"{self.server.name}: the tool {name!r} is new, and can be used after the next start")
 
     @staticmethod

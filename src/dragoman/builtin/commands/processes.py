@@ -146,7 +146,7 @@ class RunningCommand:
             with self._lock:
                 self._waking = -1
             # Should this be reached by a failure, the supervisor notices that the pipe is closed, and kills as well.
-            pipes.close_all()
+            pipes.close()
             if supervisor is not None:
                 _await_end(supervisor)
         return self._ended(seconds)
@@ -247,12 +247,10 @@ class _Pipes:
         return ends
 
     def close(self, *ends: int) -> None:
-        for end in ends:
+        """Close some, or all that are still open."""
+        for end in ends or tuple(self._open):
             self._open.discard(end)
             os.close(end)
-
-    def close_all(self) -> None:
-        self.close(*self._open)
 
 
 async def run_async(running: RunningCommand) -> Ended:
@@ -284,20 +282,12 @@ async def run_async(running: RunningCommand) -> Ended:
 def end_session(leader: int) -> None:
     """Kill what a command left when its supervisor was killed itself: all that stayed in its session."""
     with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdecimal() and _session_of(name) == leader:
-                with contextlib.suppress(OSError):
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                if int(Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[3]) == leader:
                     os.kill(int(name), signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.killpg(leader, signal.SIGKILL)
-
-
-def _session_of(process: str) -> int:
-    try:
-        fields = Path("/proc", process, "stat").read_bytes().rpartition(b")")[2].split()
-        return int(fields[3])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _supervise(hearing: int, telling: int, printing: int, pass_fds: tuple[int, ...]) -> subprocess.Popen[bytes]:

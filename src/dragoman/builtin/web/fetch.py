@@ -194,11 +194,6 @@ def media_type_of(headers: Mapping[str, str]) -> tuple[str, str]:
     return kind.split(",")[0].strip().lower()[:100], charset[:40]
 
 
-def is_worth_reading(media_type: str) -> bool:
-    """Whether a body of this type may turn out to be text."""
-    return media_type in _VAGUE or _named_kind(media_type) != "binary"
-
-
 def _named_kind(media_type: str) -> PageKind:
     if media_type in ("text/html", "application/xhtml+xml"):
         return "html"
@@ -332,14 +327,6 @@ class _Fetched(Struct, frozen=True):
     """The addresses that redirected here."""
 
 
-class _Redirected(Struct, frozen=True):
-    """A redirect to a host that nobody has been asked about."""
-
-    source: str
-    target: str
-    status: int
-
-
 def make_web_fetch(
     *,
     ports: Iterable[int] = (80, 443),
@@ -413,14 +400,9 @@ def _make_tool(settings: _Settings) -> Tool:
         """Fetch one page of the public web and show it as text."""
         return await _answer(settings, url, offset, raw, context)
 
-    options = Options(
-        parallel_safe=True,
-        read_only=True,
-        timeout=settings.timeout + 5.0,
-        metadata={"class": "fetch", "family": "fetch", "origin": "builtin"},
-    )
-    made = tool_from_function(web_fetch, options)
-    return msgspec.structs.replace(made, inspect=inspect_url)
+    metadata = {"class": "fetch", "family": "fetch", "origin": "builtin"}
+    options = Options(parallel_safe=True, read_only=True, timeout=settings.timeout + 5.0, metadata=metadata)
+    return msgspec.structs.replace(tool_from_function(web_fetch, options), inspect=inspect_url)
 
 
 def inspect_url(arguments: Mapping[str, Any], context: ToolContext) -> tuple[Operand, ...]:
@@ -453,12 +435,8 @@ async def _answer(settings: _Settings, url: str, offset: int, raw: bool, context
         raise Error(f"{address.url} did not answer completely within {seconds:.3g} s") from None
     except TransportFault as fault:
         raise Error(f"{address.url} could not be fetched: {fault.message}") from None
-    if isinstance(found, _Redirected):
-        text = (
-            f"From {found.source}\n\nIt redirects (status {found.status}) to another host:\n{found.target}\n"
-            "That was not followed, because only this host was decided on. To go on, fetch that address."
-        )
-        return Ok(text, data={"url": found.source, "status": found.status, "redirect": found.target})
+    if isinstance(found, Ok):
+        return found
     # Long pages take a while to convert; other calls go on meanwhile.
     media_type, charset = media_type_of(found.headers)
     page = await asyncio.to_thread(
@@ -467,12 +445,20 @@ async def _answer(settings: _Settings, url: str, offset: int, raw: bool, context
     return _show(found, page, offset, settings)
 
 
-async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fetched | _Redirected:
-    """Follow redirects until something else comes. Every step is checked like the first one."""
+async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fetched | Ok:
+    """Follow redirects until something else comes. Every step is checked like the first one.
+
+    With `stays`, a redirect to a host that nobody has been asked about is told and not followed.
+    """
     trail: list[str] = []
     while True:
         try:
-            _check_port(address, settings.ports)
+            if address.port not in settings.ports:
+                allowed = ", ".join(str(port) for port in settings.ports)
+                raise Refused(
+                    f"port {address.port} of {address.host} is not fetched, only {allowed}; "
+                    f"whoever runs this can allow it with make_web_fetch(ports=...)"
+                )
             addresses = await find_addresses(address, settings.resolver, settings.allowance)
         except Refused as problem:
             if not trail:
@@ -485,15 +471,23 @@ async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fe
             status, location = response.status, response.headers.get("location", "")
         target = _follow(address, location)
         if stays and target.host != address.host:
-            # A model is not sent to ask for what would be refused anyway.
-            allowed = settings.allowance.covers(target.host, target.port) or target.host in settings.allowance.names
-            if target.doubt and not allowed:
-                raise Refused(f"{address.url} redirects to {target.url}, which is not fetched: {target.doubt}")
-            return _Redirected(address.url, target.url, status)
+            return _tell_redirect(settings, address.url, target, status)
         trail.append(address.url)
         if len(trail) > MOST_REDIRECTS:
             raise Error(f"{trail[0]} redirects more than {MOST_REDIRECTS} times; the last one was to {target.url}")
         address = target
+
+
+def _tell_redirect(settings: _Settings, source: str, target: WebAddress, status: int) -> Ok:
+    # A model is not sent to ask for what would be refused anyway.
+    allowed = settings.allowance.covers(target.host, target.port) or target.host in settings.allowance.names
+    if target.doubt and not allowed:
+        raise Refused(f"{source} redirects to {target.url}, which is not fetched: {target.doubt}")
+    text = (
+        f"From {source}\n\nIt redirects (status {status}) to another host:\n{target.url}\n"
+        "That was not followed, because only this host was decided on. To go on, fetch that address."
+    )
+    return Ok(text, data={"url": source, "status": status, "redirect": target.url})
 
 
 def _follow(address: WebAddress, location: str) -> WebAddress:
@@ -505,20 +499,11 @@ def _follow(address: WebAddress, location: str) -> WebAddress:
         ) from None
 
 
-def _check_port(address: WebAddress, ports: tuple[int, ...]) -> None:
-    if address.port not in ports:
-        allowed = ", ".join(str(port) for port in ports)
-        raise Refused(
-            f"port {address.port} of {address.host} is not fetched, only {allowed}; "
-            f"whoever runs this can allow it with make_web_fetch(ports=...)"
-        )
-
-
 async def _read_body(response: HttpResponse, most: int) -> tuple[bytes, bool]:
     """The body as far as it is taken, and whether it goes on."""
     media_type, _ = media_type_of(response.headers)
-    if not is_worth_reading(media_type):
-        most = _PEEK
+    if media_type not in _VAGUE and _named_kind(media_type) == "binary":
+        most = _PEEK  # It cannot turn out to be text.
     body, goes_on = bytearray(), False
     try:
         async for piece in response.pieces():
