@@ -374,7 +374,7 @@ def _owner(scope: Scope, around: ToolContext) -> Owner:
 
 def _whole(text: str) -> str:
     """Text that can be stored: half a character of two is replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+    return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def _why(problem: Exception, store: NoteStore) -> str:

@@ -77,11 +77,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
     async def open(self) -> None:
         try:
             await asyncio.get_running_loop().subprocess_exec(
-                lambda: self,
-                *self._server.command,
-                env=self._environment,
-                cwd=self._server.cwd,
-                start_new_session=True,
+                lambda: self, *self._server.command, env=self._environment, cwd=self._server.cwd, start_new_session=True
             )
         except (OSError, ValueError) as problem:
             why = getattr(problem, "strerror", None) or str(problem)

@@ -334,10 +334,7 @@ async def aconnect(
 
 
 async def _open(
-    servers: list[Server],
-    path: str | os.PathLike[str] | None,
-    limits: Limits,
-    environment: Mapping[str, str] | None,
+    servers: list[Server], path: str | os.PathLike[str] | None, limits: Limits, environment: Mapping[str, str] | None
 ) -> Toolbox:
     check_servers(servers)
     pins = Pins(path)

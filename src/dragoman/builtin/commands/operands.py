@@ -134,6 +134,13 @@ def read_start(path: str, size: int) -> bytes:
         return b"".join(pieces)
 
 
+def _try_read(path: str, size: int) -> bytes | None:
+    try:
+        return read_start(path, size)
+    except OSError:
+        return None
+
+
 def parse_settings(content: bytes) -> Settings:
     """What settings say. Every form that git and this reader could take for different things is doubtful."""
     text = content.removeprefix(b"\xef\xbb\xbf").decode("latin-1").replace("\r\n", "\n")
@@ -212,10 +219,7 @@ def _places(program: str) -> tuple[str, str, str]:
 
 def _interpreters(program: str) -> list[str]:
     """The program that `env` looks for, where a script begins with it."""
-    try:
-        start = read_start(program, 256) if program else b""
-    except OSError:
-        return []
+    start = (_try_read(program, 256) if program else None) or b""
     if not start.startswith(b"#!"):
         return []
     words = os.fsdecode(start[2:].split(b"\n", 1)[0]).split()
@@ -233,12 +237,8 @@ _STAT = 40
 _EXTENDED = 0x4000
 
 
-class UnsupportedIndex(Exception):
-    """An index in a form that is not read here."""
-
-
-def find_links(content: bytes) -> list[str]:
-    """The paths of the submodules in an index; OddIndex where they cannot be told."""
+def find_links(content: bytes) -> list[str] | None:
+    """The paths of the submodules in an index; None where they cannot be told."""
     if content.find(_LINK) < 0:
         return []
     # The four bytes may also be part of a time or a digest; what does not work out with one length of digest may with
@@ -248,7 +248,7 @@ def find_links(content: bytes) -> list[str]:
             return [path.decode("utf-8", "surrogateescape") for path in _links(content, size)]
         except (struct.error, ValueError, IndexError):
             continue
-    raise UnsupportedIndex
+    return None
 
 
 def _links(content: bytes, digest_size: int) -> Iterator[bytes]:
@@ -444,11 +444,8 @@ class _Search:
             return
         for name in names:
             path = os.path.join(repository, name)
-            try:
-                content = read_start(path, _LARGEST_INDEX + 1)
-                links = find_links(content) if len(content) <= _LARGEST_INDEX else None
-            except (OSError, UnsupportedIndex):
-                links = None
+            content = _try_read(path, _LARGEST_INDEX + 1)
+            links = None if content is None or len(content) > _LARGEST_INDEX else find_links(content)
             if links is None:
                 self.found[path] = None
                 continue
@@ -459,9 +456,8 @@ class _Search:
 
 def _read_pointer(path: str) -> str | None:
     """The folder of a repository: the path itself, or what the file there names."""
-    try:
-        written = read_start(path, 4096)
-    except OSError:
+    written = _try_read(path, 4096)
+    if written is None:
         return path if os.path.isdir(path) else None
     if not written.startswith(b"gitdir: "):
         return None
@@ -475,18 +471,12 @@ def _path_in(written: bytes) -> str:
 
 def _read_common(repository: str) -> str:
     """Where the settings and hooks of a repository are: elsewhere, if it is one of several worktrees."""
-    try:
-        named = _path_in(read_start(os.path.join(repository, "commondir"), 4096))
-    except OSError:
-        return repository
-    return os.path.realpath(os.path.join(repository, named))
+    named = _try_read(os.path.join(repository, "commondir"), 4096)
+    return repository if named is None else os.path.realpath(os.path.join(repository, _path_in(named)))
 
 
 def _is_repository(repository: str, common: str) -> bool:
-    try:
-        head = read_start(os.path.join(repository, "HEAD"), 256)
-    except OSError:
-        return False
+    head = _try_read(os.path.join(repository, "HEAD"), 256) or b""
     parts = (os.path.join(common, name) for name in ("objects", "refs"))
     return _HEAD.match(head) is not None and all(map(os.path.isdir, parts))
 

@@ -67,10 +67,6 @@ class UnknownPattern(Exception):
     """The engine does not know this kind of pattern."""
 
 
-Engine = Callable[[Query, Sequence[int], Callable[[], bool]], Iterator[Hit]]
-"""Finds in files that are open: the query, their descriptors, and whether to stop."""
-
-
 def ensure_pattern(pattern: str, *, or_ripgrep: bool = False) -> None:
     """Refuse a pattern that cannot be searched for, with the place of the mistake.
 
@@ -128,18 +124,13 @@ def _ripgrep_on(path: str, workspace: str) -> str | None:
     return next(map(str, outside), None)
 
 
-def ripgrep(program: str) -> Engine:
-    """The engine that ripgrep is, with everything off that reads settings, follows links or starts programs."""
-
-    def find(query: Query, files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
-        command = [program, "--no-config", "--json", "--text", "--crlf", "--no-mmap", "--no-pre", "--no-messages"]
-        command += ["--threads=1", "--ignore-case" if query.ignore_case else "--case-sensitive"]
-        command += [f"--context={query.context}", f"--regexp={query.pattern}"]
-        if query.most is not None:
-            command.append(f"--max-count={query.most}")
-        return _run([*command, "--", *_paths(files)], b"", files, stopped, fine=(0, 1))
-
-    return find
+def run_ripgrep(program: str, query: Query, files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
+    """Search with ripgrep, with everything off that reads settings, follows links or starts programs."""
+    command = [program, "--no-config", "--json", "--text", "--crlf", "--no-mmap", "--no-pre", "--no-messages"]
+    command += ["--threads=1", "--ignore-case" if query.ignore_case else "--case-sensitive"]
+    command += [f"--context={query.context}", f"--regexp={query.pattern}"]
+    command += [f"--max-count={query.most}"] if query.most is not None else []
+    return _run([*command, "--", *_paths(files)], b"", files, stopped, fine=(0, 1))
 
 
 # ---- our own -------------------------------------------------------------------------------------------------------
@@ -328,9 +319,8 @@ class Search:
         self._workspace = workspace
         self._query = query
         self._stopped = stopped
-        found = find_ripgrep(workspace.path)
-        ensure_pattern(query.pattern, or_ripgrep=found is not None)
-        self._engine: Engine = own_search if found is None else ripgrep(found)
+        self._ripgrep = find_ripgrep(workspace.path)
+        ensure_pattern(query.pattern, or_ripgrep=self._ripgrep is not None)
         self.is_cut = False
         self.binary: list[str] = []
         self.large: list[str] = []
@@ -361,15 +351,18 @@ class Search:
                 os.close(descriptor)
 
     def _found(self, files: list[int]) -> Iterator[Hit]:
+        if self._ripgrep is not None:
+            try:
+                yield from run_ripgrep(self._ripgrep, self._query, files, self._stopped)
+                return
+            except UnknownPattern:
+                # What ripgrep does not know (looking ahead, references back), Python may.
+                ensure_pattern(self._query.pattern)
+                self._ripgrep = None
         try:
-            yield from self._engine(self._query, files, self._stopped)
+            yield from own_search(self._query, files, self._stopped)
         except UnknownPattern as problem:
-            if self._engine is own_search:
-                raise Error(f"the search failed: {problem}") from None
-            # What ripgrep does not know (looking ahead, references back), Python may.
-            ensure_pattern(self._query.pattern)
-            self._engine = own_search
-            yield from self._engine(self._query, files, self._stopped)
+            raise Error(f"the search failed: {problem}") from None
 
     def notes(self) -> list[str]:
         """What was not searched, in words."""

@@ -32,15 +32,7 @@ from dragoman.builtin.files.text import (
     read_page,
 )
 from dragoman.builtin.files.tree import PathPattern, Walk, split_base
-from dragoman.builtin.files.workspace import (
-    Found,
-    OutsideError,
-    Workspace,
-    counted,
-    explained,
-    identity_of,
-    quoted,
-)
+from dragoman.builtin.files.workspace import Found, OutsideError, Workspace, counted, explained, identity_of, quoted
 from dragoman.sandbox.boxes import is_below
 from dragoman.sandbox.protection import closing, is_protected
 from dragoman.tools import Context, Error, ToolContext, tool_from_function
