@@ -76,7 +76,7 @@ def clean_line(text: object, limit: int = 300) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What can go wrong between us and a server, as the parts of this room tell each other.
+# What can go wrong between us and a server, as the modules of this package tell each other.
 
 METHOD_NOT_FOUND = -32601
 UNSUPPORTED_VERSION = -32022
@@ -149,7 +149,8 @@ class Limits(Struct, frozen=True):
 # --------------------------------------------------------------------------------------------------------------------
 # JSON-RPC messages: written, and read from a stranger.
 
-_write = msgspec.json.Encoder().encode
+write = msgspec.json.Encoder().encode
+"""One message as one line, without its end."""
 _read = msgspec.json.Decoder().decode
 # Every escape is matched, so that a backslash which is itself escaped begins none.
 _escapes = re.compile(
@@ -169,13 +170,8 @@ def notification(method: str, params: JsonObject | None = None) -> JsonObject:
     return {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
 
 
-def write(message: JsonObject) -> bytes:
-    """One message as one line, without its end."""
-    return _write(message)
-
-
 def read(data: bytes | str) -> list[JsonObject]:
-    """The messages in some bytes: one, or several where a server sends a batch. Raises NoMessage."""
+    """The messages in some bytes: one, or several where a server sends a batch. Raises InvalidMessage."""
     found = _read_json(data.encode("utf-8", "replace") if isinstance(data, str) else data)
     messages = found if isinstance(found, list) else [found]
     for message in messages:
@@ -213,7 +209,7 @@ def is_answer(message: JsonObject) -> bool:
 
 
 def result_of(message: JsonObject) -> JsonObject:
-    """The result of an answer. Raises Refusal where the answer is an error."""
+    """The result of an answer. Raises ErrorReply where the answer is an error."""
     error = message.get("error")
     if error is None:
         result = message.get("result")

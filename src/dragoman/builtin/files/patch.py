@@ -42,7 +42,7 @@ class HunkMismatch(Error):
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
-    """The text with all hunks applied, and what had to be looked past. Raises Misfit."""
+    """The text with all hunks applied, and what had to be looked past. Raises HunkMismatch."""
     lines = _split(text)
     notes: list[str] = []
     is_crlf = any(line.endswith("\r\n") for line in lines) and not any(map(_is_bare, lines))
@@ -168,7 +168,7 @@ class _Fitter:
         return first
 
     def _place(self, view: _View, hunk: Hunk, first: int) -> int | None:
-        """Where a hunk fits: where it says, or else at the only place; Misfit where there are several."""
+        """Where a hunk fits: where it says, or else at the only place; HunkMismatch where there are several."""
         old = hunk.old
         if hunk.at_end:
             at = len(self._lines) - len(old)

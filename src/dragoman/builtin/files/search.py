@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.builtin.files.text import is_binary
-from dragoman.builtin.files.tools import ensure_approved, file_tool, inspect_path, operands_of
+from dragoman.builtin.files.tools import file_tool, find_approved, inspect_path
 from dragoman.builtin.files.tree import PathPattern, Walk
 from dragoman.builtin.files.workspace import Workspace, counted, open_beneath, quoted
 from dragoman.tools import Context, Error
@@ -291,8 +291,7 @@ def grep(
 ) -> str:
     """Search files for a regular expression, line by line. Gives path:line:text."""
     with Workspace.of(call) as workspace:
-        found = workspace.find(path)
-        ensure_approved(call, operands_of(workspace, found, "read"))
+        found = find_approved(workspace, path, "read", call)
         if found.kind == "absent":
             raise Error(f"{quoted(found.path)}: there is no such file or folder")
         around = min(max(context, 0), _MOST_CONTEXT) if output == "lines" else 0

@@ -84,6 +84,13 @@ def operands_of(workspace: Workspace, found: Found, access: Access) -> list[Oper
     ]
 
 
+def find_approved(workspace: Workspace, path: str, access: Access, context: ToolContext) -> Found:
+    """What is at a path, as it was when the call was decided on; of what is changed, with a digest."""
+    found = workspace.find(path, digest=access == "write")
+    ensure_approved(context, operands_of(workspace, found, access))
+    return found
+
+
 def ensure_approved(context: ToolContext, operands: Iterable[Operand]) -> None:
     """Refuse to go on where something is not what it was when the call was decided on.
 
@@ -106,7 +113,7 @@ def ensure_approved(context: ToolContext, operands: Iterable[Operand]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How the file tools are made: the house's own decorator, and what rules and approvals need to know besides.
+# How the file tools are made: as any other tool, and with what rules and approvals need to know besides.
 
 Inspect = Callable[[JsonObject, ToolContext], Iterable[Operand]]
 
@@ -222,8 +229,7 @@ def read(
 ) -> Any:
     """Read a file. Gives lines as: number, tab, text. Long files come in pages: go on with a larger offset."""
     with Workspace.of(context) as workspace:
-        found = workspace.find(path)
-        ensure_approved(context, operands_of(workspace, found, "read"))
+        found = find_approved(workspace, path, "read", context)
         if found.kind == "folder":
             return _listing(workspace, found)
         if found.kind == "absent":
@@ -336,8 +342,7 @@ def edit(
         found = workspace.find(path)
         if found.kind == "file" and found.size > LARGEST:  # Before anything is computed over its whole length.
             raise Error(f"{quoted(found.path)} has {found.size:,} bytes; files of up to {LARGEST:,} can be edited")
-        found = workspace.find(path, digest=True)
-        ensure_approved(context, operands_of(workspace, found, "write"))
+        found = find_approved(workspace, path, "write", context)
         content = content_to_edit(workspace, found)
         done = _substituted(content, old, new, found.path)
         if len(done.places) > 1 and not replace_all:
@@ -422,8 +427,7 @@ def write(
 ) -> str:
     """Create a file or overwrite it. Missing folders are made. To change a part of a file, use edit."""
     with Workspace.of(context) as workspace:
-        found = workspace.find(path, digest=True)
-        ensure_approved(context, operands_of(workspace, found, "write"))
+        found = find_approved(workspace, path, "write", context)
         sample = _sample(workspace, found) if found.kind == "file" else b""
         # That of the old content where it began with a mark.
         encoding = marked(sample) or PLAIN
@@ -478,8 +482,7 @@ def glob(
     """Find files by the pattern of their path. Sorted by name; `*` alone lists a folder."""
     with Workspace.of(context) as workspace:
         base, rest = _split(workspace, pattern, path)
-        found = workspace.find(base)
-        ensure_approved(context, operands_of(workspace, found, "read"))
+        found = find_approved(workspace, base, "read", context)
         if found.kind != "folder":
             absent = found.kind == "absent"
             raise Error(f"{quoted(found.path)}{': there is no such folder' if absent else ' is no folder'}")
