@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -274,8 +275,7 @@ class ProcessBound:
         self._folder = os.path.join(folder, f"dragoman-{os.getpid()}-{next(_count)}")
         os.mkdir(self._folder)
         try:
-            with open(os.path.join(self._folder, "pids.max"), "w", encoding="ascii") as file:
-                file.write(str(processes + _OWN_PROCESSES))
+            Path(self._folder, "pids.max").write_text(str(processes + _OWN_PROCESSES), encoding="ascii")
         except OSError:
             os.rmdir(self._folder)
             raise
@@ -312,10 +312,8 @@ def bound_processes(processes: int | None) -> ProcessBound | None:
 def _folders() -> tuple[str, ...]:
     """Where a group that counts processes may be made: in our own group, or in one above it."""
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8") as file:
-            mounts = [line.split() for line in file]
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            groups = [line.rstrip("\n").split(":", 2) for line in file]
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").split("\n")[:-1]]
+        groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").split("\n")[:-1]]
     except OSError:
         return ()
     found: list[str] = []
@@ -341,8 +339,7 @@ def _upwards(top: str, below: str, *, every: bool) -> list[str]:
 
 def _counts(folder: str) -> bool:
     try:
-        with open(os.path.join(folder, "cgroup.subtree_control"), encoding="ascii") as file:
-            return "pids" in file.read().split()
+        return "pids" in Path(folder, "cgroup.subtree_control").read_text(encoding="ascii").split()
     except OSError:
         return False
 
@@ -388,12 +385,10 @@ def system_secrets() -> list[str]:
 def home_folders() -> list[str]:
     """The home folder of this user, as the environment and as the system's list of users say."""
     found = [os.environ.get("HOME", "")]
-    try:
+    with contextlib.suppress(ImportError, KeyError):
         import pwd
 
         found.append(pwd.getpwuid(os.getuid()).pw_dir)
-    except (ImportError, KeyError):
-        pass
     real = [os.path.realpath(path) for path in found if os.path.isabs(path) and os.path.isdir(path)]
     return [path for path in dict.fromkeys(real) if path != "/"]
 

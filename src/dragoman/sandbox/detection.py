@@ -211,11 +211,13 @@ class _ProbeSetup:
 
 def probe(sandbox: Sandbox) -> ProbeReport:
     """Try to break out of this sandbox in every way that is known here. Takes some tenths of a second."""
+    from dragoman.sandbox.canary import ATTEMPTS
+
     made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
     with made as folder, _ProbeSetup(folder) as setup:
         setup.write_plan()
         claims, failure = _attack(sandbox, setup)
-        attempts = tuple(_judge(name, claims, failure, setup, sandbox.tier) for name in _names())
+        attempts = tuple(_judge(name, claims, failure, setup, sandbox.tier) for name in ATTEMPTS)
     return ProbeReport(tier=sandbox.tier, user=os.getuid(), attempts=attempts)
 
 
@@ -223,12 +225,6 @@ def probe(sandbox: Sandbox) -> ProbeReport:
 def proof(sandbox: Sandbox) -> ProbeReport:
     """The report of this sandbox, probed once per process: what the mode `sandboxed` asks before it relies on it."""
     return probe(sandbox)
-
-
-def _names() -> list[str]:
-    from dragoman.sandbox.canary import ATTEMPTS
-
-    return [attempt.__name__ for attempt in ATTEMPTS]
 
 
 def _attack(sandbox: Sandbox, setup: _ProbeSetup) -> tuple[dict[str, str], str]:

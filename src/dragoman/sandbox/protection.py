@@ -294,15 +294,14 @@ class Placeholders:
     def _lock(self, kind: int, *, tries: int) -> bool:
         """The lock is on the folder itself, so that it leaves nothing behind either. False: there are no locks here."""
         for attempt in range(tries):
+            time.sleep(_PAUSE if attempt else 0)
             try:
                 fcntl.flock(self._folder, kind | fcntl.LOCK_NB)
+                return True
             except BlockingIOError:
-                if attempt + 1 < tries:
-                    time.sleep(_PAUSE)
+                continue
             except OSError:
                 return False
-            else:
-                return True
         if tries == 1:
             return False
         raise ConfigError("the workspace is locked by another program", hint="wait for it, or end it")
@@ -312,20 +311,18 @@ def _put(path: str) -> bool:
     for kind in (stat.S_IFSOCK, stat.S_IFREG):
         try:
             os.mknod(path, kind)
+            return True
         except FileExistsError:
             if is_placeholder(os.lstat(path)):
                 return True
             raise ConfigError(f"{path} appeared while a command was being started", hint="try again") from None
         except OSError as error:
             # Where we may not create anything, the command may not either.
-            if error.errno in (errno.EACCES, errno.EROFS):
+            is_last = kind == stat.S_IFREG
+            if error.errno in (errno.EACCES, errno.EROFS) or (is_last and error.errno == errno.EPERM):
                 return False
-            if kind == stat.S_IFREG and error.errno == errno.EPERM:
-                return False
-            if kind == stat.S_IFREG:
+            if is_last:
                 raise ConfigError(f"cannot protect {path}: {error.strerror}", hint="look at its folder") from None
-        else:
-            return True
     return False
 
 
