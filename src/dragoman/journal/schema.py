@@ -115,7 +115,7 @@ def connect(
         raise explain(error, path) from error
     try:
         connection.text_factory = bytes
-        if not writing and _is_blank(connection):
+        if not writing and is_blank(connection):
             connection.close()
             return None
         _check_version(connection, path, writing=writing, busy_seconds=busy_seconds)
@@ -162,33 +162,33 @@ def _cannot_make(path: Path, error: OSError) -> JournalFailed:
 
 
 def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool, busy_seconds: float) -> None:
-    version, application = _stamps(connection)
-    if writing and _is_blank(connection):
-        _use_write_ahead_log(connection, busy_seconds)
+    version, application = stamps(connection)
+    if writing and is_blank(connection):
+        use_write_ahead_log(connection, busy_seconds)
         connection.execute("BEGIN EXCLUSIVE")
         try:
-            if _is_blank(connection):
+            if is_blank(connection):
                 _make_tables(connection)
         finally:
             connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
-        version, application = _stamps(connection)
+        version, application = stamps(connection)
     if application != APPLICATION:
         raise JournalFailed(f"{path} is a database, but no journal of dragoman", hint="name another file")
     if version > VERSION:
         raise JournalTooNew(str(path), version, VERSION)
     if writing:
-        _use_write_ahead_log(connection, busy_seconds)
+        use_write_ahead_log(connection, busy_seconds)
 
 
-def _stamps(connection: sqlite3.Connection) -> tuple[int, int]:
+def stamps(connection: sqlite3.Connection) -> tuple[int, int]:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     return version, connection.execute("PRAGMA application_id").fetchone()[0]
 
 
-def _is_blank(connection: sqlite3.Connection) -> bool:
+def is_blank(connection: sqlite3.Connection) -> bool:
     """Whether nobody has written anything, as in the moment between the making of a file and of its tables."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return _stamps(connection) == (0, 0) and tables == 0
+    return stamps(connection) == (0, 0) and tables == 0
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
@@ -203,7 +203,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
+def use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
     """Readers then never wait for the writer. While two processes switch, SQLite says busy without waiting."""
     end = time.monotonic() + busy_seconds
     while True:

@@ -36,11 +36,9 @@ _KINDS = frozenset({"string", "integer", "boolean"})
 def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
     """The headers that a schema asks for, each with the way to its argument. Raises BadSchema for one that is wrong."""
     found: dict[str, tuple[str, ...]] = {}
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), schema)]
+    waiting: list[tuple[tuple[str, ...], JsonObject]] = [((), schema)]
     while waiting:
         way, node = waiting.pop()
-        if not isinstance(node, dict):
-            continue
         if _MARK in node:
             name = node[_MARK]
             if not way or not isinstance(name, str) or _is_token(name) is None or node.get("type") not in _KINDS:
@@ -51,7 +49,7 @@ def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
             found[header] = way
         properties = node.get("properties")
         if isinstance(properties, dict):
-            waiting += [((*way, key), inner) for key, inner in properties.items()]
+            waiting += [((*way, key), inner) for key, inner in properties.items() if isinstance(inner, dict)]
     return found
 
 
@@ -140,28 +138,13 @@ def _read(server: Server, said: Any, limits: Limits) -> Definition:
     hints = {key: claims[key] for key in _HINTS if isinstance(claims.get(key), bool)}
     schema = said.get("inputSchema")
     parameters = accept_schema(schema, _TEXT_RULES, most_bytes=limits.schema_bytes, most_levels=limits.schema_depth)
-    whole = {
-        "name": name,
-        "description": description if isinstance(description, str) else "",
-        "inputSchema": schema,
-        "annotations": claims,
-    }
-    return Definition(
-        server.name,
-        name,
-        clean_text(description, limits.description_characters),
-        parameters,
-        hints,
-        digest_of(whole, server.identity()),
-        whole,
-        header_parameters(parameters),
-    )
-
-
-def digest_of(said: JsonObject, identity: list[str]) -> str:
-    """The digest of a definition; the same words from another program or address are another definition."""
-    whole = msgspec.json.encode({"definition": said, "server": identity}, order="sorted")
-    return hashlib.sha256(whole).hexdigest()
+    description = description if isinstance(description, str) else ""
+    whole = {"name": name, "description": description, "inputSchema": schema, "annotations": claims}
+    # The same words from another program or address are another definition.
+    digested = msgspec.json.encode({"definition": whole, "server": server.identity()}, order="sorted")
+    digest = hashlib.sha256(digested).hexdigest()
+    shown = clean_text(description, limits.description_characters)
+    return Definition(server.name, name, shown, parameters, hints, digest, whole, header_parameters(parameters))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -272,10 +255,8 @@ def _seen(pin: Pin | None, definition: Definition) -> Pin:
     sighting = SeenDefinition(definition.digest, definition.said)
     if pin is None:
         return Pin(definition.server, definition.name, sighting)
-    if pin.held.digest == sighting.digest:
-        # It may have changed, and changed back: what was approved is approved.
-        return replace(pin, pending=None)
-    return replace(pin, pending=sighting)
+    # It may have changed, and changed back: what was approved is approved.
+    return replace(pin, pending=None if pin.held.digest == sighting.digest else sighting)
 
 
 def _find(pins: dict[str, Pin], key: str) -> Pin:
@@ -334,14 +315,13 @@ def _write_file(path: Path, pins: dict[str, Pin]) -> None:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Keep other processes from changing the file meanwhile, where the system can do that."""
-    try:
-        import fcntl
-    except ImportError:
+    with open(path.with_name(f"{path.name}.lock"), "ab", opener=_private) as file:
+        with contextlib.suppress(ImportError):
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
-        return
-    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
