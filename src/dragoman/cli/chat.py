@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import typer
 from msgspec import Struct
@@ -17,9 +17,9 @@ from msgspec import Struct
 from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.records import Header, decode
 from dragoman.agent.result import add_usage
-from dragoman.cli import options as shared
 from dragoman.cli.approval_prompt import CommandApprover
-from dragoman.cli.context import AppContext, RunOptions
+from dragoman.cli.context import AppContext
+from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.runner import (
     FinishedRun,
     LoopRunner,
@@ -330,45 +330,15 @@ app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
 
 
 @app.command("chat", help=HELP)
-def chat(
-    model: shared.Model = None,
-    tools: shared.Tools = None,
-    system: shared.System = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", "-s", metavar="NAME", help="The session; a new one if none.", show_default=False),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on in the session that was used last.")] = False,
-    approve: shared.Approve = None,
-    deny: shared.Deny = None,
-    allow: shared.Allow = None,
-    ask: shared.AskFor = None,
-    mode: shared.Mode = None,
-    builtin: shared.Builtin = None,
-    sandbox: shared.Sandbox = None,
-    network: shared.Network = None,
-    turns: shared.Turns = None,
-    tokens: shared.Tokens = None,
-    cost: shared.Cost = None,
-    seconds: shared.Seconds = None,
-    option: shared.Options = None,
-    base_url: shared.BaseUrl = "",
-    tool_mode: shared.ToolMode = None,
-    trust: shared.Trust = None,
-    workspace: shared.Workspace = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event instead.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show the answers alone.")] = False,
-    thinking: shared.Thinking = False,
-    log: shared.Log = None,
-    no_journal: shared.NoJournal = False,
-) -> int:
-    return _run_chat(RunOptions.from_parameters(locals()), resume=resume)
-
-
-def _run_chat(options: RunOptions, *, resume: bool) -> int:
+@with_options(
+    session="The session; a new one if none.",
+    resume="Go on in the session that was used last.",
+    quiet="Show the answers alone.",
+)
+def chat(*, options: RunOptions) -> int:
     runner = LoopRunner()
     with _sigterm_as_interrupt(), AppContext(options) as context:
-        session = _last_session(context, runner) if resume and not options.session else options.session
+        session = _last_session(context, runner) if options.resume and not options.session else options.session
         is_saved = context.journal is not None
         conversation = Conversation(context, runner, session)
         for warning in context.warnings:

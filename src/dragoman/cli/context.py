@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
-from msgspec import Struct
 
 from dragoman.agent import Agent
 from dragoman.agent.approvals import Approver
-from dragoman.builtin import NAMES
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
+from dragoman.cli.options import RunOptions
 from dragoman.cli.screen import read_text
 from dragoman.client import Retries
 from dragoman.config import (
@@ -183,17 +182,6 @@ def pins_file(environment: Mapping[str, str]) -> Path | None:
     return folder and folder / _PINS_FILE_NAME
 
 
-def read_builtin(given: str | None) -> list[str] | None:
-    """The names of built-in tools that the value of --builtin stands for."""
-    if given is None:
-        return None
-    if given.strip() == "all":
-        return list(NAMES)
-    if given.strip() == "none":
-        return []
-    return [name.strip() for name in given.split(",") if name.strip()]
-
-
 def _holds(sandbox: Any) -> bool:
     """Whether the sandbox confines commands, and a probe could not break out of it."""
     from dragoman.sandbox import proof
@@ -203,69 +191,13 @@ def _holds(sandbox: Any) -> bool:
 
 # ---- options and context ---------------------------------------------------------------------------------------------
 
-_LIMITS = ("turns", "tokens", "cost", "seconds")
+_READ_ELSEWHERE = ("tools", "system")
+"""Options with the name of a setting that do not simply replace it."""
 NO_MODEL = "no model is named"
 NO_MODEL_HINT = (
     "name one with -m provider:model (such as ollama:qwen3, or local for the embedded one), with DRAGOMAN_MODEL, or as "
     "`model` in the file that `dragoman config path` names; `dragoman providers` lists the providers"
 )
-
-
-class RunOptions(Struct, frozen=True, kw_only=True):
-    """The options of `dragoman run` and `dragoman chat`, as they were typed."""
-
-    model: str | None = None
-    tools: tuple[str, ...] = ()
-    system: str | None = None
-    base_url: str = ""
-    tool_mode: str | None = None
-    trust: str | None = None
-    turns: str | None = None
-    tokens: str | None = None
-    cost: str | None = None
-    seconds: str | None = None
-    request_options: tuple[str, ...] = ()
-    session: str | None = None
-    approve: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    mode: str | None = None
-    builtin: str | None = None
-    sandbox: str | None = None
-    network: bool | None = None
-    as_json: bool = False
-    quiet: bool = False
-    thinking: bool = False
-    log: str | None = None
-    journal: bool = True
-    workspace: str | None = None
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The options among the parameters of a command, by name."""
-        lists = {name for name in cls.__struct_fields__ if isinstance(getattr(_NO_OPTIONS, name), tuple)}
-        renamed = {
-            **parameters,
-            "request_options": parameters["option"],
-            "journal": not parameters["no_journal"],
-        }
-        known = {name: value for name, value in renamed.items() if name in cls.__struct_fields__}
-        values: dict[str, Any] = {name: tuple(value or ()) if name in lists else value for name, value in known.items()}
-        return cls(**values)
-
-    def resume_arguments(self) -> list[str]:
-        """The arguments that `dragoman run --resume` needs again to continue a run."""
-        words = ["-m", self.model] if self.model else []
-        words += [word for source in self.tools for word in ("--tools", source)]
-        words += ["--base-url", self.base_url] if self.base_url else []
-        words += ["--tool-mode", self.tool_mode] if self.tool_mode else []
-        words += ["--mode", self.mode] if self.mode else []
-        words += ["--builtin", self.builtin] if self.builtin else []
-        return words + (["--workspace", self.workspace] if self.workspace else [])
-
-
-_NO_OPTIONS = RunOptions()
 
 
 class AppContext:
@@ -389,7 +321,7 @@ class AppContext:
         return JsonLog(path, secrets=self._keys.values())
 
     def _open_journal(self) -> Journal | None:
-        if not self.options.journal or not self.config["journal.enabled"]:
+        if self.options.no_journal or not self.config["journal.enabled"]:
             return None
         path = self.config["journal.path"]
         if path is None:
@@ -433,27 +365,19 @@ def open_facts(environment: Mapping[str, str], problems: list[str]) -> Facts:
 
 def _as_settings(options: RunOptions) -> dict[str, Any]:
     """The options that are settings, by the names of the settings."""
-    settings: dict[str, Any] = {
-        "model": options.model,
-        "tool_mode": options.tool_mode,
-        "trust": options.trust,
-        "deny": list(options.deny) or None,
-        "allow": list(options.allow) or None,
-        "ask": list(options.ask) or None,
-        "mode": options.mode,
-        "builtin": read_builtin(options.builtin),
-        "sandbox": options.sandbox,
-        "network": options.network,
-        "log": options.log,
-    }
-    for name in _LIMITS:
-        settings[f"limits.{name}"] = _read_setting(f"limits.{name}", getattr(options, name), f"--{name}")
+    settings: dict[str, Any] = {}
+    for name in RunOptions.__struct_fields__:
+        value, limit = getattr(options, name), f"limits.{name}"
+        if name in _READ_ELSEWHERE or value in (None, ()):
+            continue
+        if limit in SETTINGS:
+            settings[limit] = _read_setting(limit, value, f"--{name}")
+        elif name in SETTINGS:
+            settings[name] = SETTINGS[name].kind.from_text(value.strip()) if isinstance(value, str) else value
     return settings
 
 
-def _read_setting(name: str, text: str | None, option: str) -> Any:
-    if text is None:
-        return None
+def _read_setting(name: str, text: str, option: str) -> Any:
     kind = SETTINGS[name].kind
     try:
         value = kind.from_text(text.strip())

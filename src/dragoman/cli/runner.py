@@ -16,7 +16,8 @@ from msgspec import Struct
 from dragoman.agent import Agent, Run, RunEvent, RunResult
 from dragoman.agent.records import Ended, Header, decode
 from dragoman.cli.approval_prompt import AskApproval, TerminalApprover, make_ask_user
-from dragoman.cli.context import AppContext, RunOptions
+from dragoman.cli.context import AppContext
+from dragoman.cli.options import RunOptions
 from dragoman.cli.render import JsonView, ScreenView, View
 from dragoman.cli.signals import InterruptHandler
 from dragoman.errors import ConfigError
