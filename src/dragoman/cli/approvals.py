@@ -28,7 +28,6 @@ from dragoman.paths import beside
 from dragoman.secrets import HumanSink
 
 if TYPE_CHECKING:
-    from dragoman.journal import SqliteJournal
     from dragoman.mcp import Pin
 
 
@@ -360,7 +359,7 @@ def list_approvals(
 ) -> None:
     """List the requests that wait for an answer, the oldest first."""
     journal_path, now, sink = find_journal(journal), time.time(), make_sink()
-    found = with_journal(journal_path, _list_all) if journal_path.exists() else []
+    found = with_journal(journal_path, list_requests) if journal_path.exists() else []
     listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answered is None]
     if as_json:
         write_json(listed)
@@ -493,11 +492,7 @@ class _Selection(msgspec.Struct, frozen=True):
             raise ConfigError("--run goes with --all", hint=f"dragoman approvals {self.verb} --all --run {self.run}")
 
 
-async def _list_all(store: SqliteJournal) -> list[PendingApproval]:
-    return await list_requests(store)
-
-
-async def _find(store: SqliteJournal, selection: _Selection, now: float) -> list[PendingApproval]:
+async def _find(store: Journal, selection: _Selection, now: float) -> list[PendingApproval]:
     if not selection.select_all:
         found = [await find_request(store, each) for each in selection.ids or ()]
         return list({each.id: each for each in found}.values())

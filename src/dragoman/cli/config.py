@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from dragoman.cli.screen import Screen, write_json
 from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
 from dragoman.config.files import project_file, shorten, to_toml, user_file
 from dragoman.errors import ConfigError
+from dragoman.state_files import replace_file
 
 # ---- settings as data ------------------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ def write_file(path: Path, text: str, *, private: bool, force: bool) -> None:
     try:
         path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         if force:
-            _replace(path, text, private=private)
+            replace_file(path, text, private=private)
         else:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with os.fdopen(os.open(path, flags, 0o600 if private else 0o666), "w", encoding="utf-8") as file:
@@ -193,19 +193,3 @@ def write_file(path: Path, text: str, *, private: bool, force: bool) -> None:
     except OSError as error:
         why = (error.strerror or "it failed").lower()
         raise ConfigError(f"cannot write {path}: {why}", hint="check the folder and who may write there") from None
-
-
-def _replace(path: Path, text: str, *, private: bool) -> None:
-    # A temporary file is private from the start; a project's file is for everybody who may read the project.
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        if not private:
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -42,7 +43,6 @@ from dragoman.types import Tool
 from dragoman.wire.codec import NEUTRAL
 
 if TYPE_CHECKING:
-    from dragoman.journal import SqliteJournal
     from dragoman.journal.audit import AuditLog
     from dragoman.mcp import Toolbox
     from dragoman.telemetry import JsonLog
@@ -67,12 +67,13 @@ def find_journal(named: str | None) -> Path:
     return Path(path_setting)
 
 
-def with_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
+def with_journal(path: Path, work: Callable[[Journal], Awaitable[T]]) -> T:
     """Open a journal, call `work` with it, and close it."""
-    from dragoman.journal import SqliteJournal
 
     async def opened() -> T:
-        with SqliteJournal(path) as store:
+        store = open_journal(path)
+        assert store is not None
+        with contextlib.closing(store):
             return await work(store)
 
     return asyncio.run(opened())

@@ -176,7 +176,7 @@ def with_options(**helps: str) -> Callable[[Callable[..., int]], Callable[..., i
         @functools.wraps(command)
         def call(**values: Any) -> int:
             arguments = {parameter.name: values.pop(parameter.name) for parameter in own}
-            typed = {
+            typed: dict[str, Any] = {
                 name: tuple(values[name] or ()) if row.default == () else values[name] for name, row in _rows().items()
             }
             return command(**arguments, options=RunOptions(**typed))

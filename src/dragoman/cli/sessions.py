@@ -21,7 +21,7 @@ from dragoman.secrets import HumanSink, scrub
 from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from dragoman.journal import SessionSummary, SqliteJournal
+    from dragoman.journal import Journal, SessionSummary
 
 
 # ---- sessions as data ------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def list_sessions(
 ) -> None:
     """List the sessions, the one that was used last first."""
 
-    async def work(store: SqliteJournal) -> list[tuple[SessionSummary, RunSummary, str]]:
+    async def work(store: Journal) -> list[tuple[SessionSummary, RunSummary, str]]:
         found = []
         for session in await store.sessions():
             if unfinished and not session.unfinished:
@@ -265,7 +265,7 @@ def list_sessions(
 def show(name: Name, journal: JournalOption = None, as_json: Json = False) -> None:
     """Show a session: every run, its turns, its calls and their results."""
 
-    async def work(store: SqliteJournal) -> dict[str, Any]:
+    async def work(store: Journal) -> dict[str, Any]:
         session = await _find(store, name)
         runs = [run_as_data(run, await store.read(run.run_id)) for run in await store.runs(session)]
         return {"session": session, "runs": runs}
@@ -295,7 +295,7 @@ def fork(
 ) -> None:
     """Copy a session up to the end of a turn under a new name. The original stays as it is."""
 
-    async def work(store: SqliteJournal) -> list[RunSummary]:
+    async def work(store: Journal) -> list[RunSummary]:
         await store.fork(await _find(store, name), turn, new)
         return await store.runs(new)
 
@@ -318,7 +318,7 @@ def export(
 ) -> None:
     """Write a session as lines of JSON: one for the session, one for each run, one for each record."""
 
-    async def work(store: SqliteJournal) -> int:
+    async def work(store: Journal) -> int:
         from dragoman.journal.history import write_export
 
         session = await _find(store, name)
@@ -346,10 +346,10 @@ def delete(
 ) -> None:
     """Remove sessions with everything that is recorded of them. They cannot be brought back."""
 
-    async def find_sessions(store: SqliteJournal) -> list[str]:
+    async def find_sessions(store: Journal) -> list[str]:
         return list(dict.fromkeys([await _find(store, name) for name in names]))
 
-    async def work(store: SqliteJournal) -> list[dict[str, Any]]:
+    async def work(store: Journal) -> list[dict[str, Any]]:
         return [{"session": session, "records": await store.delete(session)} for session in sessions]
 
     path = find_journal(journal)
@@ -375,7 +375,7 @@ def _confirm(sessions: list[str]) -> None:
 # ---- finding a session -----------------------------------------------------------------------------------------------
 
 
-async def _find(store: SqliteJournal, name: str) -> str:
+async def _find(store: Journal, name: str) -> str:
     """The session of this name, or the one that a run with this id belongs to."""
     sessions = [session.session for session in await store.sessions()]
     if name in sessions:
