@@ -311,7 +311,7 @@ class AppContext:
             if name not in APPROVE_KEYWORDS and not any(matches(tool, [name]) for tool in tools):
                 guess = nearest(name, tools)
                 self.warnings.append(f"there is no tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
-        return restrict(tools.values(), deny=config["deny"], approvals=config["approvals"])
+        return restrict(tools.values(), config["deny"])
 
     def _open_log(self) -> JsonLog | None:
         path = self.config["log"]

@@ -121,6 +121,8 @@ Source = Literal["default", "project", "user", "environment", "argument", "manag
 
 OTHER_VARIABLES = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_DEBUG"})
 """Variables that are not settings and mean something all the same."""
+REMOVED = {"approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools'}
+"""Settings of earlier versions, and what to write instead. A rule that is passed over would loosen what it guards."""
 _MOST_FAULTS = 20
 _INNER = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS if "." in name))
 """The tables that hold settings."""
@@ -191,6 +193,10 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES or not environment[variable]:
             continue
         setting = by_variable.get(variable)
+        removed = variable.removeprefix(PREFIX).lower()
+        if removed in REMOVED:
+            layer.faults.append(f"${variable}: {_unknown(removed)}")
+            continue
         if setting is None:
             guess = nearest(variable, [*by_variable, *OTHER_VARIABLES])
             layer.warnings.append(f"${variable} means nothing" + (f"; did you mean ${guess}?" if guess else ""))
@@ -268,6 +274,8 @@ def _refusal(setting: Setting, value: Any) -> str:
 
 
 def _unknown(name: str) -> str:
+    if name in REMOVED:
+        return f"there is no setting `{name}` any more: {REMOVED[name]}"
     if name in _INNER:
         return f"`{name}` is a table of settings"
     guess = nearest(name, [*SETTINGS, *_INNER])

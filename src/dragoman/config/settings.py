@@ -63,7 +63,6 @@ def price_by(
 # What a value of a setting may be: how it is read from TOML or from text, and how it is said in words.
 
 NO_LIMIT = "none"
-EVERY_TOOL = "ask"
 BUILTIN_TOOLS = tuple(NAMES)
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
@@ -161,10 +160,6 @@ def _rules(value: Any) -> tuple[str, ...]:
     return texts
 
 
-def _rules_or_all(value: Any) -> tuple[str, ...]:
-    return ("*",) if value == EVERY_TOOL else _rules(value)
-
-
 def _texts_text(text: str) -> list[str]:
     return [stripped for part in text.split(",") if (stripped := part.strip())]
 
@@ -179,10 +174,6 @@ def _rules_text(text: str) -> list[str]:
         else:
             parts[-1] += character
     return [stripped for part in parts if (stripped := part.strip())]
-
-
-def _rules_or_all_text(text: str) -> Any:
-    return EVERY_TOOL if text == EVERY_TOOL else _rules_text(text)
 
 
 def _builtin(value: Any) -> tuple[str, ...]:
@@ -300,11 +291,6 @@ TOOLS = Kind(
     "a list of file.py, package.module, package.module:name or entry:NAME", _texts, _texts_text, folder_matters=True
 )
 RULES = Kind("a list of rules such as git_* or write(src/**)", _rules, _rules_text)
-RULES_OR_ALL = Kind(
-    f'"{EVERY_TOOL}" for all tools, or a list of rules such as git_* or write(src/**)',
-    _rules_or_all,
-    _rules_or_all_text,
-)
 BUILTIN = Kind('a list of built-in tools such as read and bash, "all" or "none"', _builtin, _builtin_text)
 VARIABLES = Kind("a list of names of variables", _variables, _texts_text)
 SANDBOX = Kind("one of " + ", ".join(SANDBOXES), _sandbox)
@@ -434,14 +420,6 @@ _SAFETY = (
     ),
     Setting("allow", RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),
     Setting("ask", RULES, (), "calls that are always asked about", "union", '["bash(git push*)"]'),
-    Setting(
-        "approvals",
-        RULES_OR_ALL,
-        (),
-        "tools whose calls somebody has to allow; another name for `ask`",
-        "union",
-        '["delete_*"]',
-    ),
     Setting(
         "deny",
         RULES,

@@ -319,12 +319,6 @@ def _write_permissions(table: _Table) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # The rules that settings lay down, each with the scope of whoever wrote it.
 
-_SETTINGS: tuple[tuple[str, Verdict], ...] = (
-    ("deny", "deny"),
-    ("ask", "ask"),
-    ("approvals", "ask"),
-    ("allow", "allow"),
-)
 _SCOPES: dict[Source, Scope] = {
     "managed": "managed",
     "user": "user",
@@ -342,8 +336,8 @@ def permissions(config: Config, remembered: Iterable[Rule] = (), *, attended: bo
     """
     rules = [
         read_rule(text, verdict, _SCOPES[said.origin.kind])
-        for name, verdict in _SETTINGS
-        for said in config.settled[name].parts
+        for verdict in reversed(_VERDICTS)
+        for said in config.settled[verdict].parts
         if said.origin.kind in _SCOPES
         for text in said.value
     ]

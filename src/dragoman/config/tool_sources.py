@@ -102,18 +102,13 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
     return _many(_look_up(module, inner, source), source)
 
 
-def restrict(tools: Iterable[Tool], *, deny: Sequence[str] = (), approvals: Sequence[str] = ()) -> list[Tool]:
-    """The tools without the forbidden ones, and with approval demanded where a rule says so.
+def restrict(tools: Iterable[Tool], deny: Sequence[str]) -> list[Tool]:
+    """The tools without the forbidden ones.
 
     Only rules about whole tools count here; of one with brackets, each call has to be looked at.
     """
     forbidden = [rule for text in deny if (rule := read_rule(text, "deny")).pattern is None]
-    guarded = [rule for text in approvals if (rule := read_rule(text, "ask")).pattern is None]
-    kept = [each for each in tools if not any(covers(rule, each) for rule in forbidden)]
-    return [
-        structs.replace(each, requires_approval=True) if any(covers(rule, each) for rule in guarded) else each
-        for each in kept
-    ]
+    return [each for each in tools if not any(covers(rule, each) for rule in forbidden)]
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
