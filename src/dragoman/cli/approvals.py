@@ -20,6 +20,7 @@ from dragoman.agent.approvals import Approval
 from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, find_request, list_requests
 from dragoman.cli.approval_prompt import draw_list, draw_request, escape_invisible, request_as_data, state_of
 from dragoman.cli.context import find_journal, pins_file, with_journal
+from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, one_line, pretty_json, print_error, sanitize, write_json
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunBusy, RunOver
@@ -199,15 +200,8 @@ Examples:
   dragoman approvals mcp forget tickets/close     it counts as new when it is seen again
 """
 
-mcp_app = typer.Typer(name="mcp", help=MCP_HELP, rich_markup_mode=None)
+mcp_app = command_group("mcp", MCP_HELP)
 Key = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="A tool, by its server.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@mcp_app.callback(invoke_without_command=True)
-def _mcp(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @mcp_app.command("list", short_help="All tools that were seen.")
@@ -318,13 +312,9 @@ Examples:
 The beginning of an ID is enough.
 """
 
-app = typer.Typer(name="approvals", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("approvals", HELP)
 app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Tools of MCP servers that changed.")
 
-JournalOption = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
-]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A request, or the beginning of its id.", show_default=False)]
 Ids = Annotated[
     list[str] | None,
@@ -343,18 +333,12 @@ By = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def _approvals(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
 @app.command("list", short_help="What waits.")
 def list_approvals(
     include_answered: Annotated[
         bool, typer.Option("--all", help="Those that are answered and not used yet as well.")
     ] = False,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """List the requests that wait for an answer, the oldest first."""
@@ -373,7 +357,7 @@ def list_approvals(
 
 
 @app.command(short_help="Everything that would run.")
-def show(request: Id, journal: JournalOption = None, as_json: Json = False) -> None:
+def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> None:
     """Show a request: the call with its arguments, what it is about, why it is asked, and how to answer.
 
     Secrets are hidden, and it says where; characters that cannot be seen are written out.
@@ -408,7 +392,7 @@ def approve(
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Approve calls. Each approval holds once, for exactly what `show` shows, until it expires.
@@ -446,7 +430,7 @@ def deny(
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Deny calls. The model is told so, with your reason, when the run goes on."""
@@ -459,7 +443,7 @@ def answer(
     request: Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The result; - is standard input.", show_default=False)],
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Answer a call in place of its tool: nothing runs, and the model is told your text as the result."""

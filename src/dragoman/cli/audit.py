@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from dragoman.cli.options import Json, command_group
 from dragoman.cli.screen import Screen, one_line, write_json
 from dragoman.errors import ConfigError
 
@@ -33,7 +34,7 @@ Examples:
   dragoman audit show --run run_1a2b -n 0    everything about one run
 """
 
-app = typer.Typer(name="audit", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("audit", HELP)
 INVALID = 1
 _DEFAULT_COUNT = 50
 _COMMON_FIELDS = ("n", "at", "kind", "run", "call", "prev", "hash", "damaged")
@@ -42,13 +43,6 @@ _is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
 LogArgument = Annotated[
     str | None, typer.Argument(metavar="[PATH]", help="The log, if not the usual one.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@app.callback(invoke_without_command=True)
-def _audit(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command(short_help="Is it as it was written?")

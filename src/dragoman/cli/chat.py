@@ -331,6 +331,7 @@ app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
 
 @app.command("chat", help=HELP)
 @with_options(
+    RunOptions,
     session="The session; a new one if none.",
     resume="Go on in the session that was used last.",
     quiet="Show the answers alone.",

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.cli.options import command_group
 from dragoman.cli.screen import Screen, write_json
 from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
 from dragoman.config.files import project_file, shorten, to_toml, user_file
@@ -124,13 +125,7 @@ Examples:
   DRAGOMAN_LIMITS_TURNS=3 dragoman ...  a setting for one command
 """
 
-app = typer.Typer(name="config", help=HELP, add_completion=False, rich_markup_mode=None)
-
-
-@app.callback(invoke_without_command=True)
-def _config(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+app = command_group("config", HELP)
 
 
 @app.command(short_help="Every setting, its value and where it comes from.")

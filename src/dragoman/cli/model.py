@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dragoman.cli.options import command_group
 from dragoman.cli.screen import ProgressLine, Screen, write_json
 from dragoman.local.download import CATALOGUE, DEFAULT
 
@@ -30,14 +31,8 @@ Examples:
   dragoman run -m local "What is 17 * 23?" --tools tools.py
 """
 
-app = typer.Typer(name="model", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("model", HELP)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
-
-
-@app.callback(invoke_without_command=True)
-def _model(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command("list", short_help="What is at hand, and what can be fetched by name.")

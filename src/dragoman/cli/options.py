@@ -1,4 +1,4 @@
-"""The options of `dragoman run` and `dragoman chat`: one field each, from which both commands are made."""
+"""The options of commands: those of `dragoman run` and `dragoman chat` are one field each, from which both are made."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from msgspec import Struct
-from typer.models import OptionInfo
 
 from dragoman.types import ModeName, SandboxName, ToolModeName, TrustName
 
@@ -124,67 +123,89 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     def resume_arguments(self) -> list[str]:
         """The arguments that `dragoman run --resume` needs again to continue a run."""
         words: list[str] = []
-        for name, row in _rows().items():
+        for name, row in _rows(RunOptions).items():
             value = getattr(self, name)
             if row.is_repeated and value != row.default:
                 words += row.write(value)
         return words
 
 
+# ---- from fields to commands -----------------------------------------------------------------------------------------
+
+
 class _Row(Struct, frozen=True):
-    """An option as typer takes it, and whether a resumed run needs it again."""
+    """A field as typer takes it, and whether a resumed run needs it again."""
 
     type: Any
     default: Any
-    option: OptionInfo
+    info: Any
     is_repeated: bool
 
     def parameter(self, name: str, help: str | None) -> inspect.Parameter:
-        option = copy(self.option)
-        option.help = help or option.help
-        is_list = self.default == ()
-        hint, default = (list[str] | None, None) if is_list else (self.type, self.default)
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, option]
-        )
+        info = copy(self.info)
+        info.help = help or info.help
+        hint, default = (list[str] | None, None) if self.default == () else (self.type, self.default)
+        annotation = Annotated[hint, info]
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
     def write(self, value: Any) -> list[str]:
         # Typer keeps the first name of an option in an annotation as its default.
-        yes, _, no = str(self.option.default).partition("/")
+        yes, _, no = str(self.info.default).partition("/")
         if isinstance(value, bool):
             return [yes if value else no]
         return [word for each in (value if isinstance(value, tuple) else (value,)) for word in (yes, each)]
 
 
 @functools.cache
-def _rows() -> dict[str, _Row]:
+def _rows(options: type[Struct]) -> dict[str, _Row]:
     rows = {}
-    defaults = RunOptions()
-    for name, hint in get_type_hints(RunOptions, include_extras=True).items():
-        kind, *marks, option = get_args(hint)
-        rows[name] = _Row(kind, getattr(defaults, name), option, ONCE not in marks)
+    defaults = options()
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        kind, *marks, info = get_args(hint)
+        rows[name] = _Row(kind, getattr(defaults, name), info, ONCE not in marks)
     return rows
 
 
-def with_options(**helps: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Give a command all options of `RunOptions`, as its parameter `options`. `helps` are those of this command."""
+def with_options(options: type[Struct], **helps: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the fields of a class as options; it gets a value of the class as its parameter `options`.
+
+    `helps` replaces the help of single options.
+    """
 
     def decorate(command: Callable[..., int]) -> Callable[..., int]:
-        signature = inspect.signature(command, eval_str=True)
-        own = [parameter for name, parameter in signature.parameters.items() if name != "options"]
+        rows = _rows(options)
+        own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "options"]
 
         @functools.wraps(command)
         def call(**values: Any) -> int:
             arguments = {parameter.name: values.pop(parameter.name) for parameter in own}
-            typed: dict[str, Any] = {
-                name: tuple(values[name] or ()) if row.default == () else values[name] for name, row in _rows().items()
+            typed = {
+                name: tuple(values[name] or ()) if row.default == () else values[name] for name, row in rows.items()
             }
-            return command(**arguments, options=RunOptions(**typed))
+            return command(**arguments, options=options(**typed))
 
-        shared = [row.parameter(name, helps.get(name)) for name, row in _rows().items()]
+        shared = [row.parameter(name, helps.get(name)) for name, row in rows.items()]
         call.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
         # Typer would look up the annotations of the command itself.
         call.__annotations__ = {}
         return call
 
     return decorate
+
+
+# ---- what several commands share -------------------------------------------------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JournalPath = Annotated[str | None, _option("--journal", metavar="FILE", help="The journal, if not the usual one.")]
+
+
+def command_group(name: str, help: str) -> typer.Typer:
+    """An application with commands of its own; without one of them it prints its help."""
+    app = typer.Typer(name=name, help=help, add_completion=False, rich_markup_mode=None)
+
+    @app.callback(invoke_without_command=True)
+    def show_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    return app

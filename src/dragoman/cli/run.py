@@ -63,6 +63,7 @@ app = typer.Typer(name="run", add_completion=False, rich_markup_mode=None)
 
 @app.command("run", help=HELP)
 @with_options(
+    RunOptions,
     session="Go on in this session.",
     resume="Go on with a run that has no answer yet.",
     quiet="Show the answer alone.",

@@ -14,6 +14,7 @@ import typer
 from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
 from dragoman.agent.records import Ended, Header, decode, decode_input
 from dragoman.cli.context import find_journal, with_journal
+from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import Screen, pretty_json, write_json
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import Record, RunSummary, UnknownRun, calls, turns
@@ -213,27 +214,16 @@ Examples:
   dragoman sessions delete trip              gone for good
 """
 
-app = typer.Typer(name="sessions", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("sessions", HELP)
 _GAP = "  "
 
-JournalOption = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A session, or the id of a run.", show_default=False)]
-
-
-@app.callback(invoke_without_command=True)
-def _sessions(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command("list", short_help="Every session, the last one first.")
 def list_sessions(
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those with a run that broke off.")] = False,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """List the sessions, the one that was used last first."""
@@ -262,7 +252,7 @@ def list_sessions(
 
 
 @app.command(short_help="What was asked, called and answered.")
-def show(name: Name, journal: JournalOption = None, as_json: Json = False) -> None:
+def show(name: Name, journal: JournalPath = None, as_json: Json = False) -> None:
     """Show a session: every run, its turns, its calls and their results."""
 
     async def work(store: Journal) -> dict[str, Any]:
@@ -290,7 +280,7 @@ def fork(
             "--turn", "-t", min=0, help="Keep the turns up to this one; all if not given.", show_default=False
         ),
     ] = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """Copy a session up to the end of a turn under a new name. The original stays as it is."""
@@ -314,7 +304,7 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.", show_default=False)
     ] = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
 ) -> None:
     """Write a session as lines of JSON: one for the session, one for each run, one for each record."""
 
@@ -341,7 +331,7 @@ def delete(
         list[str], typer.Argument(metavar="NAME...", help="Sessions, or ids of runs.", show_default=False)
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """Remove sessions with everything that is recorded of them. They cannot be brought back."""

@@ -27,7 +27,7 @@ class InterruptHandler:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_first: Callable[[], None], on_second: Callable[[], None]
+        self, loop: asyncio.AbstractEventLoop, on_first: Callable[[], object], on_second: Callable[[], object]
     ) -> None:
         """`on_first` is called on the loop; `on_second` is called just before the program ends."""
         self._loop = loop
