@@ -375,8 +375,7 @@ def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> Non
 def approve(
     requests: Ids = None,
     rule: Annotated[
-        str | None,
-        typer.Option("--rule", metavar="RULE", help="Allow this from now on as well.", show_default=False),
+        str | None, typer.Option("--rule", metavar="RULE", help="Allow this from now on as well.", show_default=False)
     ] = None,
     always: Annotated[bool, typer.Option("--always", help="The same with the rule that `show` names.")] = False,
     arguments: Annotated[

@@ -29,7 +29,7 @@ from dragoman.cli.runner import (
     open_view,
     show_run,
 )
-from dragoman.cli.screen import exit_code_of, one_line, report_error
+from dragoman.cli.screen import count, exit_code_of, one_line, report_error
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.types import Message, Text, Usage
@@ -234,7 +234,7 @@ class Conversation:
     def show_usage(self, rest: str) -> None:
         cost = "the price is not known" if self.cost is None else f"${self.cost:.4f}"
         tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
-        print_note(f"  {self.turns} message{'' if self.turns == 1 else 's'}, {tokens}, {cost}")
+        print_note(f"  {count(self.turns, 'message')}, {tokens}, {cost}")
 
     def retry(self, rest: str) -> None:
         text = self._rewind()
@@ -363,10 +363,9 @@ def _read_and_answer(conversation: Conversation) -> int:
     with reserve_stdin() as lines:
         line_input = LineInput(lines, [f"/{name}" for name in COMMANDS])
         if line_input.is_terminal:
-            endpoint, count = conversation.agent.endpoint, len(conversation.agent.tools)
-            tools_text = f"{count} tool{'' if count == 1 else 's'}"
+            endpoint, tools = conversation.agent.endpoint, count(len(conversation.agent.tools), "tool")
             print_note(
-                f"{endpoint.provider.name}:{endpoint.model}, {tools_text}, session {conversation.session}; /help helps"
+                f"{endpoint.provider.name}:{endpoint.model}, {tools}, session {conversation.session}; /help helps"
             )
         while not conversation.is_finished and (message := line_input.read()) is not None:
             conversation.handle(message)

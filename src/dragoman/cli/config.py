@@ -49,12 +49,7 @@ def _setting_as_data(config: Config, name: str) -> dict[str, Any]:
 
 
 def _origin_as_data(origin: Origin) -> dict[str, Any]:
-    return {
-        "kind": origin.kind,
-        "path": origin.path or None,
-        "line": origin.line,
-        "variable": origin.variable or None,
-    }
+    return {"kind": origin.kind, "path": origin.path or None, "line": origin.line, "variable": origin.variable or None}
 
 
 def is_set(config: Config, name: str) -> bool:

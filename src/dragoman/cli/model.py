@@ -80,10 +80,7 @@ def add(
 
 
 @app.command(short_help="Forget a model and delete its file.")
-def remove(
-    name: Annotated[str, typer.Argument(help="Its name in the store.")],
-    as_json: Json = False,
-) -> None:
+def remove(name: Annotated[str, typer.Argument(help="Its name in the store.")], as_json: Json = False) -> None:
     """Forget a model. Its file is deleted if it was fetched; a file of your own stays where it is."""
     from dragoman.local.store import Store
 

@@ -84,9 +84,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     builtin: Annotated[
         str | None,
         _option(
-            "--builtin",
-            metavar="NAMES",
-            help="The built-in tools that are offered: a list with commas, all or none.",
+            "--builtin", metavar="NAMES", help="The built-in tools that are offered: a list with commas, all or none."
         ),
     ] = None
     sandbox: Annotated[SandboxName | None, _option("--sandbox", help="What confines the commands of bash.")] = None
@@ -145,8 +143,9 @@ class _Row(Struct, frozen=True):
         info = copy(self.info)
         info.help = help or info.help
         hint, default = (list[str] | None, None) if self.default == () else (self.type, self.default)
-        annotation = Annotated[hint, info]
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info]
+        )
 
     def write(self, value: Any) -> list[str]:
         # Typer keeps the first name of an option in an annotation as its default.

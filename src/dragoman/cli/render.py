@@ -27,6 +27,7 @@ from dragoman.agent.result import RunResult
 from dragoman.cli.screen import (
     OUTCOME_HINTS,
     Spinner,
+    count,
     describe_part,
     first_lines,
     one_line,
@@ -298,10 +299,10 @@ class ScreenView:
 
 def _summary(result: RunResult, seconds: float) -> str:
     usage = result.usage
-    parts = [f"{result.turns} turn{'' if result.turns == 1 else 's'}"]
+    parts = [count(result.turns, "turn")]
     ran = sum(isinstance(call, ToolCall) for call in result.calls)
     if ran:
-        parts.append(f"{ran} call{'' if ran == 1 else 's'}")
+        parts.append(count(ran, "call"))
     if usage.input_tokens or usage.output_tokens:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if result.cost:

@@ -72,9 +72,7 @@ def run(
     task: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TASK",
-            help="What to do; - is standard input. With --resume: the id of a run.",
-            show_default=False,
+            metavar="TASK", help="What to do; - is standard input. With --resume: the id of a run.", show_default=False
         ),
     ] = None,
     *,

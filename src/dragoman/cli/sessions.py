@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +14,7 @@ from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnsw
 from dragoman.agent.records import Ended, Header, decode, decode_input
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
-from dragoman.cli.screen import Screen, pretty_json, write_json
+from dragoman.cli.screen import GAP, Screen, count, ellipsis, format_time, pad_columns, pretty_json, write_json
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import Record, RunSummary, UnknownRun, calls, turns
 from dragoman.secrets import HumanSink, scrub
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
 MAX_RESULT_CHARS = 600
 MAX_TASK_CHARS = 60
 _UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError)
-
-
-def format_time(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 def task_of(first: Record) -> str:
@@ -137,28 +132,33 @@ def _part_text(part: Text | Image | File) -> str:
 # ---- printing --------------------------------------------------------------------------------------------------------
 
 
+_STAGE_NOTES = {
+    "started": "  was started; its outcome is unknown",
+    "planned": "  has not run",
+    "approved": "  was approved and has not run",
+    "denied": "  was denied",
+    "invalid": "  could not be understood",
+}
+
+
 def draw_run(screen: Screen, data: dict[str, Any]) -> None:
     screen.heading(f"Run {data['run_id']}")
-    for label, content in _detail_lines(data):
-        if content:
-            screen.line("  ", (f"{label}: ", "yellow"), content)
-    if data["task"]:
-        screen.block(data["task"], style="bold")
-    for step in data["steps"]:
-        _draw_step(screen, step)
-
-
-def _detail_lines(data: dict[str, Any]) -> list[tuple[str, str]]:
     outcome = data["outcome"]
     state = f"held by {data['holder']}" if data["holder"] else "broke off; it can be resumed"
     if outcome is not None:
         state = outcome["kind"] + (f": {outcome['reason']}" if outcome["reason"] else "")
-    return [
-        ("begun", f"{format_time(data['begun'])}, {data['records']} records"),
-        ("model", data["model"]),
-        ("forked from", data["copied_from"] or ""),
-        ("outcome", state),
-    ]
+    screen.facts(
+        [
+            ("begun", f"{format_time(data['begun'])}, {data['records']} records"),
+            ("model", data["model"]),
+            ("forked from", data["copied_from"] or ""),
+            ("outcome", state),
+        ]
+    )
+    if data["task"]:
+        screen.block(data["task"], style="bold")
+    for step in data["steps"]:
+        _draw_step(screen, step)
 
 
 def _draw_step(screen: Screen, step: dict[str, Any]) -> None:
@@ -172,22 +172,10 @@ def _draw_step(screen: Screen, step: dict[str, Any]) -> None:
     if step["text"].strip():
         screen.block(step["text"].strip("\n"), indent=4)
     for call in step["calls"]:
-        screen.line(
-            "    ", (call["name"], "bold green"), f" {pretty_json(call['arguments'])}", (_stage_note(call), "dim")
-        )
+        note = _STAGE_NOTES.get(call["stage"], "")
+        screen.line("    ", (call["name"], "bold green"), f" {pretty_json(call['arguments'])}", (note, "dim"))
         if call["result"]:
             screen.block(_shorten(call["result"]), indent=6, style="red" if call["is_error"] else "")
-
-
-def _stage_note(call: dict[str, Any]) -> str:
-    notes = {
-        "started": "  was started; its outcome is unknown",
-        "planned": "  has not run",
-        "approved": "  was approved and has not run",
-        "denied": "  was denied",
-        "invalid": "  could not be understood",
-    }
-    return notes.get(call["stage"], "")
 
 
 def _shorten(text: str) -> str:
@@ -215,7 +203,6 @@ Examples:
 """
 
 app = command_group("sessions", HELP)
-_GAP = "  "
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A session, or the id of a run.", show_default=False)]
 
@@ -293,7 +280,7 @@ def fork(
     if as_json:
         write_json({"session": new, "runs": msgspec.to_builtins(runs)})
         return
-    print(f"{new}: {_count(len(runs), 'run')}, {_count(sum(run.turns for run in runs), 'turn')}")
+    print(f"{new}: {count(len(runs), 'run')}, {count(sum(run.turns for run in runs), 'turn')}")
     if not runs[-1].ended:
         print(f"its last run is open: dragoman run --resume {runs[-1].run_id} goes on with it")
 
@@ -351,7 +338,7 @@ def delete(
         write_json(deleted)
         return
     for each in deleted:
-        print(f"deleted {each['session']}: {_count(each['records'], 'record')}")
+        print(f"deleted {each['session']}: {count(each['records'], 'record')}")
 
 
 def _confirm(sessions: list[str]) -> None:
@@ -387,7 +374,6 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
     if not sessions:
         screen.line(f"no sessions in {path}")
         return
-    heads = ("session", "last used", "runs", "turns", "state", "task")
     rows = [
         (
             session.session,
@@ -395,21 +381,11 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
             str(session.runs),
             str(session.turns),
             "running" if last.holder else ("broke off" if session.unfinished else "ended"),
-            " ".join(task.split()),
+            ellipsis(" ".join(task.split()), MAX_TASK_CHARS),
         )
         for session, last, task in sessions
     ]
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_align_columns(heads, widths), "bold"))
-    for row in rows:
-        name, *rest, task = row
-        shown = task if len(task) <= MAX_TASK_CHARS else task[: MAX_TASK_CHARS - 1] + "…"
-        screen.line((name.ljust(widths[0]), "green"), _GAP, _align_columns((*rest, ""), widths[1:]), (shown, "dim"))
-
-
-def _align_columns(cells: tuple[str, ...], widths: list[int]) -> str:
-    return _GAP.join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    heads, *lines = pad_columns([("session", "last used", "runs", "turns", "state", "task"), *rows])
+    screen.line((GAP.join(heads), "bold"))
+    for name, *rest, task in lines:
+        screen.line((name, "green"), GAP, GAP.join([*rest, ""]), (task, "dim"))

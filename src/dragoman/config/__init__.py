@@ -5,13 +5,7 @@
 
 from __future__ import annotations
 
-from dragoman.config.files import (
-    PROJECT_FILE,
-    managed_file,
-    project_file,
-    user_file,
-    write_template,
-)
+from dragoman.config.files import PROJECT_FILE, managed_file, project_file, user_file, write_template
 from dragoman.config.layers import Config, Origin, Overridden, SettingValue
 from dragoman.config.loader import keys_by_variable, load, read_key, read_keys
 from dragoman.config.settings import SECTIONS, SETTINGS, Setting, price_by

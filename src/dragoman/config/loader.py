@@ -121,9 +121,7 @@ def _own_layer(path: Path, kind: Source, environment: Mapping[str, str]) -> Laye
     kept = {name: source for name, source in said.value.items() if name not in written}
     warning = f"{path} holds keys ({', '.join(written)}) and others can read it; they are not used: chmod 600 {path}"
     return structs.replace(
-        layer,
-        said={**layer.said, "keys": SettingValue(kept, said.origin)},
-        warnings=[*layer.warnings, warning],
+        layer, said={**layer.said, "keys": SettingValue(kept, said.origin)}, warnings=[*layer.warnings, warning]
     )
 
 

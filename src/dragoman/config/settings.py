@@ -401,14 +401,7 @@ _MODELS = (
 )
 
 _SAFETY = (
-    Setting(
-        "trust",
-        one_of(*_TRUST),
-        "default",
-        "which calls in a model's text count",
-        "stricter",
-        strictness=_TRUST,
-    ),
+    Setting("trust", one_of(*_TRUST), "default", "which calls in a model's text count", "stricter", strictness=_TRUST),
     Setting(
         "mode",
         one_of(*MODES),
@@ -478,21 +471,8 @@ _SAFETY = (
 )
 
 _TOOLS = (
-    Setting(
-        "builtin",
-        BUILTIN,
-        BUILTIN_TOOLS,
-        "the built-in tools that are offered",
-        "narrow",
-    ),
-    Setting(
-        "tools",
-        TOOLS,
-        (),
-        "where tools come from",
-        "user_only",
-        '["~/tools/weather.py", "entry:search"]',
-    ),
+    Setting("builtin", BUILTIN, BUILTIN_TOOLS, "the built-in tools that are offered", "narrow"),
+    Setting("tools", TOOLS, (), "where tools come from", "user_only", '["~/tools/weather.py", "entry:search"]'),
     Setting(
         "installed_tools",
         one_of(*_INSTALLED),
@@ -523,12 +503,7 @@ _CONNECTION = (
     Setting("timeouts.idle", SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
     Setting("retries.attempts", COUNT, Retries().attempts, "how often a request is sent at most", "lower"),
     Setting(
-        "proxy",
-        TEXT,
-        None,
-        "the address of a proxy; none is used unless named",
-        "user_only",
-        '"http://localhost:3128"',
+        "proxy", TEXT, None, "the address of a proxy; none is used unless named", "user_only", '"http://localhost:3128"'
     ),
 )
 
@@ -539,14 +514,7 @@ _OPTIONS = (
     Setting("options.top_k", COUNT, None, "sampling among the most likely tokens", "suggest", "40"),
     Setting("options.seed", WHOLE, None, "a seed, where the endpoint takes one", "suggest", "7"),
     Setting("options.stop", TEXTS, None, "texts that end a reply", "suggest", '["END"]'),
-    Setting(
-        "options.reasoning",
-        REASONING,
-        None,
-        "how much the model thinks",
-        "suggest",
-        '"high"',
-    ),
+    Setting("options.reasoning", REASONING, None, "how much the model thinks", "suggest", '"high"'),
     Setting("options.parallel_tool_calls", SWITCH, None, "false asks for one call in a reply", "suggest", "false"),
     *(Setting(f"options.{wire}", TABLE, None, f"fields that only {wire} has", "user_only") for wire in WIRES),
 )

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.doctor.probe import (
-    Judgement,
-    Observation,
-    Question,
-    Subject,
-    broken,
-    cannot_tell,
-    unknown,
-    user,
-    works,
-)
+from dragoman.doctor.probe import Judgement, Observation, Question, Subject, broken, cannot_tell, unknown, user, works
 from dragoman.providers import Fact
 from dragoman.wire.registry import ROWS
 

@@ -215,11 +215,7 @@ _CHOICES = {
         "none", _ASK_WEATHER, [WEATHER], lambda called: not called, "a call came although none was allowed"
     ),
     "required": _Choice(
-        "required",
-        "Say hello in one word.",
-        [WEATHER],
-        bool,
-        "an answer in words came although a call was required",
+        "required", "Say hello in one word.", [WEATHER], bool, "an answer in words came although a call was required"
     ),
     "named": _Choice(
         {"name": CLOCK.name},
@@ -244,7 +240,7 @@ def choice_probe(kind: str) -> Probe:
             return doubt
         if observation.is_refused:
             return absent("requests with it are refused", _FIX)
-        called = {call.name for call in (*observation.reply.calls, *observation.reply.invalid)}
+        called = {call.name for call in observation.reply.calls} | {call.name for call in observation.reply.invalid}
         return works("it is kept to") if row.is_kept(called) else broken(row.complaint, _FIX)
 
     question = Question(f"tool choice {kind}", [user(row.words)], row.tools, {"tool_choice": row.choice}, "native")
