@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import typer
-from msgspec import Struct
 
 from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.records import Header, decode
@@ -29,7 +28,7 @@ from dragoman.cli.runner import (
     open_view,
     show_run,
 )
-from dragoman.cli.screen import count, exit_code_of, one_line, report_error
+from dragoman.cli.screen import count, exit_code_of, one_line, print_warnings, report_error
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.types import Message, Text, Usage
@@ -102,14 +101,6 @@ def _enable_line_editing(commands: Sequence[str]) -> None:
 
 
 # ---- the conversation ------------------------------------------------------------------------------------------------
-
-
-class ChatCommand(Struct, frozen=True):
-    """A command of the chat, such as /help."""
-
-    name: str
-    description: str
-    run: Callable[[Conversation, str], None]
 
 
 class Conversation:
@@ -200,13 +191,14 @@ class Conversation:
             )
             return
         try:
-            command.run(self, rest.strip())
+            command[1](self, rest.strip())
         except DragomanError as error:
             print_note(error.explain())
 
     def show_help(self, rest: str) -> None:
-        for command in dict.fromkeys(COMMANDS.values()):
-            print_note(f"  /{command.name:<10}{command.description}")
+        for name, (description, _) in COMMANDS.items():
+            if name != "exit":
+                print_note(f"  /{name:<10}{description}")
         print_note(
             '  Several lines: end each with \\, or write them between """ and """. // sends a message that begins so.'
         )
@@ -287,20 +279,18 @@ def _new_session() -> str:
     return f"chat-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
-COMMANDS = {
-    command.name: command
-    for command in (
-        ChatCommand("help", "this list", Conversation.show_help),
-        ChatCommand("tools", "the tools that the model has", Conversation.show_tools),
-        ChatCommand("model", "the model; /model PROVIDER:MODEL takes another one", Conversation.change_model),
-        ChatCommand("session", "the session; /session NAME goes on in another one", Conversation.change_session),
-        ChatCommand("usage", "tokens and cost so far", Conversation.show_usage),
-        ChatCommand("retry", "send the last message again", Conversation.retry),
-        ChatCommand("undo", "take the last message back", Conversation.undo),
-        ChatCommand("quit", "end; Ctrl-D does so, too", Conversation.quit),
-    )
+COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
+    "help": ("this list", Conversation.show_help),
+    "tools": ("the tools that the model has", Conversation.show_tools),
+    "model": ("the model; /model PROVIDER:MODEL takes another one", Conversation.change_model),
+    "session": ("the session; /session NAME goes on in another one", Conversation.change_session),
+    "usage": ("tokens and cost so far", Conversation.show_usage),
+    "retry": ("send the last message again", Conversation.retry),
+    "undo": ("take the last message back", Conversation.undo),
+    "quit": ("end; Ctrl-D does so, too", Conversation.quit),
 }
 COMMANDS["exit"] = COMMANDS["quit"]
+"""The commands of a chat, each with its description; they get the text behind their name."""
 
 
 HELP = """Talk with a model that has tools. What is said is kept in a session, which --session goes on with.
@@ -342,8 +332,7 @@ def chat(*, options: RunOptions) -> int:
         session = _last_session(context, runner) if options.resume and not options.session else options.session
         is_saved = context.journal is not None
         conversation = Conversation(context, runner, session)
-        for warning in context.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+        print_warnings(context.warnings)
         try:
             code = _read_and_answer(conversation)
         except BrokenPipeError:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dragoman.cli.options import command_group
-from dragoman.cli.screen import Screen, write_json
+from dragoman.cli.screen import Screen, print_warnings, write_json
 from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
 from dragoman.config.files import project_file, shorten, to_toml, user_file
 from dragoman.errors import ConfigError
@@ -95,12 +94,8 @@ def _value_text(name: str, value: Any) -> str:
     if shown is None or shown in ((), [], {}):
         return _EMPTY
     if isinstance(shown, dict):
-        return "{ " + ", ".join(f"{key} = {_inner_value_text(each)}" for key, each in shown.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_value_text('', each)}" for key, each in shown.items()) + " }"
     return to_toml(shown)
-
-
-def _inner_value_text(value: Any) -> str:
-    return _value_text("", value)
 
 
 # ---- commands --------------------------------------------------------------------------------------------------------
@@ -135,8 +130,7 @@ def show(
         write_json(as_data(config, names))
         return
     draw(Screen(), config, names)
-    for warning in config.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    print_warnings(config.warnings)
 
 
 @app.command(short_help="Write a commented file.")

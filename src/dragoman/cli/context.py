@@ -33,7 +33,7 @@ from dragoman.config import (
 from dragoman.config.settings import read_prices
 from dragoman.config.state import FileFacts, learned_file
 from dragoman.config.tool_sources import matches
-from dragoman.errors import ConfigError, DragomanError, nearest
+from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal import Journal, MemoryJournal, open_journal
 from dragoman.policy import Rules, read_rule
 from dragoman.policy.rules import FAMILIES
@@ -213,7 +213,9 @@ class AppContext:
         self.registry = self.config.registry()
         self._keys = keys_by_variable(self.config, self.registry, variables, self.warnings)
         self._environment = {**variables, **self._keys}
-        self.system = self.config["system"] if options.system is None else _read_system(options.system)
+        self.system = self.config["system"] if options.system is None else options.system
+        if options.system is not None and options.system.startswith("@"):
+            self.system = read_text(options.system[1:]).strip()
         self.workspace = _resolve_workspace(options.workspace)
         self.facts = open_facts(variables, self.warnings)
         self.safety = SafetySetup(self.config, variables, self.workspace, self.warnings)
@@ -309,8 +311,7 @@ class AppContext:
             if "(" in name or name.startswith("mcp:") or name in FAMILIES:
                 continue
             if name not in APPROVE_KEYWORDS and not any(matches(tool, [name]) for tool in tools):
-                guess = nearest(name, tools)
-                self.warnings.append(f"there is no tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+                self.warnings.append(f"there is no tool {name!r}{did_you_mean(name, tools)}")
         return restrict(tools.values(), config["deny"])
 
     def _open_log(self) -> JsonLog | None:
@@ -405,16 +406,12 @@ def _split_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, An
         elif name in NEUTRAL - {"stream"}:
             request[name] = _read_value(text)
         else:
-            raise ConfigError(f"there is no option {name!r}{_suggest(name)}", hint=_OPTIONS_HINT)
+            guess = did_you_mean(name, NEUTRAL - {"stream"})
+            raise ConfigError(f"there is no option {name!r}{guess}", hint=_OPTIONS_HINT)
     return request, settings
 
 
 _OPTIONS_HINT = "a field that only one wire has is written with its name: --option openai_chat.logprobs=true"
-
-
-def _suggest(name: str) -> str:
-    guess = nearest(name, NEUTRAL - {"stream"})
-    return f"; did you mean {guess!r}?" if guess else ""
 
 
 def _read_value(text: str) -> Any:
@@ -423,10 +420,6 @@ def _read_value(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text
-
-
-def _read_system(given: str) -> str:
-    return read_text(given[1:]).strip() if given.startswith("@") else given
 
 
 def _resolve_workspace(given: str | None) -> str:

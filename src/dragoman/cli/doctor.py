@@ -15,7 +15,7 @@ import typer
 from msgspec import Struct
 
 from dragoman.cli.options import with_options
-from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, write_json
+from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, print_warnings, write_json
 from dragoman.cli.signals import InterruptHandler
 from dragoman.client.auth import choose_auth
 from dragoman.client.client import open_transport
@@ -280,7 +280,9 @@ class DoctorRun:
         answered = report.verdict("reachable") == "works"
         saved = answered and self._save(endpoint, report)
         if self.options.as_json:
-            write_json(_as_data(report, str(self._facts.path) if saved and self._facts is not None else None))
+            path = str(self._facts.path) if saved and self._facts is not None else None
+            faults = [finding.probe for finding in report.faults]
+            write_json(msgspec.to_builtins(report) | {"faults": faults, "saved": path})
         else:
             self._print_result(report, answered=answered, saved=saved)
         if not answered:
@@ -288,12 +290,11 @@ class DoctorRun:
         return FATAL if report.faults else 0
 
     def _print_result(self, report: Report, *, answered: bool, saved: bool) -> None:
-        count = len(report.faults)
         spent = f"{report.requests} requests, {report.usage.input_tokens} tokens in, {report.usage.output_tokens} out"
         cost = f", about ${report.cost:.4f}" if report.cost else ""
-        faults = (
-            "nothing is broken" if not count else "1 thing is broken" if count == 1 else f"{count} things are broken"
-        )
+        number = len(report.faults)
+        are = "is" if number == 1 else "are"
+        faults = f"{count(number, 'thing')} {are} broken" if number else "nothing is broken"
         self._spinner.hide()
         self._screen.line()
         self._screen.line((faults if answered else "it did not answer", "bold"), f" ({spent}{cost})")
@@ -308,8 +309,7 @@ class DoctorRun:
         if self.options.no_save or self._facts is None:
             return False
         self._facts.put(endpoint.base_url, endpoint.model, report.fact)
-        for problem in self._facts.problems:
-            print(f"warning: {problem}", file=sys.stderr)
+        print_warnings(self._facts.problems)
         return not self._facts.problems
 
     def _forget(self, endpoint: Endpoint) -> int:
@@ -324,13 +324,6 @@ def _open_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
-
-
-def _as_data(report: Report, path: str | None) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(report)
-    data["faults"] = [finding.probe for finding in report.faults]
-    data["saved"] = path
-    return data
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -373,8 +366,7 @@ def doctor(*, options: DoctorOptions) -> int:
     if options.sandbox:
         return _examine_sandbox(as_json=options.as_json)
     doctor_run = DoctorRun(options, os.environ)
-    for warning in doctor_run.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    print_warnings(doctor_run.warnings)
     return doctor_run.run()
 
 

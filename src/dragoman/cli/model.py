@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from dragoman.cli.options import command_group
 from dragoman.cli.screen import ProgressLine, Screen, write_json
 from dragoman.local.download import CATALOGUE, DEFAULT
-
-if TYPE_CHECKING:
-    from dragoman.local.store import Model
-
+from dragoman.local.store import Model, Store
 
 HELP = """Fetch, list and remove models that run inside this process, without a server and without a key.
 
@@ -38,8 +36,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 @app.command("list", short_help="What is at hand, and what can be fetched by name.")
 def list_models(as_json: Json = False) -> None:
     """List the models of the store, and those that can be fetched by name."""
-    from dragoman.local.store import Store
-
     store = Store()
     models = store.models()
     missing = [entry for name, entry in CATALOGUE.items() if name not in {model.name for model in models}]
@@ -69,8 +65,6 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Fetch a model and check it, or take note of a file of your own. One that is there already is left as it is."""
-    from dragoman.local.store import Store
-
     with ProgressLine(silent=as_json) as progress:
         model = Store().add(what, name=name, progress=progress)
     if as_json:
@@ -82,8 +76,6 @@ def add(
 @app.command(short_help="Forget a model and delete its file.")
 def remove(name: Annotated[str, typer.Argument(help="Its name in the store.")], as_json: Json = False) -> None:
     """Forget a model. Its file is deleted if it was fetched; a file of your own stays where it is."""
-    from dragoman.local.store import Store
-
     model = Store().remove(name)
     if as_json:
         write_json(as_data(model))
@@ -97,8 +89,6 @@ def path(
     as_json: Json = False,
 ) -> None:
     """Print the path of a model's file, or of the folder that holds them all."""
-    from dragoman.local.store import Store
-
     store = Store()
     found = str(store.path(name)) if name else str(store.root)
     if as_json:
@@ -109,11 +99,5 @@ def path(
 
 def as_data(model: Model) -> dict[str, Any]:
     """A model as JSON."""
-    return {
-        "name": model.name,
-        "path": model.path,
-        "bytes": model.bytes,
-        "source": model.source,
-        "sha256": model.sha256,
-        "fetched": model.is_ours,
-    }
+    data: dict[str, Any] = msgspec.to_builtins(model)
+    return data | {"fetched": data.pop("is_ours")}

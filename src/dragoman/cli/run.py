@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.options import RunOptions, with_options
-from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, read_text, report_error
+from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_warnings, read_text, report_error
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ def run(
     options: RunOptions,
 ) -> int:
     words = tuple(task or ())
-    if options.resume:
-        return _run_task(options, "", run_id=_read_run_id(words))
-    return _run_task(options, read_task(words))
+    if not options.resume:
+        return _run_task(options, read_task(words))
+    if len(words) > 1:
+        raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
+    return _run_task(options, "", run_id=words[0] if words else None)
 
 
 def read_task(words: tuple[str, ...]) -> str:
@@ -98,12 +100,6 @@ def read_task(words: tuple[str, ...]) -> str:
     return text
 
 
-def _read_run_id(words: tuple[str, ...]) -> str | None:
-    if len(words) > 1:
-        raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
-    return words[0] if words else None
-
-
 def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
@@ -115,8 +111,7 @@ def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
                 hint="leave --no-journal out, or set journal.enabled",
             )
         if not options.as_json:
-            for warning in context.warnings:
-                print(f"warning: {warning}", file=sys.stderr)
+            print_warnings(context.warnings)
         runner = LoopRunner()
         try:
             code = runner.run(_run_agent(context, runner, task, run_id))
@@ -156,10 +151,6 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id:
     kind = finished.result.outcome.kind
     if kind in ("cancelled", "awaiting_approval") and not options.quiet:
         reason = "interrupted" if kind == "cancelled" else "it waits for approval"
-        _print_resume_command(options, finished.result.run_id, reason, is_saved=journal is not None)
+        command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *options.resume_arguments()])
+        print(f"{reason}; go on with: {command}" if journal is not None else reason, file=sys.stderr)
     return exit_code_of(finished.result, finished.signal)
-
-
-def _print_resume_command(options: RunOptions, run_id: str, reason: str, *, is_saved: bool) -> None:
-    command = shlex.join(["dragoman", "run", "--resume", run_id, *options.resume_arguments()])
-    print(f"{reason}; go on with: {command}" if is_saved else reason, file=sys.stderr)

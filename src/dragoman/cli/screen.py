@@ -239,6 +239,11 @@ def print_error(message: str, hint: str = "") -> None:
         print(f"hint: {replace_controls(hint)}", file=sys.stderr)
 
 
+def print_warnings(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
 def report_error(error: Exception, environment: Mapping[str, str]) -> int:
     """Print the error that ended a run, and return the exit code. A traceback is printed with DRAGOMAN_DEBUG only."""
     if isinstance(error, DragomanError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,11 +14,21 @@ from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnsw
 from dragoman.agent.records import Ended, Header, decode, decode_input
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
-from dragoman.cli.screen import GAP, Screen, count, ellipsis, format_time, pad_columns, pretty_json, write_json
-from dragoman.errors import ConfigError, DragomanError, nearest
+from dragoman.cli.screen import (
+    GAP,
+    Screen,
+    count,
+    ellipsis,
+    format_time,
+    pad_columns,
+    pretty_json,
+    result_text,
+    write_json,
+)
+from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal import Record, RunSummary, UnknownRun, calls, turns
 from dragoman.secrets import HumanSink, scrub
-from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
+from dragoman.types import InvalidCall, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from dragoman.journal import Journal, SessionSummary
@@ -28,13 +38,6 @@ if TYPE_CHECKING:
 
 MAX_RESULT_CHARS = 600
 MAX_TASK_CHARS = 60
-_UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError)
-
-
-def task_of(first: Record) -> str:
-    """The task of a run, without secrets."""
-    header = _decode_record(first, Header)
-    return scrub(header.task) if isinstance(header, Header) else ""
 
 
 def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
@@ -42,12 +45,11 @@ def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
     header = _decode_record(records[0], Header)
     ended = _decode_record(records[-1], Ended) if records[-1].kind == "ended" else None
     data: dict[str, Any] = msgspec.to_builtins(run)
-    data["model"] = header.model if isinstance(header, Header) else ""
-    data["task"] = header.task if isinstance(header, Header) else ""
-    data["outcome"] = {"kind": ended.kind, "reason": ended.reason} if isinstance(ended, Ended) else None
+    data["model"] = header.model if header is not None else ""
+    data["task"] = header.task if header is not None else ""
+    data["outcome"] = {"kind": ended.kind, "reason": ended.reason} if ended is not None else None
     data["steps"] = _steps(records)
-    hidden: dict[str, Any] = HumanSink().value(data)
-    return hidden
+    return HumanSink().value(data)  # type: ignore[no-any-return]
 
 
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
@@ -77,7 +79,7 @@ class _CallHistory:
     def __init__(self, records: Sequence[Record], inputs: Iterable[Any]) -> None:
         self._traces = calls(records)
         ended = _decode_record(records[-1], Ended) if records[-1].kind == "ended" else None
-        parts = [part for message in ended.messages for part in message.parts] if isinstance(ended, Ended) else []
+        parts = [part for message in ended.messages for part in message.parts] if ended is not None else []
         # A call that never ran has no record of its own; its result is in the messages.
         self._results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
         self._reasons: dict[str, str] = {}
@@ -95,7 +97,7 @@ class _CallHistory:
             "name": call.name,
             "arguments": call.arguments if isinstance(call, ToolCall) else call.raw,
             "stage": stage if isinstance(call, ToolCall) else "invalid",
-            "result": _result_text(result) if result is not None else self._reasons.get(call.id),
+            "result": result_text(result) if result is not None else self._reasons.get(call.id),
             "is_error": result.is_error if result is not None else None,
         }
 
@@ -103,30 +105,19 @@ class _CallHistory:
 def _decode_input(record: Record) -> Any:
     if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
-    try:
-        return decode_input(record.body)
-    except _UNREADABLE:
-        # Another version or another program wrote it. It is counted, but not shown.
-        return None
+    return _unless_unreadable(decode_input, record.body)
 
 
 def _decode_record(record: Record, kind: type[Any]) -> Any:
+    return _unless_unreadable(decode, record.body, kind)
+
+
+def _unless_unreadable(read: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return decode(record.body, kind)
-    except _UNREADABLE:
+        return read(*arguments)
+    except (msgspec.MsgspecError, ValueError, TypeError):
+        # Another version or another program wrote it. It is counted, but not shown.
         return None
-
-
-def _result_text(result: ToolResult) -> str:
-    if isinstance(result.content, str):
-        return result.content
-    return "\n".join(_part_text(part) for part in result.content)
-
-
-def _part_text(part: Text | Image | File) -> str:
-    if isinstance(part, Text):
-        return part.text
-    return f"[{part.name}]" if isinstance(part, File) else "[an image]"
 
 
 # ---- printing --------------------------------------------------------------------------------------------------------
@@ -223,7 +214,8 @@ def list_sessions(
             last = await store.last_run(session.session)
             assert last is not None
             try:
-                task = task_of(await store.first(last.run_id))
+                header = _decode_record(await store.first(last.run_id), Header)
+                task = scrub(header.task) if header is not None else ""
             except DragomanError:
                 # One damaged session must not hide the others. `show` prints what is wrong with it.
                 task = "(damaged)"
@@ -360,8 +352,7 @@ async def _find(store: Journal, name: str) -> str:
     try:
         return (await store.run(name)).session
     except UnknownRun:
-        guess = nearest(name, sessions)
-        meant = f"; did you mean {guess!r}?" if guess else ""
+        meant = did_you_mean(name, sessions)
         raise ConfigError(
             f"the journal has no session and no run {name!r}{meant}", hint="dragoman sessions list shows what there is"
         ) from None

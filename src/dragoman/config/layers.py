@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from dragoman.agent.result import Limits
 from dragoman.client.transport import Timeouts
 from dragoman.config.settings import PREFIX, SETTINGS, Setting, read_prices
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean, nearest
 from dragoman.providers import Registry
 from dragoman.providers import default as default_registry
 from dragoman.providers.prices import Prices
@@ -176,12 +176,10 @@ def from_tables(tables: Mapping[str, Any], kind: Source, path: str, text: str) -
         name = ".".join(place)
         origin = Origin(kind, path, line_of(lines, place))
         setting = SETTINGS.get(name)
-        if setting is None:
-            layer.faults.append(f"{origin}: {_unknown(name)}")
-        elif kind == "project" and not setting.in_project:
+        if setting is not None and kind == "project" and not setting.in_project:
             layer.warnings.append(f"{origin}: {_refusal(setting, value)}")
         else:
-            _read(layer, setting, value, origin)
+            _read(layer, name, value, origin)
     return layer
 
 
@@ -212,23 +210,25 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
             words = f"`{setting.name}` is not set to {value!r} by a variable; say it in your own file or as an argument"
             layer.warnings.append(f"{origin}: {words}")
             continue
-        _read(layer, setting, value, origin)
+        _read(layer, setting.name, value, origin)
     return layer
 
 
 def from_arguments(arguments: Mapping[str, Any]) -> Layer:
     """The layer of the arguments, by dotted name or in nested mappings; None says nothing."""
     layer = Layer("argument")
-    origin = Origin("argument")
-    for place, value in _leaves(_unfold(arguments)):
-        name = ".".join(place)
-        if value is None:
-            continue
-        setting = SETTINGS.get(name)
-        if setting is None:
-            layer.faults.append(f"{origin}: {_unknown(name)}")
+    unfolded: dict[str, Any] = {}
+    for name, value in arguments.items():
+        table, dot, inner = name.partition(".")
+        if dot and table in _INNER:
+            unfolded.setdefault(table, {})[inner] = value
+        elif name in _INNER and isinstance(value, Mapping):
+            unfolded.setdefault(name, {}).update(value)
         else:
-            _read(layer, setting, value, origin)
+            unfolded[name] = value
+    for place, value in _leaves(unfolded):
+        if value is not None:
+            _read(layer, ".".join(place), value, Origin("argument"))
     return layer
 
 
@@ -246,9 +246,13 @@ def refuse(layers: list[Layer]) -> None:
 # ---- reading one value ---------------------------------------------------------------------------------------------
 
 
-def _read(layer: Layer, setting: Setting, value: Any, origin: Origin) -> None:
+def _read(layer: Layer, name: str, value: Any, origin: Origin) -> None:
+    setting = SETTINGS.get(name)
+    if setting is None:
+        layer.faults.append(f"{origin}: {_unknown(name)}")
+        return
     try:
-        layer.said[setting.name] = SettingValue(setting.kind.read(value), origin)
+        layer.said[name] = SettingValue(setting.kind.read(value), origin)
     except ValueError as error:
         layer.faults.append(f"{origin}: {_mismatch(setting, str(error) or _type_in_words(value))}")
 
@@ -298,19 +302,6 @@ def _leaves(tables: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
         else:
             found.append(((name,), value))
     return found
-
-
-def _unfold(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    unfolded: dict[str, Any] = {}
-    for name, value in arguments.items():
-        table, dot, inner = name.partition(".")
-        if dot and table in _INNER:
-            unfolded.setdefault(table, {})[inner] = value
-        elif name in _INNER and isinstance(value, Mapping):
-            unfolded.setdefault(name, {}).update(value)
-        else:
-            unfolded[name] = value
-    return unfolded
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -498,9 +489,9 @@ class Config(Struct, frozen=True):
         """The waiting times of a connection."""
         return Timeouts(**self.section("timeouts"))
 
-    def registry(self, below: Registry | None = None) -> Registry:
+    def registry(self) -> Registry:
         """The providers and families that are known, with the rows of the user's file."""
-        registry = default_registry() if below is None else below
+        registry = default_registry()
         rows = {name: self[name] for name in ("providers", "profiles") if self[name]}
         if not rows:
             return registry
@@ -521,5 +512,4 @@ class Config(Struct, frozen=True):
 
 
 def _unknown_setting(name: str) -> ConfigError:
-    guess = nearest(name, SETTINGS)
-    return ConfigError(f"there is no setting {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+    return ConfigError(f"there is no setting {name!r}{did_you_mean(name, SETTINGS)}")

@@ -284,25 +284,21 @@ def _read(path: Path) -> _Table:
             raise ConfigError(f"{path}: {workspace!r} is no table", hint="write the folder in brackets and quotes")
         found[workspace] = {}
         for verdict, texts in rows.items():
-            if verdict not in _VERDICTS or not isinstance(texts, list) or not all(map(_is_text, texts)):
+            if (
+                verdict not in _VERDICTS
+                or not isinstance(texts, list)
+                or not all(isinstance(text, str) for text in texts)
+            ):
                 raise ConfigError(
                     f"{path}: {verdict!r} of {workspace!r} is no list of rules", hint="write allow = [...]"
                 )
-            for text in texts:
-                _check(path, text, verdict)
+            try:
+                for text in texts:
+                    read_rule(text, verdict)
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}", hint=error.next_step) from None
             found[workspace][verdict] = list(texts)
     return found
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _check(path: Path, text: str, verdict: Verdict) -> None:
-    try:
-        read_rule(text, verdict)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}", hint=error.next_step) from None
 
 
 def _write_permissions(table: _Table) -> str:

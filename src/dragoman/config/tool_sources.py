@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
-from dragoman.errors import ConfigError, DragomanError, InvalidTool, nearest
+from dragoman.errors import ConfigError, DragomanError, InvalidTool, did_you_mean
 from dragoman.policy import covers, read_rule
 from dragoman.policy.patterns import matches_name
 from dragoman.tools import tool_from, tools_in
@@ -144,10 +144,8 @@ def _look_up(module: ModuleType, inner: str, source: str) -> Any:
     value: Any = module
     for name in inner.split("."):
         if not hasattr(value, name):
-            guess = nearest(name, dir(value))
-            raise ConfigError(
-                f"tools {source!r}: there is no {name!r}" + (f"; did you mean {guess!r}?" if guess else ""), hint=_HINT
-            )
+            guess = did_you_mean(name, dir(value))
+            raise ConfigError(f"tools {source!r}: there is no {name!r}{guess}", hint=_HINT)
         value = getattr(value, name)
     return value
 
@@ -156,9 +154,8 @@ def _from_entry(name: str, points: list[EntryPoint]) -> list[Tool]:
     chosen = [point for point in points if fnmatch.fnmatchcase(point.name, name)]
     if not chosen and name != "*":
         known = [point.name for point in points]
-        guess = nearest(name, known)
         raise ConfigError(
-            f"no installed package has tools named {name!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"no installed package has tools named {name!r}{did_you_mean(name, known)}",
             hint=f"installed are {', '.join(known)}" if known else "install the package that brings them",
         )
     return [each for point in chosen for each in _from_point(point)]

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.agent.events import Asked, RunEnded, RunEvent, TurnEnded
-from dragoman.agent.result import RunResult, add_usage
+from dragoman.agent.result import add_usage
 from dragoman.types import Usage
 
 _MOST_RUNS = 10_000
@@ -68,15 +68,6 @@ class UsageTotals:
     def as_data(self) -> dict[str, Any]:
         """The totals as JSON, with a sum over all models."""
         return as_data(self.by_model) | {"runs": self.runs}
-
-
-def total_results(results: list[RunResult]) -> dict[str, Total]:
-    """The totals of finished runs, each counted for the model that it ended with."""
-    totals: dict[str, Total] = {}
-    for result in results:
-        before = totals.get(result.model, Total())
-        totals[result.model] = before.plus(result.usage, result.cost, result.turns)
-    return totals
 
 
 def as_data(totals: dict[str, Total]) -> dict[str, Any]:
