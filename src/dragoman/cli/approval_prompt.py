@@ -172,7 +172,6 @@ def _summary(data: dict[str, Any]) -> str:
 
 
 def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
-    """Print everything about one request."""
     screen.line((data["id"], "bold green"))
     screen.facts(_detail_lines(data, now))
     screen.heading(f"{one_line(escape_invisible(data['tool']))} would be called with")

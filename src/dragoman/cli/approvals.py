@@ -22,10 +22,13 @@ from dragoman.cli.approval_prompt import draw_list, draw_request, escape_invisib
 from dragoman.cli.context import find_journal, pins_file, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, one_line, pretty_json, print_error, sanitize, write_json
+from dragoman.config import load, remember_rule
+from dragoman.config.loader import read_keys
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunBusy, RunOver
 from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
 from dragoman.paths import beside
+from dragoman.policy import read_rule, write_rule
 from dragoman.secrets import HumanSink
 
 if TYPE_CHECKING:
@@ -61,7 +64,10 @@ async def submit_answers(
     submitted = [await _submit(journal, audit, request, approval, by) for request, approval in answers]
     now = time.time()
     pending = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
-    return [_with_pending(each, pending) for each in submitted]
+    return [
+        replace(each, pending_ids=tuple(other.id for other in pending if other.run_id == each.request.run_id))
+        for each in submitted
+    ]
 
 
 async def _submit(
@@ -95,9 +101,6 @@ async def _submit(
 
 def _remember_rule(request: PendingApproval, text: str) -> str:
     """Save a rule for the workspace of the run, as `always` at a terminal does. Returns where it applies, as text."""
-    from dragoman.config import remember_rule
-    from dragoman.policy import read_rule
-
     if request.workspace is None:
         return "for the rest of this run"
     try:
@@ -113,11 +116,6 @@ def _record(audit: AuditLog, kind: Any, request: PendingApproval, fields: dict[s
     except AuditFailed as error:
         return error.explain()
     return ""
-
-
-def _with_pending(answer: SubmittedAnswer, pending: Sequence[PendingApproval]) -> SubmittedAnswer:
-    pending_ids = tuple(each.id for each in pending if each.run_id == answer.request.run_id)
-    return replace(answer, pending_ids=pending_ids)
 
 
 def user_name() -> str:
@@ -167,7 +165,6 @@ def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
 
 
 def resume_command(run_id: str) -> str:
-    """The command that resumes a run."""
     return shlex.join(["dragoman", "run", "--resume", run_id])
 
 
@@ -405,7 +402,7 @@ def approve(
             "--arguments is for one request, and not with --always", hint="name one ID; a rule goes with --rule"
         )
     new_arguments = read_arguments(arguments) if arguments is not None else None
-    allowed = _check_rule(rule) if rule is not None else ""
+    allowed = write_rule(read_rule(rule, "allow")) if rule is not None else ""
 
     def make_answer(request: PendingApproval) -> Approval:
         if always and not request.rule:
@@ -527,8 +524,6 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
 def make_sink() -> HumanSink:
     """What hides secrets in the output: known keys, and text that looks like one."""
     from dragoman.agent.safety import Safety
-    from dragoman.config import load
-    from dragoman.config.loader import read_keys
 
     return Safety(secrets=read_keys(load())).human_sink()
 
@@ -549,9 +544,3 @@ def read_arguments(text: str) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise ConfigError("--arguments is no JSON object", hint=hint)
     return read
-
-
-def _check_rule(text: str) -> str:
-    from dragoman.policy import read_rule, write_rule
-
-    return write_rule(read_rule(text, "allow"))

@@ -31,6 +31,7 @@ from dragoman.cli.runner import (
 from dragoman.cli.screen import count, exit_code_of, one_line, print_warnings, report_error
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
+from dragoman.journal import MemoryJournal
 from dragoman.types import Message, Text, Usage
 
 # ---- input -----------------------------------------------------------------------------------------------------------
@@ -110,8 +111,9 @@ class Conversation:
         self._context = context
         self._runner = runner
         self._approver = CommandApprover(context.options.approve, can_defer=context.defers_approvals)
-        context.ensure_journal()
-        assert context.journal is not None
+        if context.journal is None:
+            # A message goes on from the run before it, which is in the journal.
+            context.journal = MemoryJournal()
         self._journal = context.journal
         self.session = session or _new_session()
         self._history: list[Message] | None = None

@@ -21,7 +21,6 @@ _EMPTY = "-"
 
 
 def as_data(config: Config, names: list[str]) -> dict[str, Any]:
-    """The configuration as JSON."""
     return {
         "files": {
             "managed": config.managed_file and str(config.managed_file),

@@ -344,11 +344,6 @@ class AppContext:
 
         return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
 
-    def ensure_journal(self) -> None:
-        """Use a journal in memory if there is none on the disk."""
-        if self.journal is None:
-            self.journal = MemoryJournal()
-
 
 def open_facts(environment: Mapping[str, str], problems: list[str]) -> Facts:
     """The facts that were learned about endpoints: from the user's folder, or in memory if there is none."""

@@ -87,7 +87,6 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def show_replies(screen: Screen) -> None:
-    """Parse and print each sample reply."""
     offered = tools()
     screen.line(
         ("dragoman", "bold"), f" reads what a model wrote and finds the calls in it. Tools: {', '.join(offered.names)}."
@@ -118,7 +117,6 @@ def show_replies(screen: Screen) -> None:
 
 
 def replies_as_data() -> list[dict[str, Any]]:
-    """The sample replies and their calls as JSON."""
     offered = tools()
     shown = []
     for sample in samples():
@@ -220,7 +218,6 @@ def ask_without_grammar(question: str) -> UnguidedReply:
 
 
 def draw_answer(screen: Screen, answered: AnsweredQuestion) -> None:
-    """Print every call and the answer."""
     for step in answered.steps:
         screen.line("  ", ("the model wrote", "dim"))
         screen.block(step.wrote, indent=4)

@@ -34,7 +34,6 @@ FAMILIES = {
 
 
 def family_of(row: Format) -> str:
-    """The description of the family."""
     return FAMILIES.get(row.family, row.family)
 
 
@@ -67,7 +66,6 @@ def rows() -> list[Format]:
 
 
 def as_data(row: Format) -> dict[str, Any]:
-    """One row of the catalogue as JSON."""
     return {
         "name": row.name,
         "aliases": list(row.aliases),

@@ -98,6 +98,5 @@ def path(
 
 
 def as_data(model: Model) -> dict[str, Any]:
-    """A model as JSON."""
     data: dict[str, Any] = msgspec.to_builtins(model)
     return data | {"fetched": data.pop("is_ours")}

@@ -89,7 +89,6 @@ def as_data(row: Provider) -> dict[str, Any]:
 
 
 def endpoint_as_data(endpoint: Endpoint) -> dict[str, Any]:
-    """The resolved endpoint of one model as JSON."""
     return {
         "provider": endpoint.provider.name,
         "model": endpoint.model,
@@ -173,12 +172,10 @@ def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None
 
 def _variables(row: Provider) -> dict[str, str]:
     """The values of the variables in the address, from the environment."""
-    found = {}
-    for variable, names in row.variables.items():
-        value = next((os.environ[name] for name in names if os.environ.get(name)), None)
-        if value is not None:
-            found[variable] = value
-    return found
+    found = {
+        variable: next(filter(None, map(os.environ.get, names)), None) for variable, names in row.variables.items()
+    }
+    return {variable: value for variable, value in found.items() if value is not None}
 
 
 def _show(screen: Screen, row: Provider) -> None:

@@ -152,7 +152,6 @@ class StoredRun(Struct, frozen=True):
 
 
 async def read_run(journal: Journal, summary: RunSummary) -> StoredRun:
-    """Read a run from the journal."""
     records = await journal.read(summary.run_id)
     last = records[-1]
     ended: Ended | None = decode(last.body, Ended) if last.kind == "ended" else None

@@ -393,7 +393,6 @@ class Spinner:
             self._status.update(shown)
 
     def hide(self) -> None:
-        """Remove the spinner."""
         self._text = ""
         if self._status is not None:
             self._status.stop()

@@ -264,9 +264,9 @@ def _mismatch(setting: Setting, found: str) -> str:
 
 def _type_in_words(value: Any) -> str:
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}
-    return words.get(type(value), "a table" if isinstance(value, Mapping) else "something else") + (
-        " that does not fit" if type(value) in words else ""
-    )
+    if type(value) in words:
+        return f"{words[type(value)]} that does not fit"
+    return "a table" if isinstance(value, Mapping) else "something else"
 
 
 def _refusal(setting: Setting, value: Any) -> str:
@@ -401,23 +401,17 @@ def _project_counts(setting: Setting, project: SettingValue, winner: SettingValu
 def _bind(setting: Setting, managed: SettingValue, settled: ResolvedSetting) -> ResolvedSetting:
     """The answer under a managed file."""
     own = SettingValue(settled.value, settled.origin)
-    if setting.merge == "narrow":
-        value = _narrow(managed.value, own.value)
-        if value == own.value:
-            return _keep(settled, managed, "wider")
-    elif setting.merge in ("lower", "stricter"):
-        value = managed.value
-        if not is_tighter(setting, value, own.value):
-            return _keep(settled, managed, "no tighter")
-    else:
-        value = managed.value
-    why = f"{managed.origin} is managed, and nobody overrules it"
-    return ResolvedSetting(value, managed.origin, (*settled.overridden, Overridden(own, why)))
-
-
-def _keep(settled: ResolvedSetting, managed: SettingValue, how: str) -> ResolvedSetting:
-    lost = Overridden(managed, f"{how} than {settled.origin}")
-    return ResolvedSetting(settled.value, settled.origin, (*settled.overridden, lost))
+    value = _narrow(managed.value, own.value) if setting.merge == "narrow" else managed.value
+    beaten = ""
+    if setting.merge == "narrow" and value == own.value:
+        beaten = "wider"
+    elif setting.merge in ("lower", "stricter") and not is_tighter(setting, value, own.value):
+        beaten = "no tighter"
+    if beaten:
+        lost = Overridden(managed, f"{beaten} than {settled.origin}")
+        return ResolvedSetting(settled.value, settled.origin, (*settled.overridden, lost))
+    lost = Overridden(own, f"{managed.origin} is managed, and nobody overrules it")
+    return ResolvedSetting(value, managed.origin, (*settled.overridden, lost))
 
 
 def _narrow(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:

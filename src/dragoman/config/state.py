@@ -84,12 +84,13 @@ class FileFacts:
 
     def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
         """Keep a fact. The doctor's replaces what was known; a run's is added to it."""
+        today = time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
 
         def add(facts: LearnedRows) -> None:
             before = facts.pop((endpoint_url, model), None)
             whole = fact if self._source == "doctor" or before is None else before.fact | fact
             source = self._source if before is None or before.source == "run" else before.source
-            facts[endpoint_url, model] = LearnedRow(endpoint_url, model, source, self._today(), **structs.asdict(whole))
+            facts[endpoint_url, model] = LearnedRow(endpoint_url, model, source, today, **structs.asdict(whole))
 
         self._change(add)
 
@@ -114,9 +115,6 @@ class FileFacts:
         except (ValueError, OverflowError):
             return False
         return self._calendar() - day < (KEPT_DAYS + 1) * _DAY
-
-    def _today(self) -> str:
-        return time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
 
     def _read(self) -> LearnedRows:
         if self._facts is None:

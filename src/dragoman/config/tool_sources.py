@@ -13,6 +13,7 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
@@ -61,14 +62,7 @@ def is_file(source: str) -> bool:
 
 def load_tools(sources: Iterable[str], entry_points: Iterable[EntryPoint] | None = None) -> Toolbox:
     """The tools of several places, in their order; of two with the same name the first one counts."""
-    found: list[tuple[str, Tool]] = []
-    problems: list[str] = []
-    for source in dict.fromkeys(sources):
-        try:
-            found += [(source, each) for each in load_source(source, entry_points)]
-        except DragomanError as error:
-            problems.append(f"{error}" + (f" ({error.next_step})" if error.next_step else ""))
-    return _without_twins(found, problems)
+    return _gather((source, partial(load_source, source, entry_points)) for source in dict.fromkeys(sources))
 
 
 def load_installed(entry_points: Iterable[EntryPoint] | None = None, *, ask: bool = True) -> Toolbox:
@@ -76,16 +70,27 @@ def load_installed(entry_points: Iterable[EntryPoint] | None = None, *, ask: boo
 
     Nobody named them, so with `ask` each of their calls has to be allowed; a name in `tools` lifts that.
     """
-    found: list[tuple[str, Tool]] = []
+    found = _gather((f"{ENTRY}{point.name}", partial(_from_point, point)) for point in _points(entry_points))
+    asking = [structs.replace(each, requires_approval=True) for each in found.tools]
+    return structs.replace(found, tools=asking) if ask else found
+
+
+def _gather(places: Iterable[tuple[str, Callable[[], list[Tool]]]]) -> Toolbox:
+    first: dict[str, tuple[str, Tool]] = {}
     problems: list[str] = []
-    for point in _points(entry_points):
+    twins: list[str] = []
+    for source, load in places:
         try:
-            found += [(f"{ENTRY}{point.name}", each) for each in _from_point(point)]
+            tools = load()
         except DragomanError as error:
-            problems.append(str(error))
-    if ask:
-        found = [(source, structs.replace(each, requires_approval=True)) for source, each in found]
-    return _without_twins(found, problems)
+            problems.append(f"{error}" + (f" ({error.next_step})" if error.next_step else ""))
+            continue
+        for each in tools:
+            if each.name in first:
+                twins.append(f"tool {each.name!r} of {source} is left out: {first[each.name][0]} has one of that name")
+            else:
+                first[each.name] = (source, each)
+    return Toolbox([each for _, each in first.values()], (*problems, *twins))
 
 
 def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -> list[Tool]:
@@ -212,16 +217,6 @@ def _one(value: Any, source: str) -> Tool:
     if isinstance(value, Mapping) and made.run is None:
         raise InvalidTool(f"{source}: tool {made.name!r} has nothing to run", hint="give the dict a `run`")
     return made
-
-
-def _without_twins(found: list[tuple[str, Tool]], problems: list[str]) -> Toolbox:
-    first: dict[str, tuple[str, Tool]] = {}
-    for source, each in found:
-        if each.name in first:
-            problems.append(f"tool {each.name!r} of {source} is left out: {first[each.name][0]} has one of that name")
-        else:
-            first[each.name] = (source, each)
-    return Toolbox([each for _, each in first.values()], tuple(problems))
 
 
 # ---- what can go wrong ---------------------------------------------------------------------------------------------

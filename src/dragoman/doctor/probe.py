@@ -244,7 +244,6 @@ class Probe(Struct, frozen=True):
         return self.questions if isinstance(self.questions, tuple) else self.questions(subject)
 
     def find(self, subject: Subject, observations: Sequence[Observation]) -> Finding:
-        """The finding of the probe."""
         found = self.judge(subject, *observations)
         shown = observations[0].shown if observations else ""
         evidence = shown if found.evidence is None else found.evidence

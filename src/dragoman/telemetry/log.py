@@ -87,7 +87,6 @@ class JsonSafe:
         return self._bounds.text + self._sink.longest
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """Any value as JSON."""
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, bool | int):
