@@ -123,16 +123,13 @@ class SafetySetup:
 
             found += toolbox(config["builtin"], network=config["network"])
         if config["mcp"]:
-            found += self._connect().tools
+            from dragoman.mcp import connect, read_servers
+
+            servers = read_servers(config["mcp"])
+            self._servers = connect(servers, pins=pins_file(self._environment), environment=self._environment)
+            self._warnings += self._servers.problems
+            found += self._servers.tools
         return found
-
-    def _connect(self) -> Toolbox:
-        from dragoman.mcp import connect, read_servers
-
-        servers = read_servers(self._config["mcp"])
-        self._servers = connect(servers, pins=pins_file(self._environment), environment=self._environment)
-        self._warnings += self._servers.problems
-        return self._servers
 
     def secrets(self) -> list[str]:
         """The credentials of the MCP servers."""
@@ -141,12 +138,13 @@ class SafetySetup:
     def sandbox(self, tools: Iterable[Tool]) -> Any:
         """The sandbox for commands, where there are any; a sandbox that is named has to work."""
         if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
-            from dragoman.sandbox import AutoSandbox, find_sandbox
+            from dragoman.sandbox import AutoSandbox, find_sandbox, proof
 
             name, is_required = self._config["sandbox"], self._config["mode"] == "sandboxed"
             # Looking for a sandbox starts a process. If none is named, that can wait for the first command.
             self._sandbox = AutoSandbox() if name == "auto" and not is_required else find_sandbox(name)
-            if is_required and not _holds(self._sandbox):
+            # A sandbox holds if it confines commands and a probe could not break out of it.
+            if is_required and not (self._sandbox.confines and proof(self._sandbox).holds):
                 self._warnings.append(
                     "no sandbox holds here, so commands are asked about; `dragoman doctor --sandbox` says why"
                 )
@@ -181,13 +179,6 @@ def pins_file(environment: Mapping[str, str]) -> Path | None:
     """The file that holds the pinned definitions of MCP tools; None if there is no configuration folder."""
     folder = config_folder(environment)
     return folder and folder / _PINS_FILE_NAME
-
-
-def _holds(sandbox: Any) -> bool:
-    """Whether the sandbox confines commands, and a probe could not break out of it."""
-    from dragoman.sandbox import proof
-
-    return bool(sandbox.confines and proof(sandbox).holds)
 
 
 # ---- options and context ---------------------------------------------------------------------------------------------

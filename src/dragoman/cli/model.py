@@ -67,20 +67,17 @@ def add(
     """Fetch a model and check it, or take note of a file of your own. One that is there already is left as it is."""
     with ProgressLine(silent=as_json) as progress:
         model = Store().add(what, name=name, progress=progress)
-    if as_json:
-        write_json(as_data(model))
-    else:
-        print(f"{model.name} is at hand ({model.bytes / 1e6:.0f} MB): use it as local:{model.name}")
+    _print(
+        as_json, as_data(model), f"{model.name} is at hand ({model.bytes / 1e6:.0f} MB): use it as local:{model.name}"
+    )
 
 
 @app.command(short_help="Forget a model and delete its file.")
 def remove(name: Annotated[str, typer.Argument(help="Its name in the store.")], as_json: Json = False) -> None:
     """Forget a model. Its file is deleted if it was fetched; a file of your own stays where it is."""
     model = Store().remove(name)
-    if as_json:
-        write_json(as_data(model))
-    else:
-        print(f"removed {model.name}" if model.is_ours else f"forgot {model.name}; {model.path} is still there")
+    done = f"removed {model.name}" if model.is_ours else f"forgot {model.name}; {model.path} is still there"
+    _print(as_json, as_data(model), done)
 
 
 @app.command(short_help="Where a model lies.")
@@ -91,12 +88,16 @@ def path(
     """Print the path of a model's file, or of the folder that holds them all."""
     store = Store()
     found = str(store.path(name)) if name else str(store.root)
-    if as_json:
-        write_json({"path": found})
-    else:
-        print(found)
+    _print(as_json, {"path": found}, found)
 
 
 def as_data(model: Model) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(model)
     return data | {"fetched": data.pop("is_ours")}
+
+
+def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
+    if as_json:
+        write_json(data)
+    else:
+        print(text)

@@ -33,11 +33,11 @@ from dragoman.cli.screen import (
     one_line,
     result_text,
     sanitize,
-    write_call,
+    write_arguments,
 )
 from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallRefused, CallStarted, PartReceived, ReplyEnded, TextDelta, ThinkingDelta
-from dragoman.types import ToolCall
+from dragoman.types import InvalidCall, ToolCall
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -221,12 +221,13 @@ class ScreenView:
 
     # ---- tool calls --------------------------------------------------------------------------------------------------
 
-    def _show_call(self, name: str, arguments: str) -> None:
+    def _show_call(self, call: ToolCall | InvalidCall) -> None:
         self._print_text_before_call()
-        self.line("> ", "cyan", (one_line(name, 80), "bold cyan"), (f" {arguments}", ""))
+        arguments = write_arguments(call.arguments) if isinstance(call, ToolCall) else call.raw
+        self.line("> ", "cyan", (one_line(call.name, 80), "bold cyan"), (f" {one_line(arguments)}", ""))
 
     def _tool_started(self, event: ToolStarted) -> None:
-        self._show_call(event.call.name, write_call(event.call))
+        self._show_call(event.call)
         self._running[event.call.id] = event.call.name
         self._show_waiting(self._running_text())
 
@@ -249,7 +250,7 @@ class ScreenView:
         self._last_line.pop(event.call.id, None)
         self._spinner.hide()
         if not event.ran:
-            self._show_call(event.call.name, write_call(event.call))
+            self._show_call(event.call)
         # While other calls run, a result needs the name of its call.
         prefix = f"{event.call.name}: " if event.ran and self._running else ""
         duration = f" ({event.seconds:.1f} s)" if event.seconds >= _SLOW_CALL_SECONDS else ""

@@ -22,7 +22,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.secrets import scrub
 from dragoman.toolset import Toolset
-from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
+from dragoman.types import File, Image, Text, ToolResult
 
 # rich is imported by whatever draws first: many commands print nothing but plain text.
 if TYPE_CHECKING:
@@ -304,16 +304,10 @@ def first_lines(text: str, lines: int = MAX_LINES, width: int = MAX_LINE_CHARS) 
     return shown
 
 
-def write_call(call: ToolCall | InvalidCall, limit: int = MAX_LINE_CHARS) -> str:
-    """The arguments of a call on one line; the raw text of a call that could not be parsed."""
-    written = write_arguments(call.arguments) if isinstance(call, ToolCall) else call.raw
-    return one_line(written, limit)
-
-
-def write_arguments(arguments: Any, indent: int | None = None) -> str:
+def write_arguments(arguments: Any) -> str:
     """Arguments as JSON; as Python writes them if JSON cannot."""
     try:
-        return json.dumps(arguments, ensure_ascii=False, indent=indent, default=repr)
+        return json.dumps(arguments, ensure_ascii=False, default=repr)
     except (ValueError, RecursionError):
         return repr(arguments)
 

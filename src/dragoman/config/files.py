@@ -267,12 +267,10 @@ def _cell(text: str) -> str:
 def _describe(setting: Setting, short: str, project: bool) -> list[str]:
     note = f"; a project {MERGES[setting.merge]}" if not project and setting.in_project else ""
     words = f"{setting.help} ({setting.kind.words}{note})"
-    return [*(f"# {line}\n" for line in textwrap.wrap(words, 116)), f"#{short} = {example_of(setting)}\n"]
-
-
-def example_of(setting: Setting) -> str:
-    """A value of a setting as TOML: its default, or an example where that shows nothing."""
-    return setting.example or to_toml(setting.default)
+    return [
+        *(f"# {line}\n" for line in textwrap.wrap(words, 116)),
+        f"#{short} = {setting.example or to_toml(setting.default)}\n",
+    ]
 
 
 def to_toml(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -88,10 +88,8 @@ class Prober:
         key: str | Secret | None = None,
         environment: Mapping[str, str],
         timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
         tokens: int = 1024,
         seconds: float = 120.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoint = endpoint
         self._environment = environment
@@ -106,14 +104,12 @@ class Prober:
             environment=environment,
             timeouts=self._timeouts,
             # Failures are what is looked for here: they are neither hidden by trying again nor held against anybody.
-            retries=retries or Retries(attempts=1),
+            retries=Retries(attempts=1),
             breakers=Breakers(failures=_NEVER),
-            clock=clock,
         )
         self._auth = choose_auth(endpoint, find_key(endpoint, key, None, environment), environment)
         self._tokens = tokens
         self._seconds = seconds
-        self._clock = clock
         self._seen: dict[str, Observation] = {}
         self.usage = Usage()
 
@@ -150,7 +146,7 @@ class Prober:
         folding = ReplyFolder()
         events: list[Event] = []
         losses = list(composed.losses)
-        started = self._clock()
+        started = time.monotonic()
         stream = self._client.stream(composed.request, whole=not question.stream, deadline=started + self._seconds)
         async for event in stream:
             if isinstance(event, RequestPrepared):
@@ -163,7 +159,7 @@ class Prober:
         reply = folding.reply()
         self.usage = add_usage(self.usage, reply.usage)
         frames = read_frames(self._client.codec, bytes(self._tap.kept)) if question.stream else ()
-        seconds = self._clock() - started
+        seconds = time.monotonic() - started
         return Observation(question, reply, tuple(events), reader.extraction, frames, tuple(losses), seconds)
 
     def _compose(self, question: Question) -> ComposedRequest:

@@ -51,13 +51,11 @@ class UsageTotals:
                     self._models.pop(next(iter(self._models)))
                 self._models[run_id] = f"{event.provider}:{event.model}" if event.provider else event.model
             elif isinstance(event, TurnEnded):
-                self._add(self._models.get(run_id, ""), event.usage, event.cost)
+                model = self._models.get(run_id, "")
+                self._totals[model] = self._totals.get(model, Total()).plus(event.usage, event.cost)
             else:
                 self._models.pop(run_id, None)
                 self.runs += 1
-
-    def _add(self, model: str, usage: Usage, cost: float | None) -> None:
-        self._totals[model] = self._totals.get(model, Total()).plus(usage, cost)
 
     @property
     def by_model(self) -> dict[str, Total]:
