@@ -6,22 +6,29 @@ A `Probe` is a few questions and a judgement, both pure; a `Prober` puts the que
 
 from __future__ import annotations
 
-from dragoman.doctor.examination import PROBES, Prober, ProbeStarted, count_requests, examine, fetch
+from dragoman.doctor.examination import PROBES, Prober, ProbeStarted, Step, count_requests, examine, fetch, probes_for
 from dragoman.doctor.metadata import RecognizedServer, choose_model, read_models, recognise
-from dragoman.doctor.probe import Finding, Report, admit
+from dragoman.doctor.probe import Finding, Observation, Probe, Question, Report, Subject, Verdict, admit
 
 __all__ = [
     "PROBES",
     "Finding",
+    "Observation",
+    "Probe",
     "ProbeStarted",
     "Prober",
+    "Question",
     "RecognizedServer",
     "Report",
+    "Step",
+    "Subject",
+    "Verdict",
     "admit",
     "choose_model",
     "count_requests",
     "examine",
     "fetch",
+    "probes_for",
     "read_models",
     "recognise",
 ]
