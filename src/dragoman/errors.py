@@ -41,6 +41,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: `; did you mean 'x'?`, or nothing."""
+    guess = nearest(name, known)
+    return f"; did you mean {guess!r}?" if guess else ""
+
+
 # ---- the developer's to fix ----------------------------------------------------------------------------------------
 
 

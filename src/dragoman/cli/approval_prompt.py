@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +18,7 @@ from msgspec import Struct
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
 from dragoman.agent.broker import PendingApproval, show_arguments
 from dragoman.cli.render import ScreenView
-from dragoman.cli.screen import Screen, one_line, summarise, write_arguments
+from dragoman.cli.screen import GAP, Screen, format_time, one_line, pad_columns, summarise, write_arguments
 from dragoman.cli.signals import discard_typed_input, read_line
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
@@ -154,10 +153,10 @@ def draw_list(
         )
         for data in listed
     ]
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_align_columns(heads, widths), "bold"))
-    for data, row in zip(listed, rows, strict=True):
-        screen.line((row[0].ljust(widths[0]), "green"), "  ", _align_columns(row[1:], widths[1:]))
+    titles, *lines = pad_columns([heads, *rows])
+    screen.line((GAP.join(titles), "bold"))
+    for data, (name, *cells) in zip(listed, lines, strict=True):
+        screen.line((name, "green"), GAP, GAP.join(cells))
         if digests:
             screen.line("  ", (data["digest"], "dim"))
         if rules and data["rule"]:
@@ -169,19 +168,12 @@ def _summary(data: dict[str, Any]) -> str:
     return one_line(escape_invisible(", ".join(values) or summarise(data["arguments"])), _MAX_SUMMARY_CHARS)
 
 
-def _align_columns(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True))
-
-
 # ---- printing one request --------------------------------------------------------------------------------------------
 
 
 def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
-    """Print everything about one request."""
     screen.line((data["id"], "bold green"))
-    for label, content in _detail_lines(data, now):
-        if content:
-            screen.line("  ", (f"{label}: ", "yellow"), content)
+    screen.facts(_detail_lines(data, now))
     screen.heading(f"{one_line(escape_invisible(data['tool']))} would be called with")
     draw_arguments(screen, data)
     if data["operands"]:
@@ -196,7 +188,7 @@ def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
 
 def _detail_lines(data: dict[str, Any], now: float) -> list[tuple[str, str]]:
     expires = data["expires"]
-    until = "" if expires is None else f"{format_span(expires - now)} ({_format_time(expires)})"
+    until = "" if expires is None else f"{format_span(expires - now)} ({format_time(expires)})"
     given = data["answered"]
     state = data["state"]
     if given is not None:
@@ -206,7 +198,7 @@ def _detail_lines(data: dict[str, Any], now: float) -> list[tuple[str, str]]:
         ("state", state),
         ("why", one_line(escape_invisible(data["why"]), 300)),
         ("task", one_line(escape_invisible(data["task"]), _MAX_TASK_CHARS)),
-        ("asked", f"{format_span(data['asked'] - now)} ({_format_time(data['asked'])})"),
+        ("asked", f"{format_span(data['asked'] - now)} ({format_time(data['asked'])})"),
         ("expired" if state == "expired" else "expires", until),
         ("session", one_line(escape_invisible(data["session"]))),
         ("run", one_line(escape_invisible(data["run_id"]))),
@@ -269,10 +261,6 @@ def _ways_to_answer(data: dict[str, Any]) -> list[str]:
         f"dragoman approvals deny {name} --reason '...'",
         f"dragoman approvals answer {name} '...'  (the model is told this instead)",
     ]
-
-
-def _format_time(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 
 # ---- deciding by options ---------------------------------------------------------------------------------------------

@@ -20,15 +20,18 @@ from dragoman.agent.approvals import Approval
 from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, find_request, list_requests
 from dragoman.cli.approval_prompt import draw_list, draw_request, escape_invisible, request_as_data, state_of
 from dragoman.cli.context import find_journal, pins_file, with_journal
+from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, one_line, pretty_json, print_error, sanitize, write_json
+from dragoman.config import load, remember_rule
+from dragoman.config.loader import read_keys
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunBusy, RunOver
 from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
 from dragoman.paths import beside
+from dragoman.policy import read_rule, write_rule
 from dragoman.secrets import HumanSink
 
 if TYPE_CHECKING:
-    from dragoman.journal import SqliteJournal
     from dragoman.mcp import Pin
 
 
@@ -61,7 +64,10 @@ async def submit_answers(
     submitted = [await _submit(journal, audit, request, approval, by) for request, approval in answers]
     now = time.time()
     pending = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
-    return [_with_pending(each, pending) for each in submitted]
+    return [
+        replace(each, pending_ids=tuple(other.id for other in pending if other.run_id == each.request.run_id))
+        for each in submitted
+    ]
 
 
 async def _submit(
@@ -95,9 +101,6 @@ async def _submit(
 
 def _remember_rule(request: PendingApproval, text: str) -> str:
     """Save a rule for the workspace of the run, as `always` at a terminal does. Returns where it applies, as text."""
-    from dragoman.config import remember_rule
-    from dragoman.policy import read_rule
-
     if request.workspace is None:
         return "for the rest of this run"
     try:
@@ -113,11 +116,6 @@ def _record(audit: AuditLog, kind: Any, request: PendingApproval, fields: dict[s
     except AuditFailed as error:
         return error.explain()
     return ""
-
-
-def _with_pending(answer: SubmittedAnswer, pending: Sequence[PendingApproval]) -> SubmittedAnswer:
-    pending_ids = tuple(each.id for each in pending if each.run_id == answer.request.run_id)
-    return replace(answer, pending_ids=pending_ids)
 
 
 def user_name() -> str:
@@ -167,7 +165,6 @@ def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
 
 
 def resume_command(run_id: str) -> str:
-    """The command that resumes a run."""
     return shlex.join(["dragoman", "run", "--resume", run_id])
 
 
@@ -200,15 +197,8 @@ Examples:
   dragoman approvals mcp forget tickets/close     it counts as new when it is seen again
 """
 
-mcp_app = typer.Typer(name="mcp", help=MCP_HELP, rich_markup_mode=None)
+mcp_app = command_group("mcp", MCP_HELP)
 Key = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="A tool, by its server.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@mcp_app.callback(invoke_without_command=True)
-def _mcp(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @mcp_app.command("list", short_help="All tools that were seen.")
@@ -319,13 +309,9 @@ Examples:
 The beginning of an ID is enough.
 """
 
-app = typer.Typer(name="approvals", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("approvals", HELP)
 app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Tools of MCP servers that changed.")
 
-JournalOption = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
-]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A request, or the beginning of its id.", show_default=False)]
 Ids = Annotated[
     list[str] | None,
@@ -344,23 +330,17 @@ By = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def _approvals(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
 @app.command("list", short_help="What waits.")
 def list_approvals(
     include_answered: Annotated[
         bool, typer.Option("--all", help="Those that are answered and not used yet as well.")
     ] = False,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """List the requests that wait for an answer, the oldest first."""
     journal_path, now, sink = find_journal(journal), time.time(), make_sink()
-    found = with_journal(journal_path, _list_all) if journal_path.exists() else []
+    found = with_journal(journal_path, list_requests) if journal_path.exists() else []
     listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answered is None]
     if as_json:
         write_json(listed)
@@ -374,7 +354,7 @@ def list_approvals(
 
 
 @app.command(short_help="Everything that would run.")
-def show(request: Id, journal: JournalOption = None, as_json: Json = False) -> None:
+def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> None:
     """Show a request: the call with its arguments, what it is about, why it is asked, and how to answer.
 
     Secrets are hidden, and it says where; characters that cannot be seen are written out.
@@ -392,8 +372,7 @@ def show(request: Id, journal: JournalOption = None, as_json: Json = False) -> N
 def approve(
     requests: Ids = None,
     rule: Annotated[
-        str | None,
-        typer.Option("--rule", metavar="RULE", help="Allow this from now on as well.", show_default=False),
+        str | None, typer.Option("--rule", metavar="RULE", help="Allow this from now on as well.", show_default=False)
     ] = None,
     always: Annotated[bool, typer.Option("--always", help="The same with the rule that `show` names.")] = False,
     arguments: Annotated[
@@ -409,7 +388,7 @@ def approve(
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Approve calls. Each approval holds once, for exactly what `show` shows, until it expires.
@@ -423,7 +402,7 @@ def approve(
             "--arguments is for one request, and not with --always", hint="name one ID; a rule goes with --rule"
         )
     new_arguments = read_arguments(arguments) if arguments is not None else None
-    allowed = _check_rule(rule) if rule is not None else ""
+    allowed = write_rule(read_rule(rule, "allow")) if rule is not None else ""
 
     def make_answer(request: PendingApproval) -> Approval:
         if always and not request.rule:
@@ -447,7 +426,7 @@ def deny(
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Deny calls. The model is told so, with your reason, when the run goes on."""
@@ -460,7 +439,7 @@ def answer(
     request: Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The result; - is standard input.", show_default=False)],
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Answer a call in place of its tool: nothing runs, and the model is told your text as the result."""
@@ -493,11 +472,7 @@ class _Selection(msgspec.Struct, frozen=True):
             raise ConfigError("--run goes with --all", hint=f"dragoman approvals {self.verb} --all --run {self.run}")
 
 
-async def _list_all(store: SqliteJournal) -> list[PendingApproval]:
-    return await list_requests(store)
-
-
-async def _find(store: SqliteJournal, selection: _Selection, now: float) -> list[PendingApproval]:
+async def _find(store: Journal, selection: _Selection, now: float) -> list[PendingApproval]:
     if not selection.select_all:
         found = [await find_request(store, each) for each in selection.ids or ()]
         return list({each.id: each for each in found}.values())
@@ -549,8 +524,6 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
 def make_sink() -> HumanSink:
     """What hides secrets in the output: known keys, and text that looks like one."""
     from dragoman.agent.safety import Safety
-    from dragoman.config import load
-    from dragoman.config.loader import read_keys
 
     return Safety(secrets=read_keys(load())).human_sink()
 
@@ -571,9 +544,3 @@ def read_arguments(text: str) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise ConfigError("--arguments is no JSON object", hint=hint)
     return read
-
-
-def _check_rule(text: str) -> str:
-    from dragoman.policy import read_rule, write_rule
-
-    return write_rule(read_rule(text, "allow"))

@@ -18,8 +18,8 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import ConfigError, DragomanError, nearest
-from dragoman.journal.files import flush_folder, make_folder, open_alone, opened, wait_for_writers
 from dragoman.secrets import HumanSink
+from dragoman.state_files import flush_folder, make_folder, open_alone, opened, wait_for_writers
 
 # --------------------------------------------------------------------------------------------------------------------
 # What can go wrong with an audit log, with the next step.

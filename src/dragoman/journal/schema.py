@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
-from dragoman.journal.files import flush_folder, make_folder
 from dragoman.journal.journal import (
     KINDS,
     JournalDamaged,
@@ -27,6 +26,7 @@ from dragoman.journal.journal import (
     UnknownRun,
 )
 from dragoman.journal.leases import Holder, Lease
+from dragoman.state_files import flush_folder, make_folder
 
 # --------------------------------------------------------------------------------------------------------------------
 # The chain of checksums of a run: each covers its record and the one before, so no record can change or go unseen.

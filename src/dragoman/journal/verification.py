@@ -30,7 +30,7 @@ from dragoman.journal.audit import (
     read_record,
     reading,
 )
-from dragoman.journal.files import opened
+from dragoman.state_files import opened
 
 # --------------------------------------------------------------------------------------------------------------------
 # The records of a log, to look at. Whether they are to be believed is for `verify` to say.

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from dragoman.errors import ConfigError, nearest
 from dragoman.jsonschema.untrusted import BadSchema, TextRules, accept_schema, words_in
 from dragoman.mcp.protocol import Limits, clean_line, clean_text, has_hidden
 from dragoman.mcp.servers import Server
+from dragoman.state_files import change_file
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -232,13 +232,8 @@ class Pins:
         if self.path is None:
             yield self._kept
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(self.path):
-            pins = _read_file(self.path)
-            before = dict(pins)
+        with change_file(self.path, _read_file, _write_pins) as pins:
             yield pins
-            if pins != before:
-                _write_file(self.path, pins)
 
 
 def approve_pin(path: str | os.PathLike[str], key: str, *, digest: str | None = None) -> Pin:
@@ -297,31 +292,5 @@ def _damaged(path: Path, why: str) -> ConfigError:
     )
 
 
-def _write_file(path: Path, pins: dict[str, Pin]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(_File(_VERSION, [pins[key] for key in sorted(pins)])))
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # readable by its owner alone
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes from changing the file meanwhile, where the system can do that."""
-    with open(path.with_name(f"{path.name}.lock"), "ab", opener=_private) as file:
-        with contextlib.suppress(ImportError):
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _write_pins(pins: dict[str, Pin]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(_File(_VERSION, [pins[key] for key in sorted(pins)])))

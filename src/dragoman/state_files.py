@@ -1,18 +1,59 @@
-"""Files that several processes write: private folders, locks, and names that survive a power cut."""
+"""Small files that several processes read and change: replaced as a whole, and changed by one process at a time."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from stat import S_ISREG
+from typing import TypeVar
 
 try:
     import fcntl
 except ImportError:  # pragma: no cover - Windows, where one process at a time may write such a file
     fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
+
+
+def replace_file(path: Path, content: str | bytes, *, private: bool = True) -> None:
+    """Write a file so that whoever reads it sees the old content or the new one, and nothing in between."""
+    path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
+    # A temporary file is private from the start.
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        if not private:
+            umask = os.umask(0)
+            os.umask(umask)
+            Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+@contextlib.contextmanager
+def change_file(path: Path, read: Callable[[Path], T], write: Callable[[T], str | bytes]) -> Iterator[T]:
+    """The content of a file, to be changed in place; it is written if it was changed and nothing was raised.
+
+    Other processes wait meanwhile. Where the system has no such locks, the last one to write wins.
+    """
+    make_folder(path)
+    with open_alone(path.with_name(f".{path.name}.lock")):
+        content = read(path)
+        before = write(content)
+        yield content
+        after = write(content)
+        if after != before:
+            replace_file(path, after)
 
 
 def make_folder(path: Path) -> None:
@@ -29,7 +70,7 @@ def flush_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(path: Path, flags: int) -> Iterator[int]:
     """A descriptor of a file, which has to be a file and not a pipe or a device."""
     # Opening a pipe to read it would wait for somebody who writes into it.
@@ -42,7 +83,7 @@ def opened(path: Path, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-@contextmanager
+@contextlib.contextmanager
 def open_alone(place: Path, flags: int = 0) -> Iterator[int]:
     """A file to read and write, made if it is not there, while nobody else has it in this way."""
     while True:
