@@ -202,15 +202,22 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
     return candidates[::-1]
 
 
-def find_loose(text: str, tools: Toolset | None, events: list[Event], *, starts_in_thinking: bool) -> list[Candidate]:
+def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candidate]:
     """What looks like a call to somebody who looks hard, and was not used by any format."""
     if "{" not in text and "(" not in text:
         return []
-    parsed = formats.parse(text, tools=tools, loose=True, starts_in_thinking=starts_in_thinking)
+    if settings.format == "auto":
+        from dragoman.formats.loose.stage import find_more
+
+        found = find_more(events, settings.book.tools)
+    else:
+        # One format was looked for, and the calls of all others are still to be found.
+        inside = settings.starts_in_thinking
+        found = formats.parse(text, tools=settings.book.tools, loose=True, starts_in_thinking=inside).calls
     taken = [_span(event) for event in events if isinstance(event, CallEnded | CallRefused | CallBroken)]
     return [
         Candidate(call, "loose", is_taken=False)
-        for call in parsed.calls
+        for call in found
         if not any(start < span_of(call)[1] and span_of(call)[0] < end for start, end in taken)
     ]
 
@@ -334,9 +341,7 @@ class Judge:
         for candidate in find_candidates(received.text, events):
             kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
         if events:
-            for candidate in find_loose(
-                received.text, settings.book.tools, events, starts_in_thinking=settings.starts_in_thinking
-            ):
+            for candidate in find_loose(received.text, events, settings):
                 self._settle(candidate, is_cut=received.is_cut)
         for event in events:
             if isinstance(event, CallBroken):

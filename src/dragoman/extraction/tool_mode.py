@@ -16,7 +16,7 @@ from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
 from dragoman.extraction.trust import Profile
 from dragoman.formats import Format
-from dragoman.providers import Endpoint, PromptGuided
+from dragoman.providers import Endpoint
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolModeName, ToolResult
@@ -135,10 +135,12 @@ def choose_tool_mode(
     named = dict(aliases or {})
     if not len(tools):
         return ToolMode(endpoint, tools, trust=trust, aliases=named)
-    payload = endpoint.convert_tools(tools)
-    if not isinstance(payload, PromptGuided):
+    if endpoint.capabilities.native_tool_calls:
+        # The codec encodes the definitions when the request is sent; here only its existence matters.
+        endpoint.check_wire()
         return ToolMode(endpoint, tools, "native", trust=trust, aliases=named)
-    return ToolMode(endpoint, tools, "text", payload.instructions, trust, named)
+    taught = formats.instructions(tools, endpoint.prompt_format, layout="list")
+    return ToolMode(endpoint, tools, "text", taught, trust, named)
 
 
 def compose(

@@ -9,7 +9,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, nearest
-from dragoman.extraction.trust import is_exec
+from dragoman.extraction.trust import find_doubt, name_level
 from dragoman.policy.patterns import DOMAIN, read_address, spellings_of
 from dragoman.policy.rules import (
     STRICTNESS,
@@ -172,8 +172,6 @@ def _forbid_change(context: DecisionContext, why: str = "") -> Decision:
 # Deny wins over ask, ask over allow, and no rule wins by being longer or later than another. So a rule that denies or
 # asks never makes anything looser, and what is not understood is never allowed for that reason.
 
-_WRAPPED = ("T5", "T4", "T3")
-
 
 def decide(call: ToolCall, context: DecisionContext, rules: Rules) -> Decision:
     """What becomes of a call: denied if anything denies it, else asked about if anything asks, else allowed."""
@@ -200,26 +198,11 @@ def decide(call: ToolCall, context: DecisionContext, rules: Rules) -> Decision:
     return Decision("allow", f"{_who(found[0])} allows {written}", written, "rule")
 
 
-def judge_trust(call: ToolCall, tool: Tool) -> Decision | None:
-    """The question that the way in which a call came asks for, whatever the rules are; None if there is none."""
-    provenance = call.provenance
-    if provenance is None:
-        return None
-    level = provenance.level or "unjudged"
-    if provenance.verdict not in (None, "allow"):
-        why = f"the call was read from text in a way that has to be asked about ({level})"
-        return Decision("ask", why, f"trust:{level}", "trust")
-    if is_exec(tool) and provenance.level not in _WRAPPED and provenance.channel != "native":
-        why = f"{tool.name} acts on the system, and the call has no wrapper of its own ({level})"
-        return Decision("ask", why, f"trust:{level}", "trust")
-    return None
-
-
 def _find_firm(call: ToolCall, context: DecisionContext) -> Decision | None:
     """What is asked about in every mode, and what no rule lifts."""
-    trust = judge_trust(call, context.tool)
-    if trust is not None:
-        return trust
+    doubt = find_doubt(call, context.tool)
+    if doubt:
+        return Decision("ask", doubt, f"trust:{name_level(call)}", "trust")
     if context.uninspected:
         why = f"it could not be found out what {context.tool.name} would touch: {context.uninspected}"
         return Decision("ask", why, "uninspected", "uninspected")
