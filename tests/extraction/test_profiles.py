@@ -98,7 +98,7 @@ def test_every_verdict_but_allow_has_its_reason(situation: Situation) -> None:
         assert bool(judgement.why) == (judgement.verdict != "allow")
 
 
-# ---- the rule is written once ------------------------------------------------------------------------------------------
+# ---- the rule is written once ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -228,6 +228,17 @@ def _span(event: CallEnded | CallRefused | CallBroken) -> tuple[int, int]:
 
 # --------------------------------------------------------------------------------------------------------------------
 # Arguments held to the schema of their tool, and calls that cannot be run turned into honest reports.
+#
+# Every place that handles arguments does one part of the work, and coercion changes a value once:
+#
+# | where | decode and repair | coerce | validate | why there |
+# |---|---|---|---|---|
+# | `formats.cursor`, `formats.loose`, `wire.builder` | yes | yes | no | events show the call as it will run |
+# | `fit_call`, here | no | only replies that others decoded without the tools | yes | the one gate before a call counts |
+# | `agent.turn`, `agent.broker` | no | arguments that a hook or an approver put in | those | they never passed the gate |
+# | `tools.calls.bind` | no | no | no | makes Python values of JSON that fits |
+#
+# What the parser or the codec has coerced fits, and `coerce` gives a value that fits back as it is.
 
 _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "params", "argument", "parameter", "kwargs"})
 _NO_ARGUMENTS = "null_arguments"

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
 from dragoman.formats.loose import Found, find_calls
-from dragoman.formats.notation import write_strict_json
 from dragoman.formats.nonce import NONCE, STALE_NONCE
+from dragoman.formats.notation import write_strict_json
 from dragoman.formats.parser import Parser
 from dragoman.formats.registry import plan_for
 from dragoman.toolset import Toolset
@@ -176,12 +176,14 @@ class LooseParser:
         ]
 
 
-def find_more(events: Iterable[Event], tools: Toolset | None) -> list[ToolCall]:
+def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
     """The calls that loose reading would find in a text which `auto` has read already; `events` are those of `auto`.
 
-    The engine does not run again. What a reader without a marker took is text once more, as it is for the loose
-    reader, so a call may be among the found ones that `auto` found as well.
+    The engine does not run again, and text that `auto` left without a bracket holds no call. What a reader without a
+    marker took is text once more, as it is for the loose reader, so a call that `auto` found may be among them.
     """
+    if not any(isinstance(event, TextDelta) and _bracket(event.text) for event in events):
+        return []
     plain = [_unread(event) for event in events]
     if any(isinstance(event, CallEnded) for event in plain):
         return []
