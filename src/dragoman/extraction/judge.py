@@ -234,8 +234,8 @@ def _span(event: CallEnded | CallRefused | CallBroken) -> tuple[int, int]:
 # | where | decode and repair | coerce | validate | why there |
 # |---|---|---|---|---|
 # | `formats.cursor`, `formats.loose`, `wire.builder` | yes | yes | no | events show the call as it will run |
-# | `fit_call`, here | no | only replies that others decoded without the tools | yes | the one gate before a call counts |
-# | `agent.turn`, `agent.broker` | no | arguments that a hook or an approver put in | those | they never passed the gate |
+# | `fit_call`, here | no | only what was decoded without the tools | yes | the one gate before a call counts |
+# | `agent.turn`, `agent.broker` | no | only what a hook or an approver put in | those | they never passed the gate |
 # | `tools.calls.bind` | no | no | no | makes Python values of JSON that fits |
 #
 # What the parser or the codec has coerced fits, and `coerce` gives a value that fits back as it is.
