@@ -189,8 +189,7 @@ def trim_result(result: ToolResult, head: int, least: int) -> ToolResult:
     note = _note(text, head, least)
     if note is None and not media:
         return result
-    if note is None:
-        note = text
+    note = text if note is None else note
     words = [f"[{_kind(part)} left out to save room]" for part in media]
     return replace(result, content="\n".join([*([note] if note else ()), *words]))
 
@@ -225,7 +224,7 @@ def _note(text: str, head: int, least: int) -> str | None:
 def _length(result: ToolResult) -> int:
     content = result.content
     return (
-        len(content) if isinstance(content, str) else sum(len(part.text) for part in content if isinstance(part, Text))
+        len(content) if isinstance(content, str) else sum(len(each.text) for each in content if isinstance(each, Text))
     )
 
 

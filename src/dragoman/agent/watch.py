@@ -110,7 +110,7 @@ _MESSAGES = {
         f"time. It stands above and will not change. {_ADVICE}",
     ),
     "ping_pong": (
-        f"The same {{period}} calls were made {{count}} times in turn, and each gave the same result as before. {_ADVICE}",
+        "The same {period} calls were made {count} times in turn, and each gave the same result as before. " + _ADVICE,
         "Not run: with this call of {name!r} the same {period} calls would have been made {count} times in turn, each "
         f"with the same result as before. {_ADVICE}",
     ),
@@ -120,8 +120,8 @@ _MESSAGES = {
         f"arguments are not likely to change that. {_ADVICE}",
     ),
     "repeated_failure": (
-        "{name!r} has failed {count} times in a row with the same error. It is not run again with arguments that failed "
-        f"so. {_READ_IT}",
+        "{name!r} has failed {count} times in a row with the same error. It is not run again with arguments that "
+        f"failed so. {_READ_IT}",
         "Not run: {name!r} has failed {count} times in a row with the same error, and with these arguments as well. "
         f"{_READ_IT}",
     ),

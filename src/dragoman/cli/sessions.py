@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
-from dragoman.agent.records import Ended, Header, decode, decode_input
+from dragoman.agent.records import Ended, Header, decode
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.screen import Screen, pretty_json, write_json
 from dragoman.errors import ConfigError, DragomanError, nearest
@@ -56,7 +56,7 @@ def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
 
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
     """The turns in order, and the messages that steered the run between them."""
-    inputs = {record.number: _decode_input(record) for record in records[1:]}
+    inputs = {record.number: _decode(record) for record in records[1:]}
     history = _CallHistory(records, inputs.values())
     numbers = {turn.first: turn.number for turn in turns(records)}
     steps: list[dict[str, Any]] = []
@@ -104,11 +104,11 @@ class _CallHistory:
         }
 
 
-def _decode_input(record: Record) -> Any:
+def _decode(record: Record) -> Any:
     if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
     try:
-        return decode_input(record.body)
+        return decode(record.body)
     except _UNREADABLE:
         # Another version or another program wrote it. It is counted, but not shown.
         return None

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from dragoman import formats
-from dragoman.extraction.echo_match import CallPattern, Kind, Match, Search, fingerprint
+from dragoman.extraction.echo_match import CallPattern, Kind, Search, fingerprint
 from dragoman.extraction.text_views import OPEN, alphanumerics, compact, unescape, view, without_tags
 from dragoman.toolset import Toolset
 from dragoman.types import File, Message, Text, ToolCall, ToolResult
@@ -142,7 +143,9 @@ class EchoIndex:
         for segment in reversed(self._segments):
             if segment.number >= until or not _may_hold(segment, pattern):
                 continue
-            match = self._search(segment, searches)
+            match = searches[0].find(segment.view)
+            if match.kind != "exact":
+                match = max(match, searches[1].find(segment.compact), key=attrgetter("score"))
             if match.kind == "similar" and self._repeats_own(segment, call):
                 continue
             if match.score > best.score:
@@ -152,20 +155,12 @@ class EchoIndex:
         self.work += sum(search.work for search in searches)
         return best
 
-    def _search(self, segment: Segment, searches: tuple[Search, Search]) -> Match:
-        match = searches[0].find(segment.view)
-        if match.kind == "exact":
-            return match
-        broken = searches[1].find(segment.compact)
-        return broken if broken.score > match.score else match
-
     def _repeats_own(self, segment: Segment, call: ToolCall) -> bool:
         """Whether what looks alike is another call that the model itself had made before."""
         for number, own in reversed(self._own_calls[-50:]):
-            if own.name == call.name and number <= segment.number:
-                pattern = CallPattern(own)
-                if Search(pattern).find(segment.view).kind == "exact":
-                    return True
+            is_earlier = own.name == call.name and number <= segment.number
+            if is_earlier and Search(CallPattern(own)).find(segment.view).kind == "exact":
+                return True
         return False
 
     def _shrink(self) -> None:
@@ -188,12 +183,8 @@ def _may_hold(segment: Segment, pattern: CallPattern) -> bool:
 
 
 def _parts(text: str) -> Iterator[str]:
-    if len(text) <= _LARGEST:
-        if text:
-            yield text
-        return
-    for start in range(0, len(text), _LARGEST - _OVERLAP):
-        yield text[start : start + _LARGEST]
+    step = _LARGEST - _OVERLAP if len(text) > _LARGEST else _LARGEST
+    return (text[start : start + _LARGEST] for start in range(0, len(text), step))
 
 
 def _compile_mentions(tools: Toolset | None) -> re.Pattern[str]:
@@ -216,48 +207,26 @@ _may_hold_calls = re.compile(r"[{(<\[]")
 _RESULT_TYPES = ("tool_result", "function_call_output", "tool-result", "mcp_call", "custom_tool_call_output")
 
 
-def index_conversation(
-    conversation: Iterable[Message | Mapping[str, Any]] | None,
-    *,
-    tools: Toolset | Iterable[object] | None = None,
-    include_user: bool = False,
-) -> EchoIndex:
-    """An index of what others wrote in a conversation: results of tools, and descriptions of untrusted tools.
-
-    The words of the user count with `include_user`. The calls of the assistant are noted, so that a result which
-    repeats the request that it answers is not held against the model.
-    """
-    reader = EchoReader(Toolset.of(tools), include_user=include_user)
-    for message in conversation or ():
-        reader.read(message)
-    return reader.index
-
-
 class EchoReader:
     """Goes through the messages of a growing conversation in order, and remembers what each result answers."""
 
     def __init__(self, tools: Toolset | None, *, include_user: bool = False) -> None:
-        self.index = self._index = EchoIndex(tools=tools)
+        self.index = EchoIndex(tools=tools)
         self._tools = tools
         self._include_user = include_user
         self._names: dict[str, str] = {}
         for tool in tools or ():
             if tool.metadata.get("untrusted") is True:
                 words = "\n".join((tool.description, *_strings(tool.parameters)))
-                self._index.add(words, f"description of {tool.name}")
+                self.index.add(words, f"description of {tool.name}")
 
     def read(self, message: Message | Mapping[str, Any]) -> None:
         """Take in the next message, in whatever form it comes."""
-        if isinstance(message, Message):
-            self.read_message(message)
+        if not isinstance(message, Message):
+            plain = _as_mapping(message)
+            if plain is not None:
+                self.read_mapping(plain)
             return
-        plain = _as_mapping(message)
-        if plain is not None:
-            self.read_mapping(plain)
-
-    # ---- messages ----------------------------------------------------------------------------------------------------
-
-    def read_message(self, message: Message) -> None:
         for part in message.parts:
             if isinstance(part, ToolCall):
                 self._note(part)
@@ -268,29 +237,25 @@ class EchoReader:
             elif isinstance(part, Text):
                 self._read_text(part.text, message.role)
             elif isinstance(part, File) and self._include_user:
-                self._index.add(part.name, "file of the user")
+                self.index.add(part.name, "file of the user")
 
     def _read_text(self, text: str, role: str) -> None:
         if role == "tool":
             self._add_result(text, "", "")
-        elif role == "assistant":
-            self._read_own(text)
-        elif role == "user" and (self._include_user or _holds_results.search(text)):
-            self._index.add(text, "message of the user" if self._include_user else "results in a message")
-
-    def _read_own(self, text: str) -> None:
-        if _may_hold_calls.search(text):
+        elif role == "assistant" and _may_hold_calls.search(text):
             for call in formats.parse(text, tools=self._tools, loose=self._tools is not None).calls:
                 self._note(call)
+        elif role == "user" and (self._include_user or _holds_results.search(text)):
+            self.index.add(text, "message of the user" if self._include_user else "results in a message")
 
     def _note(self, call: ToolCall) -> None:
         self._names[call.wire_id or call.id] = self._names[call.id] = call.name
-        self._index.add_own(call)
+        self.index.add_own(call)
 
     def _add_result(self, text: str, name: str, identity: str) -> None:
         name = name or self._names.get(identity, "")
         source = f"result of {name}" if name else "result of a tool"
-        self._index.add(text, f"{source} ({identity})" if identity else source)
+        self.index.add(text, f"{source} ({identity})" if identity else source)
 
     # ---- dicts -------------------------------------------------------------------------------------------------------
 
@@ -383,4 +348,4 @@ def _strings(value: object, depth: int = 0) -> Iterator[str]:
 # however it was quoted, escaped, folded or written in another format, is `exact`; one with the same name and nearly
 # the same arguments is `similar`. A value alone never counts: commands, paths and addresses may be taken from a file.
 
-__all__ = ["Echo", "EchoIndex", "EchoReader", "index_conversation"]
+__all__ = ["Echo", "EchoIndex", "EchoReader"]

@@ -34,28 +34,20 @@ _WEAK: dict[str, Any] = {"most_calls": 1, "most_items": 8, "longest_text": 200}
 """Narrower limits: a model that small repeats itself wherever it may."""
 
 
-class Constraint(Struct, frozen=True):
-    """The fields that hold the reply, and why there are none where there ought to be."""
+def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> JsonObject:
+    """The fields of a request that hold the reply to the format and to the choice of a tool; none where none is due.
 
-    fields: JsonObject = {}
-    loss: Loss | None = None
-
-
-def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> Constraint:
-    """The fields of a request that hold the reply to the format and to the choice of a tool; none where none is due."""
+    Raises ConfigError where no grammar can be written.
+    """
     if not (weak or choice.mode in ("required", "none") or choice.names) or not len(tools):
-        return Constraint()
+        return {}
     if not quirks.grammar_field or (quirks.grammar_syntax == "json_schema" and choice.mode != "required"):
         # A reply in words is no JSON, so a schema can only hold a call.
-        return Constraint()
-    try:
-        written = formats.grammar(
-            tools, format, quirks.grammar_syntax, tool_choice=_write(choice), **(_WEAK if weak else {})
-        )
-    except ConfigError as error:
-        return Constraint(loss=Loss("dropped", "options", f"the reply is not held by a grammar: {error}"))
+        return {}
+    wanted = {"mode": choice.mode, "names": list(choice.names)} if choice.names else choice.mode
+    written = formats.grammar(tools, format, quirks.grammar_syntax, tool_choice=wanted, **(_WEAK if weak else {}))
     value = msgspec.json.decode(written) if quirks.grammar_syntax == "json_schema" else written
-    return Constraint(nest(quirks.grammar_field, value))
+    return nest(quirks.grammar_field, value)
 
 
 def nest(path: str, value: Any) -> JsonObject:
@@ -72,12 +64,6 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
         old = merged.get(name)
         merged[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
-
-
-def _write(choice: Choice) -> str | dict[str, Any]:
-    if choice.names:
-        return {"mode": choice.mode, "names": list(choice.names)}
-    return choice.mode
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -275,10 +261,13 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
     own = own if isinstance(own, Mapping) else {}
     if options.get("response_format") or field in own:
         return []
-    held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
-    if held.fields:
-        options[wire] = merge(own, held.fields)
-    return [held.loss] if held.loss is not None else []
+    try:
+        held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
+    except ConfigError as error:
+        return [Loss("dropped", "options", f"the reply is not held by a grammar: {error}")]
+    if held:
+        options[wire] = merge(own, held)
+    return []
 
 
 def _with_instructions(

@@ -21,6 +21,7 @@ from dragoman.policy.rules import (
     Rules,
     ToolClass,
     Verdict,
+    ask_shell,
     class_of,
     find_against,
     find_allowing,
@@ -338,12 +339,7 @@ def _suggest_command(context: DecisionContext) -> str | None:
     family = context.tool.metadata.get("family")
     if len(commands) != 1:
         return None
-    from dragoman.policy import shell
-
-    try:
-        pattern = shell.suggest(commands[0])
-    except Exception:
-        return None
+    pattern: str | None = ask_shell(lambda shell: shell.suggest(commands[0]), otherwise=None)
     return pattern and f"{family if isinstance(family, str) else context.tool.name}({pattern})"
 
 
@@ -369,15 +365,6 @@ Policy = Callable[[ToolCall, Tool], Decision]
 ALLOWED = Decision("allow")
 
 
-def _strictest(*policies: Policy) -> Policy:
-    """The strictest of several policies; a policy added to others never loosens what they say."""
-
-    def decide(call: ToolCall, tool: Tool) -> Decision:
-        return strictest_of([ALLOWED, *(consult(policy, call, tool) for policy in policies)])
-
-    return decide
-
-
 def consult(policy: Policy, call: ToolCall, tool: Tool) -> Decision:
     """What a policy says; one that fails, or says something else than a decision, denies."""
     try:
@@ -396,10 +383,14 @@ def as_policy(given: Policy | Iterable[Policy] | None) -> Policy | None:
     added = list(given)
     if not all(callable(each) for each in added):
         raise ConfigError("policy has to be a function, or a list of functions", hint="def policy(call, tool): ...")
-    return _strictest(*added) if added else None
+    return join_policies(*added)
 
 
 def join_policies(*policies: Policy | None) -> Policy | None:
-    """All of them that there are, the strictest counting."""
+    """All policies that there are as one, which says what the strictest of them says; None where there is none."""
     there = [policy for policy in policies if policy is not None]
-    return _strictest(*there) if there else None
+
+    def decide(call: ToolCall, tool: Tool) -> Decision:
+        return strictest_of([ALLOWED, *(consult(policy, call, tool) for policy in there)])
+
+    return decide if there else None
