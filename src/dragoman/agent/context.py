@@ -87,6 +87,12 @@ def _bind(place: int, results: Sequence[ToolResult], passages: list[Passage], wa
     bound.places.append(place)
 
 
+def _before_last(passages: Sequence[Passage], keep_turns: int) -> Sequence[Passage]:
+    """The passages before the last so many turns; none where there are not so many."""
+    turns = [place for place, passage in enumerate(passages) if passage.is_turn]
+    return passages[: turns[-keep_turns]] if len(turns) >= keep_turns else ()
+
+
 def _find_staying(messages: Sequence[Message]) -> set[int]:
     """What always stays: system messages, the first and the last words of the user, pinned messages, summaries."""
     spoken = [
@@ -299,7 +305,7 @@ class TrimOldResults:
         for turns in range(self._keep_turns, 0, -1):
             if work.fits:
                 break
-            old = work.old(turns)
+            old = _before_last(work.passages, turns)
             work.trim(old, self._head, self._large)
             work.trim(old, self._head, 0)
             work.drop(old)
@@ -316,7 +322,7 @@ class _Compaction:
         self._messages = list(messages)
         self._gone: set[int] = set()
         self._note: Message | None = None
-        self._passages = read_passages(messages)
+        self.passages = read_passages(messages)
         self._tokens = budget.estimate.measure(messages, budget.tools)
         self._trimmed: dict[int, int] = {}  # by place: the characters that were lost
         self._shortened = 0
@@ -324,11 +330,6 @@ class _Compaction:
     @property
     def fits(self) -> bool:
         return self._tokens <= self._budget.target - _DRIFT
-
-    def old(self, keep_turns: int) -> list[Passage]:
-        """The passages before the last so many turns; none where there are not so many."""
-        turns = [place for place, passage in enumerate(self._passages) if passage.is_turn]
-        return self._passages[: turns[-keep_turns]] if len(turns) >= keep_turns else []
 
     def trim(self, old: Sequence[Passage], head: int, least: int) -> None:
         for passage in old:
@@ -365,7 +366,7 @@ class _Compaction:
 
     def shorten_last(self) -> None:
         """Cut results of the last turn in the middle, the longest first: a part of them is better than no answer."""
-        turns = [passage for passage in self._passages if passage.is_turn]
+        turns = [passage for passage in self.passages if passage.is_turn]
         if self.fits or not turns:
             return
         places = [place for place in turns[-1].places if not is_pinned(self._messages[place])]
@@ -462,11 +463,7 @@ class Summarise:
 
     def _choose(self, messages: Sequence[Message]) -> list[int]:
         """The messages to be summarised: all old ones that need not stay, an earlier summary included."""
-        passages = read_passages(messages)
-        turns = [index for index, passage in enumerate(passages) if passage.is_turn]
-        if len(turns) < self._keep_turns:
-            return []
-        old = passages[: turns[-self._keep_turns]]
+        old = _before_last(read_passages(messages), self._keep_turns)
         chosen = [
             place for passage in old if not passage.kept or _is_summary(messages, passage) for place in passage.places
         ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import Any, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from dragoman.errors import ConfigError
 from dragoman.types import InvalidCall, Message, ToolCall, ToolResult, Usage
@@ -174,10 +176,4 @@ class Spending:
 
 def add_usage(one: Usage, other: Usage) -> Usage:
     """The sum of two usages."""
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.output_tokens + other.output_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.reasoning_tokens + other.reasoning_tokens,
-        one.cache_write_tokens + other.cache_write_tokens,
-    )
+    return Usage(*map(add, astuple(one), astuple(other)))

@@ -84,10 +84,8 @@ def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[M
 
 def _has_blocks(entry: Mapping[str, Any]) -> bool:
     content = entry.get("content")
-    kinds = (
-        {block.get("type") for block in content if isinstance(block, Mapping)} if isinstance(content, list) else set()
-    )
-    return bool(kinds & {"tool_use", "tool_result", "thinking"})
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    return any(block.get("type") in ("tool_use", "tool_result", "thinking") for block in blocks)
 
 
 def _words(part: Any) -> str:
@@ -177,10 +175,9 @@ def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> ParsedResponse
     builder.terminate()
     builder.end()
     found = _from_reply(fold(builder.take()))
-    text = next((response[key] for key in ("text", "content") if isinstance(response.get(key), str)), "")
-    thinking = next(
-        (response[key] for key in ("thinking", "reasoning_content") if isinstance(response.get(key), str)), ""
-    )
+    texts = {key: value for key, value in response.items() if isinstance(value, str)}
+    text = texts.get("text", texts.get("content", ""))
+    thinking = texts.get("thinking", texts.get("reasoning_content", ""))
     return ParsedResponse(text, thinking, found.calls, found.invalid)
 
 

@@ -141,13 +141,9 @@ def _move(folders: tuple[str, ...], command: SimpleCommand) -> tuple[str, ...] |
 # The files whose content a command line would run.
 
 _FILES_OF = {
-    "make": ("Makefile", "makefile", "GNUmakefile"),
-    "gmake": ("Makefile", "makefile", "GNUmakefile"),
+    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
     "just": ("justfile", "Justfile"),
-    "npm": ("package.json",),
-    "pnpm": ("package.json",),
-    "yarn": ("package.json",),
-    "bun": ("package.json",),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json",)),
     "rake": ("Rakefile",),
     "tox": ("tox.ini", "pyproject.toml"),
     "nox": ("noxfile.py",),
