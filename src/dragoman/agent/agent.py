@@ -337,7 +337,7 @@ class Agent:
             has_approver=approver is not None or self._may_defer(parent),
             has_reviewers=self.hooks.under(parent.services.hooks if parent is not None else None).has("before_tool"),
             answer=form,
-            window=settings["context"].window or window(self.endpoint),
+            window=window(self.endpoint, settings["context"].window),
             fallbacks=self._fallbacks,
             price=self._price,
             resettle=self._resettle,

@@ -464,7 +464,8 @@ def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, set
     """The extraction where the prompt opened the reasoning: calls before its closing tag are drafts.
 
     A reply that ends normally without a closing tag has no reasoning in its text: the server took it out, or the
-    model was told not to think.
+    model was told not to think. Only such a text is parsed a second time, because calls inside reasoning are read
+    otherwise than those in an answer.
     """
     if not received.thinking:
         inside = replace(settings, starts_in_thinking=True)

@@ -297,7 +297,8 @@ def mentions(pattern: str, command: str) -> bool:
 # A rule about files asks for the same reading as the mode does, and there may be many rules.
 @lru_cache(maxsize=8)
 def _read_only(command: str) -> shell.ReadOnly | None:
-    return ask_shell(lambda shell: shell.read_only(command), otherwise=None)
+    found: shell.ReadOnly | None = ask_shell(lambda shell: shell.read_only(command), otherwise=None)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------------
