@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from dragoman import formats
@@ -203,8 +202,6 @@ _holds_results = re.compile(
     r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
 )
 _may_hold_calls = re.compile(r"[{(<\[]")
-# Tuples: whatever stands in a message may be compared with them.
-_RESULT_TYPES = ("tool_result", "function_call_output", "tool-result", "mcp_call", "custom_tool_call_output")
 
 
 class EchoReader:
@@ -220,13 +217,8 @@ class EchoReader:
                 words = "\n".join((tool.description, *_strings(tool.parameters)))
                 self.index.add(words, f"description of {tool.name}")
 
-    def read(self, message: Message | Mapping[str, Any]) -> None:
-        """Take in the next message, in whatever form it comes."""
-        if not isinstance(message, Message):
-            plain = _as_mapping(message)
-            if plain is not None:
-                self.read_mapping(plain)
-            return
+    def read(self, message: Message) -> None:
+        """Take in the next message."""
         for part in message.parts:
             if isinstance(part, ToolCall):
                 self._note(part)
@@ -238,6 +230,14 @@ class EchoReader:
                 self._read_text(part.text, message.role)
             elif isinstance(part, File) and self._include_user:
                 self.index.add(part.name, "file of the user")
+            self._read_opaque(part.extra)
+
+    def _read_opaque(self, extra: Mapping[str, Any]) -> None:
+        """Results of tools that the provider ran itself: they stand in data that only the codec of the wire reads."""
+        for data in extra.values():
+            held = (data.get("item") or data.get("block")) if isinstance(data, Mapping) else None
+            if isinstance(held, Mapping) and ("output" in held or str(held.get("type")).endswith("tool_result")):
+                self._add_result("\n".join(_strings(held)), str(held.get("name") or ""), "")
 
     def _read_text(self, text: str, role: str) -> None:
         if role == "tool":
@@ -256,72 +256,6 @@ class EchoReader:
         name = name or self._names.get(identity, "")
         source = f"result of {name}" if name else "result of a tool"
         self.index.add(text, f"{source} ({identity})" if identity else source)
-
-    # ---- dicts -------------------------------------------------------------------------------------------------------
-
-    def read_mapping(self, message: Mapping[str, Any]) -> None:
-        """A message as some API writes it: OpenAI's chat and responses, Anthropic's blocks, Ollama's."""
-        role = message.get("role")
-        if message.get("type") in _RESULT_TYPES or role in ("tool", "function", "toolResult"):
-            self._read_result(message)
-            return
-        if message.get("type") == "function_call" or "tool_calls" in message or "function_call" in message:
-            self._read_calls(message)
-        content = message.get("content")
-        blocks = content if isinstance(content, list) else [content]
-        for block in blocks:
-            if isinstance(block, str):
-                self._read_text(block, str(role))
-            elif isinstance(block, Mapping):
-                self._read_block(block, str(role))
-
-    def _read_block(self, block: Mapping[str, Any], role: str) -> None:
-        kind = block.get("type")
-        if kind in _RESULT_TYPES or (isinstance(kind, str) and kind.endswith("_tool_result")):
-            self._read_result(block)
-        elif kind in ("tool_use", "server_tool_use"):
-            self._note_written(block.get("id"), block.get("name"), block.get("input"))
-        elif isinstance(block.get("text"), str):
-            self._read_text(block["text"], role)
-
-    def _read_result(self, message: Mapping[str, Any]) -> None:
-        identity = message.get("tool_call_id") or message.get("tool_use_id") or message.get("call_id") or ""
-        name = message.get("name") or message.get("tool_name") or ""
-        content = message.get("content", message.get("output"))
-        self._add_result("\n".join(_strings(content)), str(name), str(identity))
-
-    def _read_calls(self, message: Mapping[str, Any]) -> None:
-        given = message.get("tool_calls")
-        calls = list(given) if isinstance(given, list) else []
-        calls.append(message.get("function_call") if isinstance(message.get("function_call"), Mapping) else message)
-        for call in calls:
-            plain = _as_mapping(call)
-            if plain is None:
-                continue
-            function = plain.get("function")
-            body = function if isinstance(function, Mapping) else plain
-            arguments = body.get("arguments", body.get("input", body.get("args")))
-            self._note_written(plain.get("call_id") or plain.get("id"), body.get("name"), arguments)
-
-    def _note_written(self, identity: object, name: object, arguments: object) -> None:
-        if isinstance(arguments, str):
-            try:
-                arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
-            except (msgspec.DecodeError, RecursionError, UnicodeError):
-                return
-        if isinstance(name, str) and name and isinstance(arguments, dict | None):
-            self._note(ToolCall(str(identity or ""), name, arguments or {}))
-
-
-def _as_mapping(value: object) -> Mapping[str, Any] | None:
-    """A dict, or the object of an official client, which knows how to become one."""
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        made = dump()
-        return made if isinstance(made, Mapping) else None
-    return None
 
 
 def _strings(value: object, depth: int = 0) -> Iterator[str]:
