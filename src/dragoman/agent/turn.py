@@ -129,6 +129,13 @@ State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready",
 _WAITING = ("reviewing", "asking", "running")
 CallNews = Reviewed | Approved | Denied | Stale | Postponed | ToolAnswered
 """What a turn can be told of one of its calls."""
+_EXPECTED: dict[type, tuple[State, ...]] = {
+    Reviewed: ("reviewing",),
+    # A run that is brought back may be asked about the calls beside this one, which ran all the same.
+    ToolAnswered: ("running", "ready"),
+    Stale: ("running",),
+}
+"""Where a call has to be for such news to count; for all others it has to be asked about."""
 _MOST_STALE = 3
 """How often an approval may turn out to be no longer true before the call is given up."""
 
@@ -335,7 +342,7 @@ class CallTurn:
     def receive(self, told: CallNews, now: float) -> list[Command]:
         """Take in what became of a call. What comes too late, or for no call of this turn, changes nothing."""
         slot = self._by_id.get(told.call_id)
-        if slot is None or slot.state not in _expected(told):
+        if slot is None or slot.state not in _EXPECTED.get(type(told), ("asking",)):
             return []
         if isinstance(told, ToolAnswered):
             commands = self._answer(slot, told)
@@ -489,16 +496,6 @@ class CallTurn:
             elif slot.state == "running":
                 running.append(slot)
         return commands + ([self._run(running)] if running else [])
-
-
-def _expected(told: CallNews) -> tuple[State, ...]:
-    """Where a call has to be for these news to count."""
-    if isinstance(told, Reviewed):
-        return ("reviewing",)
-    if isinstance(told, ToolAnswered):
-        # A run that is brought back may be asked about the calls beside this one, which ran all the same.
-        return ("running", "ready")
-    return ("running",) if isinstance(told, Stale) else ("asking",)
 
 
 def _with_note(result: ToolResult, note: str) -> ToolResult:

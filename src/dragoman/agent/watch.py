@@ -48,15 +48,10 @@ class Thresholds(Struct, frozen=True):
                 hint="they count from 2 up, in the order warn, block, end; None leaves a step out",
             )
 
-    def blocks(self, count: int) -> bool:
-        """Whether a call that would bring the count here is not to be run any more."""
-        return self.block is not None and count >= self.block
-
-    def ends(self, count: int) -> bool:
-        return self.end is not None and count >= self.end
-
-    def warns(self, count: int) -> bool:
-        return self.warn is not None and count >= self.warn
+    def reaches(self, action: Action, count: int) -> bool:
+        """Whether this is done at that count; a call is blocked that would bring the count there."""
+        step: int | None = getattr(self, action)
+        return step is not None and count >= step
 
 
 class WatchSettings(Struct, frozen=True):
@@ -248,7 +243,7 @@ class CycleDetector:
         last = next((pair for pair in reversed(self._pairs) if pair[0] == call), (call, _UNKNOWN))
         expected = self._now.setdefault(call, last)
         for cycle in self._find(self._until(call)):
-            if self.steps(cycle).blocks(cycle.count):
+            if self.steps(cycle).reaches("block", cycle.count):
                 return cycle, expected
         return None
 
@@ -284,7 +279,7 @@ class CycleDetector:
 
     def _severity(self, cycle: Cycle) -> int:
         steps, count = self.steps(cycle), cycle.count
-        return 2 * steps.ends(count) + steps.warns(count)
+        return 2 * steps.reaches("end", count) + steps.reaches("warn", count)
 
     def _find(self, pairs: list[Pair]) -> list[Cycle]:
         found = []
@@ -474,7 +469,7 @@ class Watch:
             found, expected = cycle
             return _Blocked(self._speak_of_circle("block", found, name), expected[1])
         same = self._sameness.foresee(self._number, name, key) if settings.same_results else None
-        if same is not None and settings.same_results and settings.same_results.blocks(same[0]):
+        if same is not None and settings.same_results and settings.same_results.reaches("block", same[0]):
             return _Blocked(_speak("block", "same_result", name, same[0]), same[1])
         return None
 
@@ -531,19 +526,19 @@ class Watch:
         if cycle is None or not cycle.whole:
             return None
         steps = self._cycles.steps(cycle)
-        if steps.ends(cycle.count):
+        if steps.reaches("end", cycle.count):
             return self._speak_of_circle("end", cycle, name)
-        return self._speak_of_circle("warn", cycle, name) if steps.warns(cycle.count) else None
+        return self._speak_of_circle("warn", cycle, name) if steps.reaches("warn", cycle.count) else None
 
     def _judge_sameness(self, name: str, pair: Pair) -> Verdict | None:
         steps = self._settings.same_results
         if steps is None:
             return None
         count = self._sameness.add(self._number, name, *pair)
-        if (name, pair[1]) in self._turn.same or not (steps.warns(count) or steps.ends(count)):
+        if (name, pair[1]) in self._turn.same or not (steps.reaches("warn", count) or steps.reaches("end", count)):
             return None
         self._turn.same.add((name, pair[1]))
-        return _speak("end" if steps.ends(count) else "warn", "same_result", name, count)
+        return _speak("end" if steps.reaches("end", count) else "warn", "same_result", name, count)
 
     def _speak_of_circle(self, action: Action, cycle: Cycle, name: str) -> Verdict:
         return _speak(action, "repeated_call" if cycle.period == 1 else "ping_pong", name, cycle.count, cycle.period)

@@ -143,7 +143,9 @@ def compose(
     conversation = list(messages)
     _check_choice(choice, chosen_mode)
     if _needs_grammar(choice, chosen_mode):
-        chosen_mode = _as_text(chosen_mode)
+        # The same tools in the prompt, where a grammar can hold the reply.
+        trust, aliases = chosen_mode.trust, chosen_mode.aliases
+        chosen_mode = choose_tool_mode(chosen_mode.endpoint, chosen_mode.tools, "text", trust=trust, aliases=aliases)
     if is_written_as_text(conversation, chosen_mode):
         return _compose_text(conversation, chosen_mode, given, choice, nonce, boundaries)
     tools = list(chosen_mode.tools)
@@ -178,13 +180,6 @@ def _needs_grammar(choice: Choice, chosen_mode: ToolMode) -> bool:
         choice.mode == "required"
         and _is_ignored(choice, chosen_mode)
         and bool(chosen_mode.endpoint.quirks.grammar_field)
-    )
-
-
-def _as_text(chosen_mode: ToolMode) -> ToolMode:
-    """The same tools in the prompt, where a grammar can hold the reply."""
-    return choose_tool_mode(
-        chosen_mode.endpoint, chosen_mode.tools, "text", trust=chosen_mode.trust, aliases=chosen_mode.aliases
     )
 
 
@@ -290,14 +285,11 @@ def _teach(existing: str, chosen_mode: ToolMode, nonce: str | None, choice: Choi
     weak = chosen_mode.endpoint.profile.weak
     if formats.needs_compact(f"{existing}\n\n{taught}", native=False, weak=weak) is not None:
         taught = formats.instructions(chosen_mode.tools, format, True, nonce=nonce)
-    return "\n".join(filter(None, [taught, explain_results(), _demand(choice)]))
-
-
-def _demand(choice: Choice) -> str:
-    """The choice of a tool, in words: a model that is spoken to in text has no other way to learn of it."""
+    said = [taught, explain_results()]
     if choice.mode == "required":
-        return f"Your next reply has to be a call of {' or '.join(choice.names) or 'one of these tools'}."
-    return ""
+        # A model that is spoken to in text has no other way to learn of the choice of a tool.
+        said.append(f"Your next reply has to be a call of {' or '.join(choice.names) or 'one of these tools'}.")
+    return "\n".join(filter(None, said))
 
 
 def find_breach(composed: ComposedRequest, called: Iterable[str]) -> str:
