@@ -182,7 +182,8 @@ class Agent:
         async def open_run(run: Run) -> tuple[Driver, list[Any], frozenset[str]]:
             before, parent_run_id = await self._before(session, config)
             conversation = begin_conversation(self.system, before, messages)
-            machine = Machine(config, spending=_spending(config, parent))
+            spending = Spending(config.limits, parent.machine.spending if parent is not None else None)
+            machine = Machine(config, spending=spending)
             run_journal = await self._begin(config, conversation, parent_run_id, machine.mode)
             driver = self._driver(machine, run, run_journal, on_event, approve, data, streaming, parent)
             parent_run = parent.machine.config.run_id if parent is not None else ""
@@ -318,7 +319,7 @@ class Agent:
             offered = Toolset([*offered, form])
         policy, approver = self.policy, approve or self.approve
         if parent is not None:
-            policy, approver = join_policies(policy, parent.machine.config.policy), parent.approver
+            policy, approver = join_policies(policy, parent.machine.config.policy), parent.services.approver
         settings = dict(self._settings)
         if parent is not None:
             settings["trust"] = stricter(settings["trust"], parent.machine.config.trust)
@@ -334,9 +335,9 @@ class Agent:
             policy,
             self._safety.is_boxed(self.rules, parent_rules),
             has_approver=approver is not None or self._may_defer(parent),
-            has_reviewers=self.hooks.under(parent.hooks if parent is not None else None).has("before_tool"),
+            has_reviewers=self.hooks.under(parent.services.hooks if parent is not None else None).has("before_tool"),
             answer=form,
-            window=settings["context"].window or window(self.endpoint),
+            window=window(self.endpoint, settings["context"].window),
             fallbacks=self._fallbacks,
             price=self._price,
             resettle=self._resettle,
@@ -364,15 +365,15 @@ class Agent:
             listeners.append(lambda run_id, event: on_event(event))
         services = RunServices(
             client_for=self._clients.get,
-            hooks=self.hooks.under(parent.hooks if parent is not None else None),
-            approver=parent.approver if parent is not None else approve or self.approve,
+            hooks=self.hooks.under(parent.services.hooks if parent is not None else None),
+            approver=parent.services.approver if parent is not None else approve or self.approve,
             compactor=self._compactor,
             run_journal=run_journal,
             learn=self._learn,
             listeners=listeners,
             streaming=streaming,
             budget=run.wait_for_room,
-            data=data if data is not None or parent is None else parent.data,
+            data=data if data is not None or parent is None else parent.services.data,
             workspace=self._workspace,
             max_output=self._max_output,
             terms=self._safety.terms(machine.config, self._workspace, defers=self._may_defer(parent)),
@@ -468,7 +469,3 @@ def _started(config: RunConfig, *, resumed: bool = False, parent_run_id: str = "
 
 def _new_id() -> str:
     return f"run_{os.urandom(8).hex()}"
-
-
-def _spending(config: RunConfig, parent: Driver | None) -> Spending:
-    return Spending(config.limits, parent.machine.spending if parent is not None else None)

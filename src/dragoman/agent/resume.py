@@ -11,7 +11,7 @@ from dragoman.agent.approvals import StoredAnswer, StoredRequest, read_questions
 from dragoman.agent.config import RunConfig
 from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import Cancelled, Command, Finish, Stale
-from dragoman.agent.records import Ended, Header, Past, decode, decode_input
+from dragoman.agent.records import Ended, Header, Past, decode
 from dragoman.agent.result import Spending
 from dragoman.journal.journal import Record
 from dragoman.providers.provider import overrule
@@ -51,7 +51,7 @@ def restore(records: Sequence[Record], config: RunConfig, spending: Spending | N
         if record.kind == "started":
             started.add(record.call_id)
         elif record.kind in _INPUTS:
-            told = decode_input(record.body)
+            told = decode(record.body)
             elapsed = max(elapsed, told.at)
             past.reach(record, told)
             commands = machine.receive(told)

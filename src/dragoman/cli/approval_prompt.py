@@ -22,6 +22,7 @@ from dragoman.cli.screen import GAP, Screen, format_time, one_line, pad_columns,
 from dragoman.cli.signals import discard_typed_input, read_line
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
+from dragoman.extraction.trust import find_doubt
 from dragoman.secrets import HumanSink
 from dragoman.types import Operand
 
@@ -313,8 +314,7 @@ class CommandApprover:
 
 def _needs_confirmation(request: ApprovalRequest) -> bool:
     """Whether --approve cannot approve it, as no rule can: writes to protected paths, and calls of doubtful origin."""
-    provenance = request.call.provenance
-    is_doubtful = provenance is not None and provenance.verdict not in (None, "allow")
+    is_doubtful = bool(find_doubt(request.call, request.tool))
     return is_doubtful or any(operand.protected and operand.access == "write" for operand in request.operands)
 
 

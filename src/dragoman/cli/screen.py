@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from dragoman.agent.result import Category, RunResult
+from dragoman.agent.result import Category, OutcomeKind, RunResult
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.secrets import scrub
@@ -212,7 +212,7 @@ _USAGE_ERRORS = (ConfigError, UnknownRun, UnknownSession)
 SIGNAL_BASE = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
 
-OUTCOME_HINTS: dict[str, str] = {
+OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "turn_limit": "allow more with --turns N, then go on with --resume",
     "token_limit": "allow more with --tokens N",
     "cost_limit": "allow more with --cost N, or give a price in the configuration",

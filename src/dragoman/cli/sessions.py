@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
-from dragoman.agent.records import Ended, Header, decode, decode_input
+from dragoman.agent.records import Ended, Header, decode
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import (
@@ -54,7 +54,7 @@ def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
 
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
     """The turns in order, and the messages that steered the run between them."""
-    inputs = {record.number: _decode_input(record) for record in records[1:]}
+    inputs = {record.number: _decode(record) for record in records[1:]}
     history = _CallHistory(records, inputs.values())
     replies = [record.number for record in records if record.kind == "reply"]
     numbers = {number: turn for turn, number in enumerate(replies, 1)}
@@ -103,10 +103,10 @@ class _CallHistory:
         }
 
 
-def _decode_input(record: Record) -> Any:
+def _decode(record: Record) -> Any:
     if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
-    return _unless_unreadable(decode_input, record.body)
+    return _unless_unreadable(decode, record.body)
 
 
 def _decode_record(record: Record, kind: type[Any]) -> Any:

@@ -96,6 +96,11 @@ class Endpoint(Struct, frozen=True):
         """The headers of a request, the key among them. `key_name` is the variable that held the key."""
         return self.provider.headers_for(key, self.wire, key_name=key_name)
 
+    def check_wire(self) -> None:
+        """Raise ConfigError if dragoman has no codec for the wire."""
+        if self.wire not in wires.ROWS:
+            raise ConfigError(f"{self.provider.name} cannot be spoken to", hint=self.provider.notes)
+
     def convert_tools(self, tools: Toolset | Iterable[object] | None) -> ToolsPayload | PromptGuided:
         """The tools as this endpoint wants them: definitions of its wire, or instructions for the prompt."""
         offered = Toolset.of(tools) or Toolset(())
@@ -105,8 +110,7 @@ class Endpoint(Struct, frozen=True):
             # Instructions for no tools would teach the model to call what is not there.
             taught = formats.instructions(offered, self.prompt_format, layout="list") if len(offered) else ""
             return PromptGuided(taught, self.prompt_format)
-        if self.wire not in wires.ROWS:
-            raise ConfigError(f"{self.provider.name} cannot be spoken to", hint=self.provider.notes)
+        self.check_wire()
         return ToolsPayload(self.wire, wires.get(self.wire, self.quirks).encode_definitions(offered))
 
 

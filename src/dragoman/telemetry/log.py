@@ -20,6 +20,7 @@ from dragoman.agent.events import (
     ApprovalGiven,
     ApprovalNeeded,
     Asked,
+    CallDecided,
     RunEnded,
     RunEvent,
     ToolEnded,
@@ -194,6 +195,7 @@ def _tool_ended(event: ToolEnded) -> dict[str, Any]:
 _DESCRIBED: dict[type, Callable[[Any], dict[str, Any]]] = {
     ApprovalGiven: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
     ApprovalNeeded: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
+    CallDecided: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
     CallBroken: lambda event: _pick(event, "name", "why", "raw", "format"),
     CallEnded: lambda event: {"call": _call(event.call)},
     CallRefused: lambda event: {"call": _call(event.call), "why": event.why},
