@@ -6,219 +6,135 @@ first used, so `import dragoman` itself costs next to nothing.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 # Type checkers take this name for true; `typing` itself would be most of the cost of the import.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from dragoman import (
-        agent,
-        args,
-        builtin,
-        client,
-        config,
-        doctor,
-        errors,
-        events,
-        extraction,
-        formats,
-        journal,
-        local,
-        mcp,
-        policy,
-        providers,
-        sandbox,
-        secrets,
-        stage,
-        telemetry,
-        testing,
-        tools,
-        types,
-        wire,
+        agent as agent,
+        args as args,
+        builtin as builtin,
+        client as client,
+        config as config,
+        doctor as doctor,
+        errors as errors,
+        events as events,
+        extraction as extraction,
+        formats as formats,
+        journal as journal,
+        local as local,
+        mcp as mcp,
+        policy as policy,
+        providers as providers,
+        sandbox as sandbox,
+        secrets as secrets,
+        stage as stage,
+        telemetry as telemetry,
+        testing as testing,
+        tools as tools,
+        types as types,
+        wire as wire,
     )
     from dragoman.agent import (
-        Agent,
-        Approval,
-        ApprovalRequest,
-        Connection,
-        ContextSettings,
-        Deny,
-        Limits,
-        RunFailed,
-        RunResult,
-        Safety,
-        Stop,
+        Agent as Agent,
+        Approval as Approval,
+        ApprovalRequest as ApprovalRequest,
+        Connection as Connection,
+        ContextSettings as ContextSettings,
+        Deny as Deny,
+        Limits as Limits,
+        RunFailed as RunFailed,
+        RunResult as RunResult,
+        Safety as Safety,
+        Stop as Stop,
     )
-    from dragoman.client.api import aask, ask, astream, stream
-    from dragoman.errors import DragomanError
-    from dragoman.extraction import Extraction, extract, extractor
-    from dragoman.formats import augment_system_prompt
-    from dragoman.providers.definitions import decode_tool_calls, encode_definitions, encode_result
-    from dragoman.replies import fold, unfold
-    from dragoman.secrets import Scrubber, scrub
-    from dragoman.tools import Context, Error, Halt, Ok, ToolContext, tool
-    from dragoman.toolset import Toolset
-    from dragoman.types import File, Image, Message, Reply, Request, Text, Thinking, Tool, ToolCall, ToolResult
+    from dragoman.client.api import aask as aask, ask as ask, astream as astream, stream as stream
+    from dragoman.errors import DragomanError as DragomanError
+    from dragoman.extraction import Extraction as Extraction, extract as extract, extractor as extractor
+    from dragoman.formats import augment_system_prompt as augment_system_prompt
+    from dragoman.providers.definitions import (
+        decode_tool_calls as decode_tool_calls,
+        encode_definitions as encode_definitions,
+        encode_result as encode_result,
+    )
+    from dragoman.replies import fold as fold, unfold as unfold
+    from dragoman.secrets import Scrubber as Scrubber, scrub as scrub
+    from dragoman.tools import (
+        Context as Context,
+        Error as Error,
+        Halt as Halt,
+        Ok as Ok,
+        ToolContext as ToolContext,
+        tool as tool,
+    )
+    from dragoman.toolset import Toolset as Toolset
+    from dragoman.types import (
+        File as File,
+        Image as Image,
+        Message as Message,
+        Reply as Reply,
+        Request as Request,
+        Text as Text,
+        Thinking as Thinking,
+        Tool as Tool,
+        ToolCall as ToolCall,
+        ToolResult as ToolResult,
+    )
 
 __version__ = "0.1.0"
 
-_MODULES = frozenset(
-    {
-        "agent",
-        "args",
-        "builtin",
-        "client",
-        "config",
-        "doctor",
-        "errors",
-        "events",
-        "extraction",
-        "formats",
-        "journal",
-        "local",
-        "mcp",
-        "policy",
-        "providers",
-        "sandbox",
-        "secrets",
-        "stage",
-        "telemetry",
-        "testing",
-        "tools",
-        "types",
-        "wire",
-    }
-)
-_HOMES = {
-    "Safety": "dragoman.agent",
-    "RunFailed": "dragoman.agent",
-    "ContextSettings": "dragoman.agent",
-    "Connection": "dragoman.agent",
-    "Agent": "dragoman.agent",
-    "Approval": "dragoman.agent",
-    "ApprovalRequest": "dragoman.agent",
-    "Context": "dragoman.tools",
-    "Deny": "dragoman.agent",
-    "DragomanError": "dragoman.errors",
-    "Error": "dragoman.tools",
-    "Extraction": "dragoman.extraction",
-    "File": "dragoman.types",
-    "Halt": "dragoman.tools",
-    "Image": "dragoman.types",
-    "Limits": "dragoman.agent",
-    "Message": "dragoman.types",
-    "Ok": "dragoman.tools",
-    "Reply": "dragoman.types",
-    "Request": "dragoman.types",
-    "RunResult": "dragoman.agent",
-    "Scrubber": "dragoman.secrets",
-    "Stop": "dragoman.agent",
-    "Text": "dragoman.types",
-    "Thinking": "dragoman.types",
-    "Tool": "dragoman.types",
-    "ToolCall": "dragoman.types",
-    "ToolContext": "dragoman.tools",
-    "ToolResult": "dragoman.types",
-    "Toolset": "dragoman.toolset",
-    "aask": "dragoman.client.api",
-    "ask": "dragoman.client.api",
-    "astream": "dragoman.client.api",
-    "augment_system_prompt": "dragoman.formats",
-    "decode_tool_calls": "dragoman.providers.definitions",
-    "encode_definitions": "dragoman.providers.definitions",
-    "encode_result": "dragoman.providers.definitions",
-    "extract": "dragoman.extraction",
-    "extractor": "dragoman.extraction",
-    "fold": "dragoman.replies",
-    "scrub": "dragoman.secrets",
-    "stream": "dragoman.client.api",
-    "tool": "dragoman.tools",
-    "unfold": "dragoman.replies",
-}
 
-__all__ = [
-    "Agent",
-    "Approval",
-    "ApprovalRequest",
-    "Connection",
-    "Context",
-    "ContextSettings",
-    "Deny",
-    "DragomanError",
-    "Error",
-    "Extraction",
-    "File",
-    "Halt",
-    "Image",
-    "Limits",
-    "Message",
-    "Ok",
-    "Reply",
-    "Request",
-    "RunFailed",
-    "RunResult",
-    "Safety",
-    "Scrubber",
-    "Stop",
-    "Text",
-    "Thinking",
-    "Tool",
-    "ToolCall",
-    "ToolContext",
-    "ToolResult",
-    "Toolset",
-    "__version__",
-    "aask",
-    "agent",
-    "args",
-    "ask",
-    "astream",
-    "augment_system_prompt",
-    "builtin",
-    "client",
-    "config",
-    "decode_tool_calls",
-    "doctor",
-    "encode_definitions",
-    "encode_result",
-    "errors",
-    "events",
-    "extract",
-    "extraction",
-    "extractor",
-    "fold",
-    "formats",
-    "journal",
-    "local",
-    "mcp",
-    "policy",
-    "providers",
-    "sandbox",
-    "scrub",
-    "secrets",
-    "stage",
-    "stream",
-    "telemetry",
-    "testing",
-    "tool",
-    "tools",
-    "types",
-    "unfold",
-    "wire",
-]
+def export_lazily(
+    package: str, homes: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` for a package whose names are loaded when they are first used.
 
+    `homes` gives for each module its public names, separated by blanks; for the package itself, its modules. Type
+    checkers read the imports beside it, which name everything once more: they cannot read this table.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    module_globals = sys.modules[package].__dict__
 
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        # import_module itself sets the attribute on this package, so this runs once per name.
-        return import_module(f"dragoman.{name}")
-    if name in _HOMES:
-        value: object = getattr(import_module(_HOMES[name]), name)
-        globals()[name] = value
+    def load(name: str) -> object:
+        home = home_of.get(name)
+        if home is None:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(f"{home}.{name}" if home == package else home)
+        value = module_globals[name] = module if home == package else getattr(module, name)
         return value
-    raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+
+    def names() -> list[str]:
+        return sorted({*module_globals, *home_of})
+
+    return sorted(home_of), load, names
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __all__, __getattr__, __dir__ = export_lazily(
+        __name__,
+        {
+            "dragoman": (
+                "agent args builtin client config doctor errors events extraction formats journal local mcp policy "
+                "providers sandbox secrets stage telemetry testing tools types wire"
+            ),
+            "dragoman.agent": (
+                "Agent Approval ApprovalRequest Connection ContextSettings Deny Limits RunFailed RunResult Safety Stop"
+            ),
+            "dragoman.client.api": "aask ask astream stream",
+            "dragoman.errors": "DragomanError",
+            "dragoman.extraction": "Extraction extract extractor",
+            "dragoman.formats": "augment_system_prompt",
+            "dragoman.providers.definitions": "decode_tool_calls encode_definitions encode_result",
+            "dragoman.replies": "fold unfold",
+            "dragoman.secrets": "Scrubber scrub",
+            "dragoman.tools": "Context Error Halt Ok ToolContext tool",
+            "dragoman.toolset": "Toolset",
+            "dragoman.types": "File Image Message Reply Request Text Thinking Tool ToolCall ToolResult",
+        },
+    )
+    __all__ += ["__version__"]

@@ -5,9 +5,8 @@ DragomanError
 ├─ TransportError    ConnectFailed · TimedOut · StreamCut                     (retryable)
 ├─ ProviderError     RateLimited · Overloaded · Unauthorized · BadRequest · ContextTooLong · Refused · ChoiceIgnored
 ├─ ProtocolError     the provider broke its own protocol: wire, path, raw
-├─ ModelMistake      MalformedCall · UnknownTool · InvalidArguments           (goes back to the model: .to_model())
-├─ ToolError         ToolFailed · ToolDenied · ToolTimedOut                   (goes back to the model: .to_model())
-└─ LimitReached      TurnLimit · TokenLimit · CostLimit · TimeLimit           (carries the run so far)
+├─ ModelMistake      InvalidArguments                                         (goes back to the model: .to_model())
+└─ ToolError         ToolFailed                                               (goes back to the model: .to_model())
 
 A message names the thing and the place; `hint` says what to do next. No parser raises any of these for a model's
 text: they are for the developer, the network, and for telling the model what was wrong.
@@ -43,6 +42,12 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name most like `name`, if any is close enough to be a slip of the pen."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: `; did you mean 'x'?`, or nothing."""
+    guess = nearest(name, known)
+    return f"; did you mean {guess!r}?" if guess else ""
 
 
 # ---- the developer's to fix ----------------------------------------------------------------------------------------
@@ -183,12 +188,14 @@ class ProtocolError(DragomanError):
 # ---- the model's: told to it, so that it can try again ---------------------------------------------------------------
 
 
-class ModelMistake(DragomanError):
-    hint = "the model is told and may try again"
-
+class _ToldToModel(DragomanError):
     def to_model(self) -> str:
         """The words for the model: what was wrong, and what would be right."""
         return str(self)
+
+
+class ModelMistake(_ToldToModel):
+    hint = "the model is told and may try again"
 
 
 class InvalidArguments(ModelMistake):
@@ -211,11 +218,8 @@ class InvalidArguments(ModelMistake):
 # ---- the tool's ----------------------------------------------------------------------------------------------------
 
 
-class ToolError(DragomanError):
+class ToolError(_ToldToModel):
     hint = "the model is told and may choose another way"
-
-    def to_model(self) -> str:
-        return str(self)
 
 
 class ToolFailed(ToolError):

@@ -61,11 +61,6 @@ def default_path(environment: Mapping[str, str], *, platform: str = sys.platform
     return require_folder(state_folder(environment, platform), _STATE.xdg_variable) / JOURNAL_FILE
 
 
-def default_audit_path(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:
-    """The audit log of this user, in the folder of the journal."""
-    return require_folder(state_folder(environment, platform), _STATE.xdg_variable) / AUDIT_FILE
-
-
 def beside(journal: Path) -> Path:
     """The audit log that belongs to a journal: in the same folder."""
     return journal.with_name(AUDIT_FILE)

@@ -21,7 +21,7 @@ class Stage(Protocol[In_contra, Out]):
 
 
 class Pipe:
-    """Stages joined end to end; itself a Stage."""
+    """Stages joined end to end, itself a Stage: what one gives out, the next takes in. A gateway is made of these."""
 
     def __init__(self, *stages: Stage[Any, Any]) -> None:
         self._stages = stages
@@ -32,22 +32,14 @@ class Pipe:
     def close(self) -> list[Any]:
         out: list[Any] = []
         for position, stage in enumerate(self._stages):
-            out = self._push(stage.close(), position + 1) if position == 0 else self._push_on(out, stage, position)
+            # The earlier stages have already pushed their last pieces through this one; only its own tail is left.
+            out += self._push(stage.close(), position + 1)
         return out
-
-    def _push_on(self, pieces: list[Any], stage: Stage[Any, Any], position: int) -> list[Any]:
-        # The earlier stages have already pushed their last pieces through this one; only its own tail is left.
-        return pieces + self._push(stage.close(), position + 1)
 
     def _push(self, pieces: list[Any], start: int) -> list[Any]:
         for stage in self._stages[start:]:
             pieces = [event for piece in pieces for event in stage.feed(piece)]
         return pieces
-
-
-def pipe(*stages: Stage[Any, Any]) -> Pipe:
-    """Join stages: what one gives out, the next takes in."""
-    return Pipe(*stages)
 
 
 def collect(stage: Stage[Piece, Out], pieces: Iterable[Piece]) -> list[Out]:

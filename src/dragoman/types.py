@@ -32,6 +32,7 @@ class Change(Struct, frozen=True):
 
     path: str
     rule: str
+    """A name of `dragoman.args.COERCIONS`, or of a repair of the text inside an argument."""
     before: Any
     after: Any
 
@@ -73,6 +74,7 @@ class ToolCall(Struct, frozen=True, tag="call"):
     known_tool: bool | None = None
     """Whether the name was offered; None when no tools were given to compare with."""
     repairs: tuple[str, ...] = ()
+    """Names of `dragoman.args.REPAIRS`."""
     changes: tuple[Change, ...] = ()
     provenance: Provenance | None = None
     raw: str = ""
@@ -200,8 +202,30 @@ FailureKind = Literal[
 ]
 
 
+FAILURE_CAUSES: dict[FailureKind, Literal["request", "endpoint", "rate", "outage"]] = {
+    "bad_request": "request",
+    "unauthorized": "request",
+    "refused": "request",
+    "context_too_long": "request",
+    "not_found": "endpoint",
+    "insecure": "endpoint",
+    "broken_protocol": "endpoint",
+    "too_large": "endpoint",
+    "rate_limited": "rate",
+    "overloaded": "outage",
+    "timed_out": "outage",
+    "stream_cut": "outage",
+    "server_error": "outage",
+    "unreachable": "outage",
+}
+"""What each kind is about, and so what may help.
+
+`request`: its content or its key; only another request helps. `endpoint`: another endpoint may help. `rate`: waiting
+helps, and the endpoint is well. `outage`: waiting or another endpoint may help, and the circuit breaker counts it.
+"""
+
 TRANSIENT_FAILURES: frozenset[FailureKind] = frozenset(
-    {"rate_limited", "overloaded", "timed_out", "stream_cut", "server_error", "unreachable"}
+    kind for kind, cause in FAILURE_CAUSES.items() if cause in ("rate", "outage")
 )
 """Kinds that another attempt may overcome: the client retries them, and a run that ends with one can be resumed."""
 

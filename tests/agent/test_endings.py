@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.agent.playbook import Playbook
@@ -22,7 +24,8 @@ from dragoman.agent.protocol import (
     Ticked,
     ToolAnswered,
 )
-from dragoman.agent.result import Limits
+from dragoman.agent.result import _BY_CATEGORY, CATEGORIES, Category, Limits, OutcomeKind
+from dragoman.cli.screen import EXIT_CODES, OUTCOME_HINTS
 from dragoman.testing import call
 from dragoman.types import Message, Reply, Text, ToolResult, Usage
 
@@ -209,3 +212,14 @@ def test_a_cancelled_run_stays_cancelled() -> None:
 def test_a_run_without_time_ends_before_the_first_word() -> None:
     play = Playbook(limits=Limits(seconds=1.0)).starts("hi").asks().later(2.0).replies("Hello")
     play.ends("time_limit", text="Hello")
+
+
+def test_every_outcome_has_a_category_and_is_documented() -> None:
+    """Whoever adds an outcome to `OutcomeKind` learns here what is missing."""
+    kinds = set(get_args(OutcomeKind))
+    assert set(CATEGORIES) == kinds
+    assert len(CATEGORIES) == sum(map(len, _BY_CATEGORY.values()))
+    assert set(_BY_CATEGORY) == set(get_args(Category)) == set(EXIT_CODES)
+    assert set(OUTCOME_HINTS) <= kinds
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "agent.md").read_text(encoding="utf-8")
+    assert sorted(kind for kind in kinds if f"`{kind}`" not in page) == []

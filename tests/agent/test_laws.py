@@ -25,7 +25,7 @@ from dragoman.agent.protocol import (
     Stopped,
     ToolAnswered,
 )
-from dragoman.agent.records import decode_input, encode
+from dragoman.agent.records import decode, encode
 from dragoman.agent.result import Limits
 from dragoman.testing import call
 from dragoman.types import InvalidCall, Message, Reply, Request, Text, ToolCall, ToolResult
@@ -200,9 +200,9 @@ def test_whatever_stands_in_an_input_comes_back_out_of_the_journal(odd: Any) -> 
     from dragoman.extraction import Extraction
 
     told = Replied(reply, Extraction(str(odd), calls=[made]), 1.5)
-    assert decode_input(encode(told)) == told
+    assert decode(encode(told)) == told
     result = ToolAnswered("call_1", ToolResult("call_1", "look", str(odd), data=odd), at=2.0)
-    assert decode_input(encode(result)) == result
+    assert decode(encode(result)) == result
 
 
 class Anything:
@@ -217,6 +217,6 @@ def test_data_that_no_json_holds_is_kept_in_words() -> None:
     loop.append(loop)
     for data in (Anything(), {1, 2}, b"\xff", loop, {("a", "b"): Anything()}, float("nan")):
         told = ToolAnswered("call_1", ToolResult("call_1", "look", "seen", data=data))
-        back = decode_input(encode(told))
+        back = decode(encode(told))
         assert isinstance(back, ToolAnswered)
         assert back.result.content == "seen"

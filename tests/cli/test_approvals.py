@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dragoman.agent.broker import answer_request, list_requests
 
 from dragoman.agent.approvals import Approval, StoredRequest
-from dragoman.agent.broker import answer_request, list_requests
 from dragoman.agent.records import Header, encode
 from dragoman.cli.approval_prompt import escape_invisible, format_span
 from dragoman.cli.approvals import user_name

@@ -181,7 +181,9 @@ def test_where_nobody_is_there(rules: tuple[str, ...], can_defer: bool, given: A
 def test_a_name_does_not_approve_what_no_rule_lifts() -> None:
     hook = replace(REQUEST, operands=(Operand("path", ".git/hooks/pre-commit", "write", protected=True),))
     read = replace(CALL, provenance=Provenance("text", level="T2", verdict="ask"))
-    for request in (hook, replace(REQUEST, call=read)):
+    unjudged = replace(CALL, provenance=Provenance("text"))
+    exec_tool = replace(REQUEST.tool, metadata={"class": "exec"})
+    for request in (hook, replace(REQUEST, call=read), replace(REQUEST, call=unjudged, tool=exec_tool)):
         assert asyncio.run(CommandApprover(["bash"], can_defer=True)(request)) == LATER
 
 

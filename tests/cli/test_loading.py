@@ -18,8 +18,8 @@ import typer
 from dragoman import __main__ as program
 from dragoman import cli
 from dragoman.cli.app import COMMANDS, CommandRow
-from dragoman.cli.options import ModeName
 from dragoman.policy import MODES
+from dragoman.types import ModeName
 
 # Prints the modules that are loaded when the process ends, whatever way it takes.
 LIST_MODULES = """

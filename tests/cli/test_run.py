@@ -420,10 +420,11 @@ def test_approval_at_a_terminal(desk: Desk) -> None:
     ],
 )
 def test_which_models_have_the_built_in_tools(model: str, options: list[str], offered: bool) -> None:
-    from dragoman.cli.context import AppContext, RunOptions
+    from dragoman.cli.context import AppContext
+    from dragoman.cli.options import RunOptions
 
     named = options[1] if options else None
-    with AppContext(RunOptions(model=model, builtin=named, journal=False), {}) as context:
+    with AppContext(RunOptions(model=model, builtin=named, no_journal=True), {}) as context:
         assert any(tool.name == "read" for tool in context.tools) is offered
 
 

@@ -51,7 +51,7 @@ def test_signatures_are_those_of_botocore(path: str, body: bytes, token: str, po
     url = f"https://bedrock-runtime.eu-west-1.amazonaws.com{port}/model/{quote(path, safe='')}/converse"
     headers = {"Content-Type": "application/json"}
     credentials = Credentials(ID, SECRET, token)
-    added = sign("POST", url, headers, body, credentials, region="eu-west-1", service="bedrock", now=NOW)
+    added = sign(HttpRequest("POST", url, headers, body), credentials, region="eu-west-1", service="bedrock", now=NOW)
     assert added["Authorization"] == judge(url, headers, body, token)
     assert added.get("X-Amz-Security-Token", "") == token
 

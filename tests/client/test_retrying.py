@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from email.utils import formatdate
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.client.retry import Breaker, Breakers, Decision, Retries, counts, decide, read_delay
-from dragoman.types import Failure, FailureKind
+from dragoman.types import FAILURE_CAUSES, TRANSIENT_FAILURES, Failure, FailureKind
 
 RETRIES = Retries(attempts=4, base=1.0, cap=8.0, patience=60.0)
 
@@ -176,6 +177,12 @@ def test_each_origin_has_its_own_circuit() -> None:
     breakers.of("https://a").failed(0.0)
     assert breakers.of("https://a").state(0.0) == "open"
     assert breakers.of("https://b").state(0.0) == "closed"
+
+
+def test_every_kind_of_failure_has_a_cause() -> None:
+    """Retries, the circuit breaker, fallbacks and the category of a run all read this one table."""
+    assert FAILURE_CAUSES.keys() == set(get_args(FailureKind))
+    assert {kind for kind in FAILURE_CAUSES if counts(Failure(kind))} == TRANSIENT_FAILURES - {"rate_limited"}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_fact_is_there_for_the_next_process(tmp_path: Path) -> None:
     assert FileFacts(path).get(URL, "qwen3") == LEARNED
     assert FileFacts(path).get(URL, "other") is None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [each.name for each in path.parent.iterdir()] == ["learned.toml"]
+    assert sorted(each.name for each in path.parent.iterdir()) == [".learned.toml.lock", "learned.toml"]
     endpoint = resolve("llamacpp:qwen3", base_url=URL, facts=FileFacts(path))
     assert endpoint.quirks.final_frame is False
     assert endpoint.quirks.tool_choice == ("auto",)

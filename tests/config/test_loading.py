@@ -109,6 +109,7 @@ MISTAKES = [
     ("an unknown word", 'trust = "lax"\n', 1, "one of strict, default, compat"),
     ("a slip of the pen", "\n\nlimit.turns = 3\n", 3, "did you mean `limits`"),
     ("a slip in a table", "[limits]\n\nturn = 3\n", 3, "did you mean `limits.turns`"),
+    ("of an earlier version", 'approvals = ["deploy"]\n', 1, "there is no setting `approvals` any more: use `ask`"),
     ("outside its table", "concurrency = 3\n", 1, "did you mean `limits.concurrency`"),
     ("a table for a value", "[model]\nname = 'x'\n", 1, "`model` is a model such as ollama:qwen3; found a table"),
     ("a value for a table", "limits = 3\n", 1, "`limits` is a table of settings"),
@@ -262,7 +263,7 @@ def test_variables_are_read_by_their_kind(place: Place) -> None:
             "DRAGOMAN_JOURNAL_ENABLED": "off",
             "DRAGOMAN_OPTIONS_TEMPERATURE": "0.5",
             "DRAGOMAN_OPTIONS_REASONING": "high",
-            "DRAGOMAN_APPROVALS": "ask",
+            "DRAGOMAN_ASK": "deploy, write(a, b)",
             "DRAGOMAN_TRUST": "",
             "DRAGOMAN_LIMITS_TURN": "1",
             "DRAGOMAN_DEBUG": "1",
@@ -270,10 +271,19 @@ def test_variables_are_read_by_their_kind(place: Place) -> None:
     )
     assert config["model"] == "ollama:qwen3:8b"
     assert config["fallbacks"] == ("openai:a", "openai:b")
-    assert (config["limits.tokens"], config["journal.enabled"], config["approvals"]) == (None, False, ("*",))
+    assert (config["limits.tokens"], config["journal.enabled"], config["ask"]) == (
+        None,
+        False,
+        ("deploy", "write(a, b)"),
+    )
     assert config.options == {"temperature": 0.5, "reasoning": {"effort": "high"}}
     assert config.origin("trust").kind == "default", "an empty variable says nothing"
     assert config.warnings == ("$DRAGOMAN_LIMITS_TURN means nothing; did you mean $DRAGOMAN_LIMITS_TURNS?",)
+
+
+def test_a_rule_in_a_variable_of_an_earlier_version_is_not_passed_over(place: Place) -> None:
+    with pytest.raises(ConfigError, match=r"\$DRAGOMAN_APPROVALS: there is no setting `approvals` any more: use `ask`"):
+        place.load(environment={"DRAGOMAN_APPROVALS": "deploy"})
 
 
 def test_every_variable_means_one_setting() -> None:

@@ -177,9 +177,9 @@ def test_a_project_makes_trust_stricter_and_never_looser(place: Place) -> None:
 
 def test_what_is_forbidden_stays_forbidden_whoever_adds_to_it(place: Place) -> None:
     config = place.load(
-        'deny = ["shell"]\n', 'deny = ["write_*"]\napprovals = "ask"\n', {"DRAGOMAN_DENY": "fetch"}, {"deny": ["mail"]}
+        'deny = ["shell"]\n', 'deny = ["write_*"]\nask = ["*"]\n', {"DRAGOMAN_DENY": "fetch"}, {"deny": ["mail"]}
     )
     assert set(config["deny"]) == {"shell", "write_*", "fetch", "mail"}
-    assert config["approvals"] == ("*",)
+    assert config["ask"] == ("*",)
     assert config.origin("deny").kind == "argument"
     assert [origin.kind for origin in config.settled["deny"].also] == ["project", "user", "environment"]

@@ -43,7 +43,7 @@ def verdict(rules: Rules, path: str) -> str:
 def test_every_rule_has_the_scope_of_whoever_wrote_it(place: Place) -> None:
     config = place.load(
         'mode = "edits"\nallow = ["bash(git status*)"]\ndeny = ["shell"]\n',
-        'ask = ["write(docs/**)"]\napprovals = ["deploy"]\n',
+        'ask = ["write(docs/**)", "deploy"]\n',
         {"DRAGOMAN_DENY": "bash(rm -r, -f *), fetch(domain:*.example.org)"},
         {"allow": ["write(src/**)"]},
     )
@@ -158,7 +158,6 @@ def test_a_tool_that_is_denied_in_part_is_still_offered() -> None:
     assert restrict(tools, deny=["write(src/**)", "bash(rm *)"]) == tools
     assert [tool.name for tool in restrict(tools, deny=["write"])] == ["close"]
     assert [tool.name for tool in restrict(tools, deny=["mcp:t/*"])] == ["write", "edit"]
-    assert not any(tool.requires_approval for tool in restrict(tools, approvals=["write(src/**)"]))
     assert load_tools([]).tools == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.config.conftest import Place
 
-from dragoman.config.settings import price_by, read_prices
+from dragoman.config.settings import read_prices
 from dragoman.errors import ConfigError
 from dragoman.providers.prices import Prices
 from dragoman.types import Usage
@@ -56,9 +56,3 @@ def test_a_row_that_is_none_is_told_with_its_place(place: Place, row: str, words
         place.load(f'\n[prices."openai:gpt-9-mini"]\n{row}\n')
     assert str(caught.value).startswith(f"{place.user_file}:2: `prices` is ")
     assert words in str(caught.value)
-
-
-def test_a_function_for_one_provider_asks_further_where_nothing_is_known() -> None:
-    price = price_by(ROWS, "openai", lambda usage, model: 7.0)
-    assert (price(Usage(1_000_000, 0), "gpt-9-mini"), price(Usage(), "nobody-knows")) == (1.0, 7.0)
-    assert price_by(ROWS, "openai")(Usage(), "nobody-knows") is None

@@ -162,8 +162,6 @@ def test_what_a_package_brings_unasked_needs_approval() -> None:
     assert not load_tools(["entry:search"], points).tools[0].requires_approval, "whoever names it has chosen it"
 
 
-def test_denied_tools_are_gone_and_guarded_ones_need_approval() -> None:
+def test_denied_tools_are_gone() -> None:
     tools = [Tool("git_push"), Tool("git_log"), Tool("Read"), Tool("shell")]
-    kept = restrict(tools, deny=["SHELL", "git_p*"], approvals=["read"])
-    assert [(tool.name, tool.requires_approval) for tool in kept] == [("git_log", False), ("Read", True)]
-    assert all(tool.requires_approval for tool in restrict(tools, approvals=["*"]))
+    assert [tool.name for tool in restrict(tools, deny=["SHELL", "git_p*"])] == ["git_log", "Read"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dragoman
 from dragoman.errors import ConfigError
-from dragoman.extraction.trust import PROFILES, Situation, decide, get_profile
-from dragoman.types import Tool
+from dragoman.extraction.trust import PROFILES, Situation, decide, find_doubt, get_profile
+from dragoman.policy import DecisionContext, Rules
+from dragoman.policy import decide as decide_call
+from dragoman.types import Provenance, Tool, ToolCall
 
 PLAIN = Tool("search")
 READING = Tool("read", read_only=True)
@@ -91,3 +96,32 @@ def test_every_verdict_but_allow_has_its_reason(situation: Situation) -> None:
     for profile in PROFILES.values():
         judgement = decide(situation, profile)
         assert bool(judgement.why) == (judgement.verdict != "allow")
+
+
+# ---- the rule is written once ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("tool", [PLAIN, READING, EXEC], ids=lambda tool: tool.name)
+@pytest.mark.parametrize("level", ["T4", "T3", "T2", "T1"])
+def test_the_policy_asks_exactly_where_the_trust_rule_does(level: Any, tool: Tool, profile: str) -> None:
+    judged = decide(Situation(level, tool), PROFILES[profile])
+    call = ToolCall("c1", tool.name, {}, provenance=Provenance(level=level, verdict=judged.verdict))
+    decision = decide_call(call, DecisionContext(tool), Rules("bypass"))
+    assert (decision.verdict == "ask") is bool(find_doubt(call, tool)) is (judged.verdict != "allow")
+    assert decision.verdict == "allow" or (decision.code, decision.rule) == ("trust", f"trust:{level}")
+
+
+def test_a_call_from_text_that_nobody_judged_counts_as_one_without_a_wrapper() -> None:
+    unjudged = ToolCall("c1", "bash", {}, provenance=Provenance("text"))
+    assert "no wrapper of its own (unjudged)" in find_doubt(unjudged, EXEC)
+    assert not find_doubt(unjudged, PLAIN)
+    assert not find_doubt(ToolCall("c1", "bash", {}, provenance=Provenance("native")), EXEC)
+    assert not find_doubt(ToolCall("c1", "bash", {}), EXEC)
+
+
+def test_no_module_above_extraction_spells_a_level() -> None:
+    package = Path(dragoman.__file__).parent
+    above = [file for file in package.rglob("*.py") if file.parent.name != "extraction"]
+    spelled = [file.name for file in above if re.search(r"[\"']T[0-5][\"']", file.read_text(encoding="utf-8"))]
+    assert spelled == []

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dragoman.errors import ConfigError
 from dragoman.journal.audit import KINDS, AuditFailed, AuditLog, digest_of, encode_field, escape
 from dragoman.journal.verification import read_records, verify
-from dragoman.paths import beside, default_audit_path
+from dragoman.paths import beside
 from dragoman.secrets import HumanSink
 
 WRITERS = str(Path(__file__).with_name("writers.py"))
@@ -235,5 +235,4 @@ def test_damaged_lines_are_shown_as_such(path: Path) -> None:
 def test_it_lies_beside_the_journal(environment: dict[str, str], platform: str, expected: str) -> None:
     from dragoman.journal import default_path
 
-    assert default_audit_path(environment, platform=platform) == Path(expected)
     assert beside(default_path(environment, platform=platform)) == Path(expected)

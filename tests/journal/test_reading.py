@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.journal.support import turn
 
-from dragoman.journal import Entry, Record, calls, open_calls, order_faults, turns, was_ended
+from dragoman.journal import Entry, Record, calls, open_calls, order_faults, was_ended
 
 
 def records(*entries: Entry) -> list[Record]:
@@ -42,14 +42,6 @@ def test_a_call_knows_the_records_that_moved_it() -> None:
     trace = calls(records(*turn("a"), *turn("b")))
     assert trace["a"].records == (1, 2, 3, 4, 5)
     assert (trace["b"].stage, trace["b"].records) == ("delivered", (6, 7, 8, 9, 10))
-
-
-def test_a_turn_holds_its_reply_and_its_calls() -> None:
-    late = [Entry("reply", calls=("a",)), Entry("started", call_id="a"), Entry("finished", call_id="a")]
-    # That the results went out is known with the next reply, so it may stand behind it.
-    found = turns(records(Entry("input"), *late, Entry("reply"), Entry("delivered", calls=("a",)), Entry("ended")))
-    assert [(each.number, each.first, each.end) for each in found] == [(1, 2, 5), (2, 5, 8)]
-    assert [[call.call_id for call in each.calls] for each in found] == [["a"], []]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import dragoman
 from dragoman import providers, testing
 from dragoman.errors import ChoiceIgnored, ConfigError
 from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, find_breach
+from dragoman.providers.endpoint import settle
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Text, ToolCall, ToolResult
 
@@ -186,3 +187,18 @@ def test_a_stream_ends_with_the_same_error() -> None:
         return texts
 
     assert "".join(asyncio.run(listen())) == "It is late."
+
+
+def test_definitions_are_encoded_only_when_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(*_: object) -> None:
+        raise AssertionError("the tool mode needs no definitions")
+
+    monkeypatch.setattr("dragoman.wire.codec.Codec.encode_definitions", encode)
+    assert choose_tool_mode(providers.resolve("openai:gpt-4o"), TOOLS).mode == "native"
+    assert choose_tool_mode(providers.resolve("openai:gpt-4o"), TOOLS, "text").mode == "text"
+
+
+def test_a_provider_without_a_known_wire_cannot_be_chosen() -> None:
+    oci = providers.get("oci")
+    with pytest.raises(ConfigError, match="oci cannot be spoken to"):
+        choose_tool_mode(settle(oci, "m", overrides={"native_tool_calls": True}), TOOLS)

@@ -186,11 +186,11 @@ def test_nothing_is_left_of_a_server_once_it_is_closed(fault: str) -> None:
     limits = replace(QUICK, close_seconds=0.1) if fault == "ignores SIGTERM" else QUICK
     with open_box(faulty(fault), limits=limits) as box:
         (connection,) = box._connections
-        process = connection._session.channel._process
-        pids = [process._transport.get_pid()]
+        channel = connection._session.channel
+        pids = [channel._transport.get_pid()]
         if fault == "leaves a child":
-            wait_until(lambda: "child is" in process.stderr())
-            pids.append(int(process.stderr().split()[-1]))
+            wait_until(lambda: "child is" in channel.diagnosis())
+            pids.append(int(channel.diagnosis().split()[-1]))
         assert all(map(is_alive, pids))
     wait_until(lambda: not any(map(is_alive, pids)))
 

@@ -71,7 +71,7 @@ def test_the_file_is_the_owners_alone_and_holds_no_half_written_state(tmp_path: 
     path = tmp_path / "mcp-pins.json"
     Pins(path).see([define()])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["mcp-pins.json", "mcp-pins.json.lock"]
+    assert sorted(each.name for each in tmp_path.iterdir()) == [".mcp-pins.json.lock", "mcp-pins.json"]
     assert [pin.key for pin in list_pins(path)] == ["files/read"]
     assert approve_pin(path, "files/read").state == "approved"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple, get_args
 
 import pytest
@@ -30,7 +31,7 @@ from tests.policy.cases import (
 )
 
 from dragoman.policy import DecisionContext, Mode, Rules, Verdict, decide
-from dragoman.policy.decision import MODES
+from dragoman.policy.decision import MODES, TRAITS
 from dragoman.types import Operand, Provenance, Tool, ToolCall
 
 ORDER: tuple[Mode, ...] = ("plan", "locked", "default", "edits", "sandboxed", "bypass")
@@ -174,3 +175,11 @@ def test_a_mode_that_is_none_is_a_strict_one() -> None:
 
 
 BARE_TOOL = Tool("mine")
+
+
+def test_a_mode_has_a_row_and_a_documentation() -> None:
+    """Whoever adds a mode to `types.ModeName` learns here what is missing."""
+    assert set(TRAITS) == set(MODES) == set(get_args(Mode))
+    assert [TRAITS[mode].rank for mode in MODES] == sorted(TRAITS[mode].rank for mode in MODES)
+    page = (Path(__file__).parents[2] / "docs" / "concepts" / "permissions.md").read_text(encoding="utf-8")
+    assert [mode for mode in MODES if f"`{mode}`" not in page] == []

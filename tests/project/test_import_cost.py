@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import subprocess
 import sys
 
@@ -50,3 +53,17 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="'dragoman' has no attribute 'formatz'"):
         dragoman.formatz  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["", "agent", "builtin", "client", "local"])
+def test_type_checkers_and_the_interpreter_see_the_same_names(package: str) -> None:
+    """A lazy package names each export twice: in an import for type checkers, and in the table that is used."""
+    module = importlib.import_module(f"dragoman.{package}".rstrip("."))
+    tree = ast.parse(inspect.getsource(module))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    seen = {(node.module, alias.name) for node in imports for alias in node.names if alias.asname == alias.name}
+    defined = {name for name in module.__all__ if name in vars(module)} - {name for _, name in seen}
+    assert {name for _, name in seen} | defined == set(module.__all__)
+    for home, name in seen:
+        found = getattr(module, name)
+        assert found is getattr(importlib.import_module(str(home)), name)

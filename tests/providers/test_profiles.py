@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from dragoman import formats, providers
-from dragoman.formats.thinking import pairs
 from dragoman.providers import Profile, plain_name
 from dragoman.providers.registry import check_profile, shipped
 
@@ -116,11 +115,6 @@ def test_a_profile_is_whole(profile: Profile) -> None:
     assert profile.match
     for name in (profile.format, *profile.formats, profile.prompt_format):
         assert not name or formats.get(name)
-    if profile.thinking:
-        wrappers = {*pairs(named=False)}
-        if profile.format:
-            wrappers |= set(formats.get(profile.format).thinking)
-        assert tuple(profile.thinking) in wrappers
 
 
 @pytest.mark.parametrize("format", sorted({profile.prompt_format or "hermes" for profile in PROFILES}))

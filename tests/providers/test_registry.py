@@ -145,7 +145,6 @@ def test_rows_may_be_given_as_tables_by_name() -> None:
         ({"x": "http://x"}, "provider x: a row is a table"),
         ({"providers": {"x": {"quirks": {"fast": True}}}}, "quirks of provider x"),
         ({"profiles": {"x": {"match": ["("]}}}, "no regular expression"),
-        ({"profiles": {"x": {"match": ["x"], "thinking": ["<t>"]}}}, "an opening and a closing tag"),
         ({"profiles": {"x": 1}}, "profile x: a row is a table"),
         ({"profiles": {}, "providers": 3}, "`providers` is a table"),
     ],

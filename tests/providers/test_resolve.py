@@ -191,15 +191,11 @@ def test_keys_and_headers() -> None:
 # ---- capabilities --------------------------------------------------------------------------------------------------
 
 
-def test_capabilities_follow_from_wire_quirks_and_family() -> None:
-    ollama = providers.get("ollama").capabilities("qwen3")
-    assert (ollama.native_tool_calls, ollama.tool_choice, ollama.parallel_switch) == (True, (), False)
-    claude = providers.get("anthropic").capabilities("claude-opus-4-8")
-    assert (claude.images_in_results, claude.strict, claude.sampling) == (True, True, False)
-    assert claude.reasoning_replay == "calls"
-    assert providers.get("gemini").capabilities("gemini-3-pro").images_in_results
-    assert not providers.get("gemini").capabilities("gemini-2.5-pro").images_in_results
-    assert not providers.get("groq").capabilities("llama-3.3-70b-versatile").images_in_results
+def test_capabilities_follow_from_the_row_and_the_family() -> None:
+    assert providers.get("ollama").capabilities("qwen3").native_tool_calls
+    slow = Provider("slow", base_url="http://x/v1", declared={"streaming": False})
+    assert not slow.capabilities("m").streaming
+    assert slow.capabilities("m", {"streaming": True}).streaming
 
 
 def test_a_family_without_tools_has_none_anywhere() -> None:
@@ -214,7 +210,7 @@ def test_a_capability_is_overruled_per_call(provider: str, model: str, wanted: b
     changed = row.capabilities(model, overrides={"native_tool_calls": wanted})
     assert usual.native_tool_calls is not wanted
     assert changed.native_tool_calls is wanted
-    assert changed.tool_choice == usual.tool_choice
+    assert changed.streaming == usual.streaming
     assert row.capabilities(model, overrides=Capabilities()) == Capabilities()
 
 
@@ -222,7 +218,7 @@ def test_a_capability_that_does_not_exist_is_told_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match="no capability 'native_tools'; did you mean 'native_tool_calls'"):
         providers.get("openai").capabilities(overrides={"native_tools": False})
     with pytest.raises(ConfigError, match="capabilities: "):
-        providers.get("openai").capabilities(overrides={"strict": "very"})
+        providers.get("openai").capabilities(overrides={"streaming": "very"})
 
 
 def test_formats_that_are_read_begin_with_the_family() -> None:

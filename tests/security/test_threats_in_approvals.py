@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dragoman.agent.broker import ApprovalRefused, answer_request, list_requests
 from msgspec.structs import replace
 from tests.security.attacks import play
 
 import dragoman
 from dragoman import builtin
 from dragoman.agent import Agent, Approval, ApprovalRequest, Connection, Safety
-from dragoman.agent.broker import ApprovalRefused, answer_request, list_requests
 from dragoman.agent.events import Asked
 from dragoman.journal import MemoryJournal, SqliteJournal
 from dragoman.testing import ScriptedModel, call, calls

@@ -194,7 +194,7 @@ class AskedThere(Asked, frozen=True):
 
 
 def test_a_provider_that_is_named_apart(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(otel._HANDLERS, AskedThere, otel.RunSpans.asked)
+    monkeypatch.setitem(otel._ON_RUN, AskedThere, otel.RunSpans.asked)
     tell(watch.listener, [started(), AskedThere(1, "us.anthropic.claude-opus:0"), ReplyEnded(), ended()])
     (chat,) = [span for span in watch.exporter.get_finished_spans() if span.name.startswith("chat")]
     assert chat.attributes["gen_ai.provider.name"] == "aws.bedrock"

@@ -7,8 +7,7 @@ import json
 from tests.telemetry.conftest import ended, tell, whole_run
 
 from dragoman.agent.events import Asked, TurnEnded
-from dragoman.agent.result import RunResult, end
-from dragoman.telemetry import Total, UsageTotals, total_results
+from dragoman.telemetry import Total, UsageTotals
 from dragoman.types import Usage
 
 
@@ -37,12 +36,3 @@ def test_totals_as_json() -> None:
     assert (data["runs"], data["total"]["requests"], data["total"]["usage"]["input_tokens"]) == (1, 2, 20)
     assert list(data["models"]) == ["ollama:qwen3"]
     assert json.loads(json.dumps(data)) == data
-
-
-def test_totals_of_finished_runs() -> None:
-    results = [
-        RunResult(end("answered"), usage=Usage(3, 4), cost=0.5, turns=2, model="a:1"),
-        RunResult(end("blank"), usage=Usage(1, 1), cost=0.5, turns=1, model="a:1"),
-        RunResult(end("answered"), usage=Usage(1, 0), cost=None, turns=1, model="b:2"),
-    ]
-    assert total_results(results) == {"a:1": Total(3, Usage(4, 5), 1.0), "b:2": Total(1, Usage(1, 0), None)}

@@ -6,12 +6,11 @@ from importlib import import_module
 from typing import Any
 
 import pytest
-from tests.wire.conversations import PIXEL, WIRES, words
+from tests.wire.conversations import PIXEL, WIRES, restore_request, words
 from tests.wire.rules import violations
 
 from dragoman.types import Image, Message, Request, Text, Thinking, Tool, ToolCall, ToolResult
 from dragoman.wire import Quirks, get
-from dragoman.wire.aliases import restore_request
 
 # Sixty-four characters, with dots.
 LONG_NAME = "server.files." + "read_" * 10 + "a"

@@ -5,134 +5,74 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.agent.agent import Agent
-    from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-    from dragoman.agent.config import RunConfig
-    from dragoman.agent.context import Compaction, Compactor, ContextBudget, ContextSettings, Summarise, TrimOldResults
-    from dragoman.agent.events import (
-        ApprovalGiven,
-        ApprovalNeeded,
-        Asked,
-        CallDecided,
-        LoopEvent,
-        Noticed,
-        RunEnded,
-        RunEvent,
-        RunStarted,
-        ToolEnded,
-        ToolProgressed,
-        ToolStarted,
-        TurnEnded,
+    from dragoman.agent.agent import Agent as Agent
+    from dragoman.agent.approvals import LATER as LATER, Approval as Approval, ApprovalRequest as ApprovalRequest
+    from dragoman.agent.config import RunConfig as RunConfig
+    from dragoman.agent.context import (
+        Compaction as Compaction,
+        Compactor as Compactor,
+        ContextBudget as ContextBudget,
+        ContextSettings as ContextSettings,
+        Summarise as Summarise,
+        TrimOldResults as TrimOldResults,
     )
-    from dragoman.agent.handle import Run
-    from dragoman.agent.hooks import Deny, Stop
-    from dragoman.agent.machine import Machine
-    from dragoman.agent.result import Limits, Outcome, Problem, RunFailed, RunResult
-    from dragoman.agent.settings import Connection, Safety
-    from dragoman.agent.watch import WatchSettings
-    from dragoman.policy import Decision, Policy, Rule, Rules, read_rule
+    from dragoman.agent.events import (
+        ApprovalGiven as ApprovalGiven,
+        ApprovalNeeded as ApprovalNeeded,
+        Asked as Asked,
+        CallDecided as CallDecided,
+        LoopEvent as LoopEvent,
+        Noticed as Noticed,
+        RunEnded as RunEnded,
+        RunEvent as RunEvent,
+        RunStarted as RunStarted,
+        ToolEnded as ToolEnded,
+        ToolProgressed as ToolProgressed,
+        ToolStarted as ToolStarted,
+        TurnEnded as TurnEnded,
+    )
+    from dragoman.agent.handle import Run as Run
+    from dragoman.agent.hooks import Deny as Deny, Stop as Stop
+    from dragoman.agent.machine import Machine as Machine
+    from dragoman.agent.result import (
+        Limits as Limits,
+        Outcome as Outcome,
+        Problem as Problem,
+        RunFailed as RunFailed,
+        RunResult as RunResult,
+    )
+    from dragoman.agent.settings import Connection as Connection, Safety as Safety
+    from dragoman.agent.watch import WatchSettings as WatchSettings
+    from dragoman.policy import (
+        Decision as Decision,
+        Policy as Policy,
+        Rule as Rule,
+        Rules as Rules,
+        read_rule as read_rule,
+    )
+else:
+    from dragoman import export_lazily
 
-# The settings need the limits and the modes alone; the rest is loaded when it is first used.
-_HOMES = {
-    "Agent": "dragoman.agent.agent",
-    "Approval": "dragoman.agent.approvals",
-    "ApprovalGiven": "dragoman.agent.events",
-    "ApprovalNeeded": "dragoman.agent.events",
-    "ApprovalRequest": "dragoman.agent.approvals",
-    "Asked": "dragoman.agent.events",
-    "CallDecided": "dragoman.agent.events",
-    "Compaction": "dragoman.agent.context",
-    "Compactor": "dragoman.agent.context",
-    "Connection": "dragoman.agent.settings",
-    "ContextSettings": "dragoman.agent.context",
-    "Decision": "dragoman.policy",
-    "Deny": "dragoman.agent.hooks",
-    "LATER": "dragoman.agent.approvals",
-    "Limits": "dragoman.agent.result",
-    "LoopEvent": "dragoman.agent.events",
-    "Machine": "dragoman.agent.machine",
-    "Noticed": "dragoman.agent.events",
-    "Outcome": "dragoman.agent.result",
-    "Policy": "dragoman.policy",
-    "Problem": "dragoman.agent.result",
-    "ContextBudget": "dragoman.agent.context",
-    "Rule": "dragoman.policy",
-    "Rules": "dragoman.policy",
-    "Run": "dragoman.agent.handle",
-    "RunEnded": "dragoman.agent.events",
-    "RunEvent": "dragoman.agent.events",
-    "RunFailed": "dragoman.agent.result",
-    "RunResult": "dragoman.agent.result",
-    "Safety": "dragoman.agent.settings",
-    "RunStarted": "dragoman.agent.events",
-    "RunConfig": "dragoman.agent.config",
-    "Stop": "dragoman.agent.hooks",
-    "Summarise": "dragoman.agent.context",
-    "ToolEnded": "dragoman.agent.events",
-    "ToolProgressed": "dragoman.agent.events",
-    "ToolStarted": "dragoman.agent.events",
-    "TrimOldResults": "dragoman.agent.context",
-    "TurnEnded": "dragoman.agent.events",
-    "WatchSettings": "dragoman.agent.watch",
-    "read_rule": "dragoman.policy",
-}
-
-__all__ = [
-    "LATER",
-    "Agent",
-    "Approval",
-    "ApprovalGiven",
-    "ApprovalNeeded",
-    "ApprovalRequest",
-    "Asked",
-    "CallDecided",
-    "Compaction",
-    "Compactor",
-    "Connection",
-    "ContextBudget",
-    "ContextSettings",
-    "Decision",
-    "Deny",
-    "Limits",
-    "LoopEvent",
-    "Machine",
-    "Noticed",
-    "Outcome",
-    "Policy",
-    "Problem",
-    "Rule",
-    "Rules",
-    "Run",
-    "RunConfig",
-    "RunEnded",
-    "RunEvent",
-    "RunFailed",
-    "RunResult",
-    "RunStarted",
-    "Safety",
-    "Stop",
-    "Summarise",
-    "ToolEnded",
-    "ToolProgressed",
-    "ToolStarted",
-    "TrimOldResults",
-    "TurnEnded",
-    "WatchSettings",
-    "read_rule",
-]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(home), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __all__, __getattr__, __dir__ = export_lazily(
+        __name__,
+        {
+            "dragoman.agent.agent": "Agent",
+            "dragoman.agent.approvals": "Approval ApprovalRequest LATER",
+            "dragoman.agent.config": "RunConfig",
+            "dragoman.agent.context": "Compaction Compactor ContextBudget ContextSettings Summarise TrimOldResults",
+            "dragoman.agent.events": (
+                "ApprovalGiven ApprovalNeeded Asked CallDecided LoopEvent Noticed RunEnded RunEvent RunStarted "
+                "ToolEnded ToolProgressed ToolStarted TurnEnded"
+            ),
+            "dragoman.agent.handle": "Run",
+            "dragoman.agent.hooks": "Deny Stop",
+            "dragoman.agent.machine": "Machine",
+            "dragoman.agent.result": "Limits Outcome Problem RunFailed RunResult",
+            "dragoman.agent.settings": "Connection Safety",
+            "dragoman.agent.watch": "WatchSettings",
+            "dragoman.policy": "Decision Policy Rule Rules read_rule",
+        },
+    )

@@ -416,7 +416,7 @@ class Agent(Generic[DepsT]):
         parent_rules = parent.machine.permissions.chain if parent is not None else ()
         if parent is not None:
             above = parent.machine.config
-            policy, approver = join_policies(policy, above.policy), parent.approver
+            policy, approver = join_policies(policy, above.policy), parent.services.approver
             trust = stricter(trust, above.trust)
         return RunConfig(
             self.endpoint,
@@ -432,10 +432,10 @@ class Agent(Generic[DepsT]):
             aliases=dict(self.safety.aliases),
             watch=self.safety.watch,
             has_approver=approver is not None or self._may_defer(parent),
-            has_reviewers=self.hooks.under(parent.hooks if parent is not None else None).has("before_tool"),
+            has_reviewers=self.hooks.under(parent.services.hooks if parent is not None else None).has("before_tool"),
             answer=form,
             nonce=self._needs_nonce,
-            window=self.context.window or window(self.endpoint),
+            window=window(self.endpoint, self.context.window),
             context=self.context,
             fallbacks=self._fallbacks,
             price=self._price,
@@ -478,7 +478,7 @@ class Agent(Generic[DepsT]):
             human_sink=self._safety.human_sink(self.endpoint, self._fallbacks),
             model_sink=above.model_sink if above is not None else self._safety.model_sink(),
             auditor=self._safety.auditor(),
-            pending=pending,
+            pending=pending or {},
             sandbox=self._safety.sandbox,
             wall=self._safety.wall,
             ask_user=above.ask_user if above is not None else self.safety.ask_user,

@@ -22,6 +22,7 @@ from dragoman.agent.records import canonical, decode, encode
 from dragoman.agent.resume import read_header
 from dragoman.args import load
 from dragoman.errors import DragomanError, nearest
+from dragoman.extraction.trust import find_doubt
 from dragoman.journal.journal import Entry, Journal, JournalDamaged, Record, UnknownRun
 from dragoman.policy import Rules
 from dragoman.secrets import HumanSink
@@ -78,6 +79,8 @@ class ApprovalRequest(Struct, frozen=True):
     """The arguments with their secrets hidden."""
     hidden: tuple[str, ...] = ()
     """The paths of the arguments in which something was hidden."""
+    doubt: str = ""
+    """Why the origin of the call needs a person to look at it, whatever the rules allow; empty if it does not."""
     task: str = ""
     """The first words of what the run was asked to do, in a request that was read from the journal."""
     answer: Approval | None = None
@@ -357,6 +360,7 @@ class Broker:
             self._session,
             shown,
             hidden,
+            find_doubt(call, command.tool),
         )
 
     def _digest(

@@ -54,10 +54,6 @@ def _request(event: ApprovalNeeded | ApprovalGiven) -> dict[str, str]:
     return {**_about(event), "request": event.request, "digest": event.digest}
 
 
-def _level(event: CallDecided) -> str | None:
-    return event.call.provenance.level if event.call.provenance is not None else None
-
-
 def _digest(value: Any) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
@@ -79,7 +75,7 @@ _ROWS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
             "rule": event.rule,
             "code": event.code,
             "arguments": _digest(event.call.arguments),
-            "level": _level(event),
+            "level": event.call.provenance and event.call.provenance.level,
         },
     ),
     ApprovalNeeded: ("approval_asked", _request),

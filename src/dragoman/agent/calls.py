@@ -8,6 +8,7 @@ import copy
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -28,29 +29,6 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a call is about, as its tool tells it: asked before a decision, and again right before the call runs.
-
-_MOST = 1000
-"""Operands of one call; nobody could look at more."""
-
-
-def inspect_call(call: ToolCall, tool: Tool, context: ToolContext) -> tuple[tuple[Operand, ...], str]:
-    """The operands of a call, and why they could not be found out, where that failed."""
-    if tool.inspect is None:
-        return (), ""
-    try:
-        # What it does to its arguments is not what will run, and it may go on for ever.
-        found = tuple(islice(tool.inspect(copy.deepcopy(call.arguments), context), _MOST + 1))
-    except Exception as problem:  # The tool's own code; what it cannot say has to be asked about.
-        return (), f"{type(problem).__name__}: {problem}"[:300]
-    if not all(isinstance(each, Operand) for each in found):
-        return (), "the tool told something else than operands"
-    if len(found) > _MOST:
-        return found[:_MOST], f"the call is about more than {_MOST} things, which nobody can look through"
-    return found, ""
-
-
-# --------------------------------------------------------------------------------------------------------------------
 # Threads for blocking tools. They are daemons: a tool that never comes back does not keep the program from ending.
 
 _IDLE_SECONDS = 10.0
@@ -65,9 +43,27 @@ class Workers:
 
     def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run something in a thread, in the context of the caller; the future belongs to the running loop."""
-        loop = asyncio.get_running_loop()
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
         future: asyncio.Future[Any] = loop.create_future()
-        job = _Job(work, contextvars.copy_context(), loop, future)
+
+        def settle(value: Any, problem: BaseException | None) -> None:
+            if future.done():
+                return  # given up meanwhile
+            if problem is None:
+                future.set_result(value)
+            else:
+                future.set_exception(_carry(problem))
+
+        def job() -> None:
+            value: Any = None
+            problem: BaseException | None = None
+            try:
+                value = context.run(work)
+            except BaseException as raised:  # Nothing may end the thread of everybody's tools.
+                problem = raised
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+                loop.call_soon_threadsafe(settle, value, problem)
+
         with self._lock:
             worker = self._idle.pop() if self._idle else None
         if worker is None:
@@ -90,40 +86,6 @@ class Workers:
             return False
 
 
-class _Job:
-    def __init__(
-        self,
-        work: Callable[[], Any],
-        context: contextvars.Context,
-        loop: asyncio.AbstractEventLoop,
-        future: asyncio.Future[Any],
-    ) -> None:
-        self._work = work
-        self._context = context
-        self._loop = loop
-        self._future = future
-
-    def do(self) -> None:
-        value: Any = None
-        problem: BaseException | None = None
-        try:
-            value = self._context.run(self._work)
-        except BaseException as raised:  # Nothing may end the thread of everybody's tools.
-            problem = raised
-        try:
-            self._loop.call_soon_threadsafe(self._settle, value, problem)
-        except RuntimeError:
-            return  # the loop is closed, and nobody waits any more
-
-    def _settle(self, value: Any, problem: BaseException | None) -> None:
-        if self._future.done():
-            return  # given up meanwhile
-        if problem is None:
-            self._future.set_result(value)
-        else:
-            self._future.set_exception(_carry(problem))
-
-
 def _carry(problem: BaseException) -> BaseException:
     """A future refuses StopIteration, and would end the loop with an exit or an interrupt."""
     if isinstance(problem, Exception) and not isinstance(problem, StopIteration):
@@ -134,7 +96,7 @@ def _carry(problem: BaseException) -> BaseException:
 class _Worker(threading.Thread):
     def __init__(self, workers: Workers) -> None:
         super().__init__(name="dragoman-tool", daemon=True)
-        self.jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._workers = workers
 
     def run(self) -> None:
@@ -146,7 +108,7 @@ class _Worker(threading.Thread):
                     return
                 continue
             # It counts as free before the caller learns of the result: the next call may then have this thread.
-            job.do()
+            job()
             del job
             self._workers.keep(self)
 
@@ -158,6 +120,8 @@ shared = Workers()
 # --------------------------------------------------------------------------------------------------------------------
 # One call, run within its limits: converted, started, waited for, and answered whatever happens.
 
+_MOST_OPERANDS = 1000
+"""Nobody could look at more of one call."""
 _GRACE = 1.0
 """Seconds that a tool has to clean up after it was cancelled."""
 _TIMED_OUT = "The tool did not answer within {seconds:g} seconds and was stopped."
@@ -172,31 +136,8 @@ class CallOutcome(Struct, frozen=True):
     """The tool did not stop when it was told to, and may still be at work."""
 
 
-class Cancellation:
-    """Whether a call was given up; tools in threads can only ask."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def __call__(self) -> bool:
-        return self._event.is_set()
-
-    def set(self) -> None:
-        self._event.set()
-
-
-def prepare(tool: Tool, call: ToolCall, context: ToolContext) -> BoundCall | CallOutcome:
-    """The call in the types of its function, or the answer that says why that cannot be."""
-    try:
-        return bind(tool, call.arguments, context)
-    except InvalidArguments as mistake:
-        return CallOutcome(to_answer(mistake, call, tool), is_mistake=True)
-    except Exception as problem:  # A class of the developer's may refuse its members in any way it likes.
-        return CallOutcome(to_answer(problem, call, tool))
-
-
 async def run_call(
-    bound: BoundCall, call: ToolCall, cancelling: Cancellation, seconds: float, *, max_output: int | None = None
+    bound: BoundCall, call: ToolCall, cancelling: threading.Event, seconds: float, *, max_output: int | None = None
 ) -> CallOutcome:
     """Run a bound call for so many seconds at most. If this is cancelled, the tool is cancelled too, and waited for."""
     work = _start(bound, call, max_output)
@@ -241,7 +182,7 @@ def _take(work: asyncio.Future[Answer], call: ToolCall, tool: Tool) -> Answer:
     return work.result() if problem is None else to_answer(problem, call, tool)
 
 
-async def _stop(work: asyncio.Future[Answer], cancelling: Cancellation) -> bool:
+async def _stop(work: asyncio.Future[Answer], cancelling: threading.Event) -> bool:
     """Cancel the work and give it a moment; whether it had to be left alone."""
     cancelling.set()
     work.cancel()
@@ -288,10 +229,12 @@ class Calls:
             await self._run_one(command.batch[0], command.turn)
             return
         gate = asyncio.Semaphore(self._config.limits.concurrency)
-        tasks = {
-            planned.call.id: asyncio.create_task(self._run_gated(planned, command.turn, gate))
-            for planned in command.batch
-        }
+
+        async def run_gated(planned: Planned) -> None:
+            async with gate:
+                await self._run_one(planned, command.turn)
+
+        tasks = {planned.call.id: asyncio.create_task(run_gated(planned)) for planned in command.batch}
         self._running = dict(tasks)
         try:
             # A task that was cancelled because the run is over has nothing to say; one that failed has failed for all.
@@ -300,10 +243,6 @@ class Calls:
                     raise ended
         finally:
             self._running = {}
-
-    async def _run_gated(self, planned: Planned, turn: int, gate: asyncio.Semaphore) -> None:
-        async with gate:
-            await self._run_one(planned, turn)
 
     # ---- one call ----------------------------------------------------------------------------------------------------
 
@@ -319,7 +258,7 @@ class Calls:
             result = ToolResult(call.id, call.name, words, is_error=True)
             await driver.tell(ToolAnswered(call.id, result, at=driver.now(), ran=is_unknown))
             return
-        cancelling = Cancellation()
+        cancelling = threading.Event()
         bound = self._bind(planned, turn, cancelling, seconds)
         if isinstance(bound, CallOutcome):
             await self._answer(call, bound, 0.0)
@@ -333,7 +272,10 @@ class Calls:
             driver.note("tool_abandoned", f"{call.name} did not stop when its time was over, and may still be at work")
         await self._answer(call, ran, driver.now() - began)
 
-    def _bind(self, planned: Planned, turn: int, cancelling: Cancellation, seconds: float) -> BoundCall | CallOutcome:
+    def _bind(
+        self, planned: Planned, turn: int, cancelling: threading.Event, seconds: float
+    ) -> BoundCall | CallOutcome:
+        """The call in the types of its function, or the answer that says why that cannot be."""
         call, tool, sink = planned.call, planned.tool, self._services.model_sink
         exact = call
         if sink is not None and tool.metadata.get("restores") is True:
@@ -341,8 +283,12 @@ class Calls:
             if lost:
                 return CallOutcome(to_answer(Error(LOST.format(name=lost)), call), is_mistake=True)
             exact = replace(call, arguments=arguments)
-        context = self._context(call, turn, cancelling, seconds, planned.operands)
-        return prepare(tool, exact, context)
+        try:
+            return bind(tool, exact.arguments, self._context(call, turn, cancelling, seconds, planned.operands))
+        except InvalidArguments as mistake:
+            return CallOutcome(to_answer(mistake, exact, tool), is_mistake=True)
+        except Exception as problem:  # A class of the developer's may refuse its members in any way it likes.
+            return CallOutcome(to_answer(problem, exact, tool))
 
     async def _start(self, planned: Planned, turn: int) -> bool:
         """Record that a call runs now; False where what was approved is no longer what would run."""
@@ -396,10 +342,24 @@ class Calls:
     # ---- what a tool may know ----------------------------------------------------------------------------------------
 
     def inspect(self, call: ToolCall, tool: Tool) -> tuple[tuple[Operand, ...], str]:
-        """What a call is about right now, and why that could not be found out."""
+        """What a call is about, as its tool tells it, and why that could not be found out.
+
+        It is asked before a decision, and again right before the call runs.
+        """
         if tool.inspect is None:
             return (), ""
-        return inspect_call(call, tool, self._still(call))
+        try:
+            # What it does to its arguments is not what will run, and it may go on for ever.
+            told = tool.inspect(copy.deepcopy(call.arguments), self._still(call))
+            found = tuple(islice(told, _MOST_OPERANDS + 1))
+        except Exception as problem:  # The tool's own code; what it cannot say has to be asked about.
+            return (), f"{type(problem).__name__}: {problem}"[:300]
+        if not all(isinstance(each, Operand) for each in found):
+            return (), "the tool told something else than operands"
+        if len(found) > _MOST_OPERANDS:
+            words = f"the call is about more than {_MOST_OPERANDS} things, which nobody can look through"
+            return found[:_MOST_OPERANDS], words
+        return found, ""
 
     def _still(self, call: ToolCall) -> ToolContext:
         services, config = self._services, self._config
@@ -415,7 +375,7 @@ class Calls:
         )
 
     def _context(
-        self, call: ToolCall, turn: int, cancelling: Cancellation, seconds: float, operands: tuple[Operand, ...]
+        self, call: ToolCall, turn: int, cancelling: threading.Event, seconds: float, operands: tuple[Operand, ...]
     ) -> ToolContext:
         services, driver = self._services, self._driver
         loop = asyncio.get_running_loop()
@@ -430,7 +390,7 @@ class Calls:
             self._still(call),
             turn=turn,
             deadline=services.clock() + seconds,
-            cancelled=cancelling,
+            cancelled=cancelling.is_set,
             progress=progress,
             operands=operands,
             ask=services.ask_user,

@@ -87,6 +87,12 @@ def _bind(place: int, results: Sequence[ToolResult], passages: list[Passage], wa
     bound.places.append(place)
 
 
+def _before_last(passages: Sequence[Passage], keep_turns: int) -> Sequence[Passage]:
+    """The passages before the last so many turns; none where there are not so many."""
+    turns = [place for place, passage in enumerate(passages) if passage.is_turn]
+    return passages[: turns[-keep_turns]] if len(turns) >= keep_turns else ()
+
+
 def _find_staying(messages: Sequence[Message]) -> set[int]:
     """What always stays: system messages, the first and the last words of the user, pinned messages, summaries."""
     spoken = [
@@ -189,8 +195,7 @@ def trim_result(result: ToolResult, head: int, least: int) -> ToolResult:
     note = _note(text, head, least)
     if note is None and not media:
         return result
-    if note is None:
-        note = text
+    note = text if note is None else note
     words = [f"[{_kind(part)} left out to save room]" for part in media]
     return replace(result, content="\n".join([*([note] if note else ()), *words]))
 
@@ -225,7 +230,7 @@ def _note(text: str, head: int, least: int) -> str | None:
 def _length(result: ToolResult) -> int:
     content = result.content
     return (
-        len(content) if isinstance(content, str) else sum(len(part.text) for part in content if isinstance(part, Text))
+        len(content) if isinstance(content, str) else sum(len(each.text) for each in content if isinstance(each, Text))
     )
 
 
@@ -300,7 +305,7 @@ class TrimOldResults:
         for turns in range(self._keep_turns, 0, -1):
             if work.fits:
                 break
-            old = work.old(turns)
+            old = _before_last(work.passages, turns)
             work.trim(old, self._head, self._large)
             work.trim(old, self._head, 0)
             work.drop(old)
@@ -317,7 +322,7 @@ class _Compaction:
         self._messages = list(messages)
         self._gone: set[int] = set()
         self._note: Message | None = None
-        self._passages = read_passages(messages)
+        self.passages = read_passages(messages)
         self._tokens = budget.estimate.measure(messages, budget.tools)
         self._trimmed: dict[int, int] = {}  # by place: the characters that were lost
         self._shortened = 0
@@ -325,11 +330,6 @@ class _Compaction:
     @property
     def fits(self) -> bool:
         return self._tokens <= self._budget.target - _DRIFT
-
-    def old(self, keep_turns: int) -> list[Passage]:
-        """The passages before the last so many turns; none where there are not so many."""
-        turns = [place for place, passage in enumerate(self._passages) if passage.is_turn]
-        return self._passages[: turns[-keep_turns]] if len(turns) >= keep_turns else []
 
     def trim(self, old: Sequence[Passage], head: int, least: int) -> None:
         for passage in old:
@@ -366,7 +366,7 @@ class _Compaction:
 
     def shorten_last(self) -> None:
         """Cut results of the last turn in the middle, the longest first: a part of them is better than no answer."""
-        turns = [passage for passage in self._passages if passage.is_turn]
+        turns = [passage for passage in self.passages if passage.is_turn]
         if self.fits or not turns:
             return
         places = [place for place in turns[-1].places if not is_pinned(self._messages[place])]
@@ -463,11 +463,7 @@ class Summarise:
 
     def _choose(self, messages: Sequence[Message]) -> list[int]:
         """The messages to be summarised: all old ones that need not stay, an earlier summary included."""
-        passages = read_passages(messages)
-        turns = [index for index, passage in enumerate(passages) if passage.is_turn]
-        if len(turns) < self._keep_turns:
-            return []
-        old = passages[: turns[-self._keep_turns]]
+        old = _before_last(read_passages(messages), self._keep_turns)
         chosen = [
             place for passage in old if not passage.kept or _is_summary(messages, passage) for place in passage.places
         ]

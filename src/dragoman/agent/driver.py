@@ -7,9 +7,10 @@ import copy
 import inspect
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.agent import protocol as do
@@ -105,63 +106,41 @@ class ModelClient(Protocol):
     def stream(self, request: Request, *, whole: bool = False, deadline: float | None = None) -> AsyncIterator[Any]: ...
 
 
-class RunServices:
+class RunServices(Struct, kw_only=True):
     """What a driver is given to work with."""
 
-    def __init__(
-        self,
-        *,
-        client_for: Callable[[Endpoint], ModelClient],
-        hooks: Hooks | None = None,
-        approver: Approver | None = None,
-        compactor: Compactor | None = None,
-        run_journal: RunJournal | None = None,
-        learn: Callable[[Endpoint, Fact], None] | None = None,
-        listeners: Iterable[Listener] = (),
-        streaming: bool = False,
-        data: Any = None,
-        workspace: str | None = None,
-        max_output: int | None = None,
-        approval_seconds: float | None = None,
-        defers: bool = False,
-        human_sink: HumanSink | None = None,
-        model_sink: ModelSink | None = None,
-        auditor: Auditor | None = None,
-        pending: Mapping[str, ApprovalRequest] | None = None,
-        sandbox: Any = None,
-        ask_user: Callable[..., Any] | None = None,
-        budget: Callable[[], Awaitable[None]] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self.client_for = client_for
-        self.hooks = hooks or Hooks()
-        self.approver = approver
-        self.compactor = compactor
-        self.run_journal = run_journal
-        self.learn = learn
-        self.listeners = tuple(listeners)
-        self.streaming = streaming
-        self.data = data
-        self.workspace = workspace
-        self.max_output = max_output
-        self.approval_seconds = approval_seconds
-        """How long an approval is valid, and how long an approver may take; None for ever."""
-        self.defers = defers
-        """Whether a request that nobody answers now may be answered later."""
-        self.human_sink = human_sink or HumanSink()
-        """Hides secrets from people and logs."""
-        self.model_sink = model_sink
-        """Hides secrets in results from the model; None where it may see them."""
-        self.auditor = auditor
-        self.pending = pending or {}
-        """The approval requests in the journal, by call, with their answers."""
-        self.sandbox = sandbox
-        self.ask_user = ask_user
-        self.budget = budget
-        """Waited for between two pieces of a reply, so that a slow listener makes the model wait."""
-        self.clock = clock
-        self.wall = wall
+    client_for: Callable[[Endpoint], ModelClient]
+    hooks: Hooks = field(default_factory=Hooks)
+    """What guards the calls of this run and of those below it."""
+    approver: Approver | None = None
+    """Who approves calls in this run and in those below it."""
+    compactor: Compactor | None = None
+    run_journal: RunJournal | None = None
+    learn: Callable[[Endpoint, Fact], None] | None = None
+    listeners: Sequence[Listener] = ()
+    streaming: bool = False
+    data: Any = None
+    """What the caller handed to the run for its tools."""
+    workspace: str | None = None
+    max_output: int | None = None
+    approval_seconds: float | None = None
+    """How long an approval is valid, and how long an approver may take; None for ever."""
+    defers: bool = False
+    """Whether a request that nobody answers now may be answered later."""
+    human_sink: HumanSink = field(default_factory=HumanSink)
+    """Hides secrets from people and logs."""
+    model_sink: ModelSink | None = None
+    """Hides secrets in results from the model; None where it may see them."""
+    auditor: Auditor | None = None
+    pending: Mapping[str, ApprovalRequest] = field(default_factory=dict)
+    """The approval requests in the journal, by call, with their answers."""
+    sandbox: Any = None
+    ask_user: Callable[..., Any] | None = None
+    budget: Callable[[], Awaitable[None]] | None = None
+    """Waited for between two pieces of a reply, so that a slow listener makes the model wait."""
+    clock: Callable[[], float] = time.monotonic
+    """The clock that deadlines are written in."""
+    wall: Callable[[], float] = time.time
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -198,25 +177,6 @@ class Driver:
         self.abandoned = 0
         """Tools that did not stop when they were told to."""
 
-    @property
-    def approver(self) -> Approver | None:
-        """Who approves calls in this run and in those below it."""
-        return self._services.approver
-
-    @property
-    def hooks(self) -> Hooks:
-        """What guards the calls of this run and of those below it."""
-        return self._services.hooks
-
-    @property
-    def data(self) -> Any:
-        """What the caller handed to the run for its tools."""
-        return self._services.data
-
-    def clock(self) -> float:
-        """The clock that deadlines are written in."""
-        return self._services.clock()
-
     # ---- from outside ------------------------------------------------------------------------------------------------
 
     def steer(self, message: Message) -> None:
@@ -252,7 +212,8 @@ class Driver:
                 task.uncancel()
         finally:
             self._task = None
-            await self._close()
+            if self._services.run_journal is not None:
+                await self._services.run_journal.close()
         assert self.machine.result is not None
         return self.machine.result
 
@@ -271,10 +232,6 @@ class Driver:
             command = self._waiting.popleft()
             if isinstance(command, do.Finish):
                 await self._finish(command)
-
-    async def _close(self) -> None:
-        if self._services.run_journal is not None:
-            await self._services.run_journal.close()
 
     # ---- the machine -------------------------------------------------------------------------------------------------
 
@@ -331,7 +288,7 @@ class Driver:
                     failed.append(listener)
                     self._note("listener_failed", f"{type(problem).__name__}: {problem}")
         if failed:
-            self._services.listeners = tuple(each for each in self._services.listeners if each not in failed)
+            self._services.listeners = [each for each in self._services.listeners if each not in failed]
 
     async def _perform(self, command: do.Command) -> None:
         if isinstance(command, do.Ask):
@@ -472,7 +429,11 @@ class Driver:
 
     async def _ask_approval(self, command: do.AskApproval) -> Input:
         call = command.call
-        request, told, ignored = await self.broker.ask(command, self.left(), self._announce)
+
+        def announce(request: ApprovalRequest) -> None:
+            self.emit(ApprovalNeeded(request.call, request.why, 0, request.id, request.digest))
+
+        request, told, ignored = await self.broker.ask(command, self.left(), announce)
         if ignored:
             self.note("approval_ignored", f"an answer about {call.name} does not count: {ignored}")
         told = replace(told, at=self.now())
@@ -481,9 +442,6 @@ class Driver:
             approved = isinstance(told, Approved) and told.result is None
             self.emit(ApprovalGiven(call, approved, reason, told.by, told.request, request.digest))
         return told
-
-    def _announce(self, request: ApprovalRequest) -> None:
-        self.emit(ApprovalNeeded(request.call, request.why, 0, request.id, request.digest))
 
     async def _compact(self, command: do.Compact) -> Input:
         compactor = self._services.compactor or TrimOldResults()
@@ -509,7 +467,7 @@ def delegate_to(agent: Agent, name: str, description: str, options: dict[str, An
         parent = context.scope if isinstance(context.scope, Driver) else None
         limits = agent.limits
         if parent is not None and context.deadline is not None:
-            left = max(0.001, context.deadline - parent.clock())
+            left = max(0.001, context.deadline - parent.services.clock())
             limits = replace(limits, seconds=left if limits.seconds is None else min(left, limits.seconds))
         result = await agent.arun(task, limits=limits, parent=parent, check=False)
         outcome = result.outcome

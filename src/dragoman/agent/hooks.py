@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError
 from dragoman.types import Reply, Request, ToolCall
 
+_Subject = TypeVar("_Subject")
 NAMES = ("before_model", "after_model", "before_tool", "after_tool")
 
 
@@ -106,16 +107,17 @@ class Hooks:
 # ---- what may stand in the place of what ----------------------------------------------------------------------------
 
 
-def change_request(request: Request, given: Any) -> Request:
-    if not isinstance(given, Request):
-        raise TypeError(f"before_model has to give a Request, Stop or None, not {type(given).__name__}")
-    return given
+def _takes_only(kind: type[_Subject], method: str) -> Callable[[_Subject, Any], _Subject]:
+    def change(before: _Subject, given: Any) -> _Subject:
+        if not isinstance(given, kind):
+            raise TypeError(f"{method} has to give a {kind.__name__}, Stop or None, not {type(given).__name__}")
+        return given
+
+    return change
 
 
-def change_reply(reply: Reply, given: Any) -> Reply:
-    if not isinstance(given, Reply):
-        raise TypeError(f"after_model has to give a Reply, Stop or None, not {type(given).__name__}")
-    return given
+change_request = _takes_only(Request, "before_model")
+change_reply = _takes_only(Reply, "after_model")
 
 
 def change_call(call: ToolCall, given: Any) -> ToolCall:

@@ -50,8 +50,8 @@ class RunStats:
         self.last_usage = Usage()
         self.last_cost: float | None = None
         self._model = ""
-        self._calls: list[ToolCall | InvalidCall] = []
-        self._results: list[ToolResult] = []
+        self.calls: list[ToolCall | InvalidCall] = []
+        self.results: list[ToolResult] = []
         self._problems: list[Problem] = []
         self._turn = 0
 
@@ -62,11 +62,6 @@ class RunStats:
         self.last_usage, self.last_cost = usage, cost
         self.usage = add_usage(self.usage, usage)
         self.cost = None if self.cost is None or cost is None else self.cost + cost
-
-    def answer(self, calls: Iterable[ToolCall | InvalidCall], results: Iterable[ToolResult]) -> None:
-        """Take in the calls of a turn, each with its result."""
-        self._calls += calls
-        self._results += results
 
     def note(self, kind: str, message: str) -> None:
         """Keep what went wrong, or was done about it."""
@@ -81,8 +76,8 @@ class RunStats:
             text,
             data,
             messages,
-            list(self._results),
-            list(self._calls),
+            list(self.results),
+            list(self.calls),
             self.usage,
             self.cost,
             turns,
@@ -169,7 +164,8 @@ class Machine:
         if isinstance(told, ProblemNoted):
             self.stats.note(told.kind, told.message)
             return []
-        return self._run_out(told) if self._is_late() else self._dispatch(told)
+        is_late = self.deadline is not None and self._now >= self.deadline
+        return self._run_out(told) if is_late else self._dispatch(told)
 
     def _run_out(self, told: Any) -> list[Command]:
         """The time is over. What was just brought is still taken in: it was paid for, or has had its effect."""
@@ -202,9 +198,6 @@ class Machine:
     def deadline(self) -> float | None:
         """When the run has to be over."""
         return self.config.limits.seconds
-
-    def _is_late(self) -> bool:
-        return self.deadline is not None and self._now >= self.deadline
 
     def outstanding(self) -> list[Command]:
         """What a driver still owes, said again: for a run that was brought back."""
@@ -324,7 +317,7 @@ class Machine:
             if is_empty(reply, found):
                 # It is not kept: some providers would refuse it, and it teaches the model nothing.
                 return self._starved(reply) if is_starved(reply) else self._blank()
-        self._mistakes.take_words()
+        self._mistakes.blanks = 0
         calls = self._add_answer(told)
         if reply.stop == "refusal":
             return self._refused(calls)
@@ -367,14 +360,12 @@ class Machine:
         return self._finish(end("answered"), data)
 
     def _refused(self, calls: Sequence[ToolCall | InvalidCall]) -> list[Command]:
-        words = "Not run: the provider withheld the reply that made this call."
-        told = self._settle([(call, ToolResult(call.id, call.name, words, is_error=True)) for call in calls])
+        told = self._settle(calls, "Not run: the provider withheld the reply that made this call.")
         return [*told, *self._finish(end("refused", self._text or "the model or its provider declined to answer"))]
 
     def _refuse_choice(self, calls: Sequence[ToolCall | InvalidCall], breach: str) -> list[Command]:
         """The endpoint let the model break the tool choice: nothing of the reply runs, and the model is told."""
-        words = f"Not run: {breach}."
-        told = self._settle([(call, ToolResult(call.id, call.name, words, is_error=True)) for call in calls])
+        told = self._settle(calls, f"Not run: {breach}.")
         return [*told, *self._repair(f"{breach[:1].upper()}{breach[1:]}. Please keep to it.", breach)]
 
     def _blank(self) -> list[Command]:
@@ -465,10 +456,7 @@ class Machine:
             return None
         data, faults = unwrap_answer(given, answer)
         own = ToolResult(given.id, given.name, _FAULTY.format(faults=faults) if faults else "Accepted.", bool(faults))
-        other = "Not run: a final answer was given in the same reply."
-        told = self._settle(
-            [(call, own if call is given else ToolResult(call.id, call.name, other, is_error=True)) for call in calls]
-        )
+        told = self._settle(calls, "Not run: a final answer was given in the same reply.", own)
         if not faults:
             self._text = self._text or write_answer(given)
             return [*told, *self._answered(data)]
@@ -476,12 +464,16 @@ class Machine:
             return [*told, *self._limit("mistake_limit", f"no answer in the form that was asked for: {faults}")]
         return [*told, *self._next()]
 
-    def _settle(self, answered: Sequence[tuple[ToolCall | InvalidCall, ToolResult]]) -> list[Command]:
-        """Answer calls of which none has run."""
-        results = [result for _, result in answered]
-        self._add_results(results)
-        self.stats.answer([call for call, _ in answered], results)
-        ends: list[Command] = [Emit(ToolEnded(call, result, ran=False)) for call, result in answered]
+    def _settle(
+        self, calls: Sequence[ToolCall | InvalidCall], words: str, own: ToolResult | None = None
+    ) -> list[Command]:
+        """Answer calls of which none has run: all with the same words, but for the one that has its `own` result."""
+        results = [
+            own if own and own.call_id == call.id else ToolResult(call.id, call.name, words, is_error=True)
+            for call in calls
+        ]
+        self._add_results(calls, results)
+        ends = [Emit(ToolEnded(call, result, ran=False)) for call, result in zip(calls, results, strict=True)]
         return [*ends, *self._close_turn(results)]
 
     def _called(self, told: CallNews) -> list[Command]:
@@ -496,11 +488,10 @@ class Machine:
         if turn is None or not turn.is_done:
             return []
         self._turn = None
-        results = turn.results
-        self._add_results(results)
-        self.stats.answer([slot.call for slot in turn.slots], results)
+        calls, results = [slot.call for slot in turn.slots], turn.results
+        self._add_results(calls, results)
         commands = self._close_turn(results)
-        verdict = self._watch.turn([slot.call for slot in turn.slots], results, self._text)
+        verdict = self._watch.turn(calls, results, self._text)
         outcome = turn.outcome
         if outcome is None and verdict is not None:
             commands.append(Emit(Noticed(verdict.kind, verdict.message, turn.number)))
@@ -522,7 +513,8 @@ class Machine:
     def _defer(self, turn: CallTurn) -> list[Command]:
         """Leave the run where it is; its result shows every call with an answer."""
         messages = [*self.messages, Message("tool", list(turn.show_waiting()))]
-        outcome = end("awaiting_approval", f"somebody has to approve {turn.parked_names}")
+        names = ", ".join(slot.call.name for slot in turn.slots if slot.state == "parked")
+        outcome = end("awaiting_approval", f"somebody has to approve {names}")
         model = self._asking.endpoint.model
         self.result = self.stats.conclude(outcome, self._text, None, messages, self._asks, model)
         return [Defer(self.result)]
@@ -550,8 +542,7 @@ class Machine:
         commands: list[Command] = []
         if self._turn is not None:
             commands += self._turn.abandon(words)
-            self._add_results(self._turn.results)
-            self.stats.answer([slot.call for slot in self._turn.slots], self._turn.results)
+            self._add_results([slot.call for slot in self._turn.slots], self._turn.results)
             self._turn = None
         elif partial.strip():
             self._text = partial
@@ -571,6 +562,8 @@ class Machine:
         self.messages += messages
         self.conversation.extend(messages)
 
-    def _add_results(self, results: list[ToolResult]) -> None:
+    def _add_results(self, calls: Sequence[ToolCall | InvalidCall], results: list[ToolResult]) -> None:
+        self.stats.calls += calls
+        self.stats.results += results
         if results:
             self._add(Message("tool", list(results)))

@@ -141,18 +141,8 @@ def _worded(part: Any) -> Any:
     return replace(part, data=_shown(part.data)) if isinstance(part, ToolResult) and part.data is not None else part
 
 
-def decode_input(body: bytes) -> Input:
-    """The input in a record's body."""
-    told: Input = _decode(body, Input)
-    return told
-
-
-def decode(body: bytes, kind: type[Any]) -> Any:
-    """What a record's body holds."""
-    return _decode(body, kind)
-
-
-def _decode(body: bytes, kind: Any) -> Any:
+def decode(body: bytes, kind: Any = Input) -> Any:
+    """What a record's body holds: an input, or whatever else is written in one."""
     try:
         return _inputs.decode(body) if kind is Input else msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeError):
@@ -218,7 +208,8 @@ class Past:
         for number in range(self._place + 1, len(self._records)):
             record = self._records[number]
             if record.kind == "reply" or record.call_id in behind:
-                return now if self._is_denial(now) else Decision("deny", _WAS_DENIED, "the journal", "replayed")
+                is_denied = now.verdict == "deny" or (now.verdict == "ask" and not self._config.has_approver)
+                return now if is_denied else Decision("deny", _WAS_DENIED, "the journal", "replayed")
             if record.call_id == call.id:
                 seen.add(record.kind)
                 if record.kind in _TELLING:
@@ -228,9 +219,6 @@ class Past:
             return replace(now, verdict="allow")
         # An answer that waits is read first, also where no question would be asked any more: it may be a denial.
         return replace(now, verdict="ask") if "answered" in seen and now.verdict == "allow" else now
-
-    def _is_denial(self, decision: Decision) -> bool:
-        return decision.verdict == "deny" or (decision.verdict == "ask" and not self._config.has_approver)
 
     def _find_behind(self, call: ToolCall) -> set[str]:
         """The calls that cannot have begun before this one was settled; safe ones run beside one another."""

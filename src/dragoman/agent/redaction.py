@@ -9,40 +9,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.events import (
-    ApprovalGiven,
-    ApprovalNeeded,
-    Asked,
-    CallDecided,
-    Noticed,
-    RunEnded,
-    RunEvent,
-    RunStarted,
-    ToolEnded,
-    ToolProgressed,
-    ToolStarted,
-    TurnEnded,
-)
+from dragoman.agent.events import RunEvent
 from dragoman.agent.result import RunResult
-from dragoman.client.retry import RequestRetried
 from dragoman.events import (
     ArgumentsDelta,
-    CallBroken,
-    CallEnded,
-    CallRefused,
-    CallStarted,
-    MarkerDropped,
     PartEnded,
     PartReceived,
     ReplyEnded,
-    ReplyFailed,
-    ReplyStarted,
     TextDelta,
     ThinkingDelta,
     UsageReported,
 )
 from dragoman.secrets import HumanSink, ModelSink
-from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Message, Text, Thinking, ToolCall, ToolResult
+from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Text, Thinking, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
 # What the model is shown of a result, and what a tool that writes gets back: secrets leave, and return, unharmed.
@@ -54,7 +33,7 @@ LOST = (
 )
 
 
-def hide_secrets(result: ToolResult, sink: ModelSink) -> ToolResult:
+def hide_secrets(result: ToolResult, sink: ModelSink | HumanSink) -> ToolResult:
     """The result with a placeholder for each secret; what is for the caller alone stays as it is."""
     content = result.content
     if isinstance(content, str):
@@ -150,11 +129,7 @@ class EventRedactor:
         if isinstance(event, TextDelta | ThinkingDelta | ArgumentsDelta):
             return self._take(event)
         held = self._flush()
-        if isinstance(event, UNCHANGED):
-            return [*held, event]
-        # An event type that nobody entered in the table is redacted field by field: a leak needs more than an omission.
-        shown = REDACTIONS.get(type(event), redact_fields)
-        return [*held, shown(self._sink, event)]
+        return [*held, event if isinstance(event, UNCHANGED) else redact(self._sink, event)]
 
     def _take(self, event: TextDelta | ThinkingDelta | ArgumentsDelta) -> list[RunEvent]:
         kind = (type(event), event.index if isinstance(event, ArgumentsDelta) else 0)
@@ -177,11 +152,10 @@ def _with_text(event: Any, text: str) -> Any:
     return TextDelta(text) if isinstance(event, TextDelta) else replace(event, text=text)
 
 
-# ---- one kind of event after another -----------------------------------------------------------------------------
+# ---- the types of values that events hold --------------------------------------------------------------------------
 
 
-def show_call(sink: HumanSink, call: Any) -> Any:
-    """A call with the secrets of its arguments hidden."""
+def _show_call(sink: HumanSink, call: Any) -> Any:
     raw, name = sink.text(call.raw), sink.text(call.name)
     if isinstance(call, InvalidCall):
         faults = tuple(Fault(sink.text(fault.path), sink.text(fault.why)) for fault in call.faults)
@@ -192,42 +166,27 @@ def show_call(sink: HumanSink, call: Any) -> Any:
     return replace(call, raw=raw, name=name, arguments=arguments, changes=())
 
 
-def show_result(sink: HumanSink, result: ToolResult) -> ToolResult:
-    """A result with its secrets hidden; what the tool gave its caller is not told to anybody."""
-    content = result.content
-    if isinstance(content, str):
-        shown: Any = sink.text(content)
-    else:
-        shown = [replace(part, text=sink.text(part.text)) if isinstance(part, Text) else part for part in content]
-    data = sink.value(result.data)
-    if shown == content and (data is result.data or data == result.data):
-        return result
-    return replace(result, content=shown, data=data)
+def _show_result(sink: HumanSink, result: ToolResult) -> ToolResult:
+    shown, data = hide_secrets(result, sink), sink.value(result.data)
+    return shown if data is result.data or data == result.data else replace(shown, data=data)
 
 
 def _show_part(sink: HumanSink, part: Any) -> Any:
     if isinstance(part, Text | Thinking):
         text = sink.text(part.text)
         return part if text == part.text else replace(part, text=text)
-    if isinstance(part, ToolCall | InvalidCall):
-        return show_call(sink, part)
-    return show_result(sink, part) if isinstance(part, ToolResult) else part
+    return _RULES[type(part)](sink, part) if type(part) in _RULES else part
 
 
-def _show_message(sink: HumanSink, message: Message) -> Message:
-    return replace(message, parts=[_show_part(sink, part) for part in message.parts])
-
-
-def show_run(sink: HumanSink, result: RunResult) -> RunResult:
-    """The result of a run with its secrets hidden."""
+def _show_run(sink: HumanSink, result: RunResult) -> RunResult:
     return replace(
         result,
         outcome=replace(result.outcome, reason=sink.text(result.outcome.reason)),
         text=sink.text(result.text),
         data=sink.value(result.data),
-        messages=[_show_message(sink, message) for message in result.messages],
-        results=[show_result(sink, each) for each in result.results],
-        calls=[show_call(sink, each) for each in result.calls],
+        messages=[replace(each, parts=[_show_part(sink, part) for part in each.parts]) for each in result.messages],
+        results=[_show_result(sink, each) for each in result.results],
+        calls=[_show_call(sink, each) for each in result.calls],
         problems=[replace(each, message=sink.text(each.message)) for each in result.problems],
     )
 
@@ -236,50 +195,28 @@ def _show_failure(sink: HumanSink, failure: Failure) -> Failure:
     return replace(failure, message=sink.text(failure.message), body=sink.value(failure.body))
 
 
-def redact_fields(sink: HumanSink, value: Any) -> Any:
-    """A value with every text in it redacted, whatever its type. It serves event types that have no own rule."""
-    if isinstance(value, str):
-        return sink.text(value)
-    if isinstance(value, Struct):
-        fields = {name: redact_fields(sink, getattr(value, name)) for name in value.__struct_fields__}
-        return replace(value, **fields)
-    if isinstance(value, list | tuple):
-        inner = [redact_fields(sink, each) for each in value]
-        return inner if isinstance(value, list) else tuple(inner)
-    return sink.value(value) if isinstance(value, dict) else value
-
-
-def _with_call(sink: HumanSink, event: Any) -> Any:
-    return replace(event, call=show_call(sink, event.call))
-
-
-def _with_call_and_reason(sink: HumanSink, event: Any) -> Any:
-    return replace(event, call=show_call(sink, event.call), reason=sink.text(event.reason))
-
-
-REDACTIONS: dict[type, Callable[[HumanSink, Any], Any]] = {
-    MarkerDropped: lambda sink, event: MarkerDropped(sink.text(event.raw)),
-    CallEnded: _with_call,
-    CallRefused: lambda sink, event: replace(event, call=show_call(sink, event.call), why=sink.text(event.why)),
-    CallBroken: lambda sink, event: replace(event, raw=sink.text(event.raw), why=sink.text(event.why)),
-    ReplyFailed: lambda sink, event: replace(event, failure=_show_failure(sink, event.failure)),
-    RequestRetried: lambda sink, event: replace(event, failure=_show_failure(sink, event.failure)),
-    CallDecided: _with_call_and_reason,
-    ApprovalNeeded: lambda sink, event: replace(event, call=show_call(sink, event.call), why=sink.text(event.why)),
-    ApprovalGiven: _with_call_and_reason,
-    ToolStarted: _with_call,
-    ToolProgressed: lambda sink, event: replace(event, message=sink.text(event.message)),
-    ToolEnded: lambda sink, event: replace(
-        event, call=show_call(sink, event.call), result=show_result(sink, event.result)
-    ),
-    Noticed: lambda sink, event: replace(event, message=sink.text(event.message)),
-    TurnEnded: lambda sink, event: replace(event, results=[show_result(sink, each) for each in event.results]),
-    RunEnded: lambda sink, event: RunEnded(show_run(sink, event.result)),
-    RunStarted: redact_fields,
-    ReplyStarted: redact_fields,
-    CallStarted: redact_fields,
-    Asked: redact_fields,
+_RULES: dict[type, Callable[[HumanSink, Any], Any]] = {
+    ToolCall: _show_call,
+    InvalidCall: _show_call,
+    ToolResult: _show_result,
+    RunResult: _show_run,
+    Failure: _show_failure,
+    Usage: lambda sink, usage: usage,
 }
-"""How each event type is redacted, beside the deltas, which the redactor holds back until a word is complete."""
+"""Types that keep something as it is: ids, media, and data that only the codec of a wire reads."""
 UNCHANGED = (PartEnded, PartReceived, UsageReported, ReplyEnded)
 """Event types that pass as they are: they carry numbers, media, and data that only the codec of a wire reads."""
+
+
+def redact(sink: HumanSink, value: Any) -> Any:
+    """A value with every text in it redacted, whatever its type: a new event type or field leaks nothing."""
+    if isinstance(value, str):
+        return sink.text(value)
+    if type(value) in _RULES:
+        return _RULES[type(value)](sink, value)
+    if isinstance(value, Struct):
+        return replace(value, **{name: redact(sink, getattr(value, name)) for name in value.__struct_fields__})
+    if isinstance(value, list | tuple):
+        inner = [redact(sink, each) for each in value]
+        return inner if isinstance(value, list) else tuple(inner)
+    return sink.value(value) if isinstance(value, dict) else value

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from dragoman.agent.result import Category, Outcome, end
+from dragoman.agent.result import Category, Outcome, OutcomeKind, end
 from dragoman.agent.watch import is_blank
 from dragoman.args import load, repair
 from dragoman.errors import InvalidArguments, InvalidTool
@@ -20,6 +20,11 @@ from dragoman.wire.failures import as_error
 # --------------------------------------------------------------------------------------------------------------------
 # What a reply means for the run: an answer, calls, nothing, or a failure. Pure questions, asked by the machine.
 
+_OUTCOMES: dict[str, OutcomeKind] = {
+    "unauthorized": "unauthorized",
+    "refused": "refused",
+    "context_too_long": "context_full",
+}
 _REJECTIONS = frozenset({400, 404, 405, 415, 422, 501})
 _about_tools = re.compile(r"\btools?\b|\btool_(?:choice|calls?)\b|\bfunctions?\b|function.?call", re.IGNORECASE).search
 _about_something_else = re.compile(r"tool_call_id|tool_use_id|tool messages?|tool_result", re.IGNORECASE).search
@@ -29,12 +34,8 @@ def judge_failure(failure: Failure) -> Outcome:
     """How a run ends that could not get a reply."""
     words = failure.message or failure.code or failure.kind.replace("_", " ")
     reason = f"{words} (HTTP {failure.status})" if failure.status else words
-    if failure.kind == "unauthorized":
-        return end("unauthorized", reason)
-    if failure.kind == "refused":
-        return end("refused", reason)
-    if failure.kind == "context_too_long":
-        return end("context_full", reason)
+    if failure.kind in _OUTCOMES:
+        return end(_OUTCOMES[failure.kind], reason)
     category: Category = "retryable" if failure.kind in TRANSIENT_FAILURES else "fatal"
     return end("provider_failed", reason, category=category, hint=_hint_for(failure))
 
@@ -89,25 +90,22 @@ def answer_tool(form: Any, tools: Toolset) -> Tool:
         # Names are found whatever their case and their dashes, so that only another letter makes another name.
         number += 1
         name = f"{NAME}_{number}"
+
+    def final_answer(answer: Any) -> Any:
+        return answer
+
     if isinstance(form, dict):
         schema = {"type": "object", "properties": {"answer": form}, "required": ["answer"]}
         definitions = form.get("$defs")
         if isinstance(definitions, dict):
             # Pointers such as #/$defs/place are written from the top, which is one level higher now.
             schema["$defs"] = definitions
-        return tool_from_schema(name, schema, _take, description=_DESCRIPTION)
+        return tool_from_schema(name, schema, final_answer, description=_DESCRIPTION)
     if not (isinstance(form, type) or hasattr(form, "__origin__") or hasattr(form, "__args__")):
         raise InvalidTool(f"no form of an answer: {form!r}"[:200], hint="give a JSON Schema or a type")
 
-    def final_answer(answer: Any) -> Any:
-        return answer
-
     final_answer.__annotations__ = {"answer": form}
     return tool_from_function(final_answer, {"name": name, "description": _DESCRIPTION})
-
-
-def _take(answer: Any) -> Any:
-    return answer
 
 
 def unwrap_answer(call: ToolCall, tool: Tool) -> tuple[Any, str]:

@@ -20,7 +20,7 @@ from dragoman.extraction.tool_mode import (
 from dragoman.providers import Endpoint, Fact
 from dragoman.toolset import Toolset
 from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, ToolModeName, ToolResult
-from dragoman.wire.codec import read_choice
+from dragoman.wire.options import read_choice
 
 # --------------------------------------------------------------------------------------------------------------------
 # What strangers wrote before anything was said: the definitions of tools that come from servers.
@@ -101,8 +101,13 @@ class RequestBuilder:
         """One random word for each turn with results; the old ones stay, so that prompts keep their beginning."""
         if not is_written_as_text(messages, chosen_mode, self._options):
             return ()
-        needed = sum(map(_may_have_results, messages)) + _SPARE_BOUNDARIES
-        fresh = tuple(self._nonces.next() for _ in range(max(0, needed - len(self._boundaries))))
+        # Results stand in a message, or are owed for it.
+        needed = sum(
+            message.role == "tool" or any(isinstance(part, ToolCall | InvalidCall) for part in message.parts)
+            for message in messages
+        )
+        missing = needed + _SPARE_BOUNDARIES - len(self._boundaries)
+        fresh = tuple(self._nonces.next() for _ in range(missing))
         return self._boundaries + fresh
 
     def _settle(self, endpoint: Endpoint, mode: ToolModeName) -> ToolMode:
@@ -166,8 +171,3 @@ class RequestBuilder:
         """A request went through: what was not sure before is worth remembering now."""
         fact, self._unsure = self._unsure, None
         return fact
-
-
-def _may_have_results(message: Message) -> bool:
-    """Whether results stand in a message, or are owed for it."""
-    return message.role == "tool" or any(isinstance(part, ToolCall | InvalidCall) for part in message.parts)

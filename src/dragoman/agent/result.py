@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from operator import add
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.types import InvalidCall, Message, ToolCall, ToolResult, Usage
@@ -45,29 +47,14 @@ OutcomeKind = Literal[
     "awaiting_approval",
 ]
 
-CATEGORIES: dict[OutcomeKind, Category] = {
-    "answered": "success",
-    "halted": "success",
-    "stopped": "success",
-    "cancelled": "retryable",
-    "turn_limit": "capacity",
-    "token_limit": "capacity",
-    "cost_limit": "capacity",
-    "time_limit": "capacity",
-    "context_full": "capacity",
-    "mistake_limit": "fatal",
-    "looping": "fatal",
-    "blank": "retryable",
-    "starved": "capacity",
-    "truncated": "capacity",
-    "refused": "fatal",
-    "tool_failed": "fatal",
-    "provider_failed": "retryable",
-    "unauthorized": "fatal",
-    "hook_failed": "fatal",
-    "interrupted": "retryable",
-    "awaiting_approval": "waiting",
+_BY_CATEGORY: dict[Category, tuple[OutcomeKind, ...]] = {
+    "success": ("answered", "halted", "stopped"),
+    "waiting": ("awaiting_approval",),
+    "retryable": ("cancelled", "blank", "provider_failed", "interrupted"),
+    "capacity": ("turn_limit", "token_limit", "cost_limit", "time_limit", "context_full", "starved", "truncated"),
+    "fatal": ("mistake_limit", "looping", "refused", "tool_failed", "unauthorized", "hook_failed"),
 }
+CATEGORIES = {kind: category for category, kinds in _BY_CATEGORY.items() for kind in kinds}
 
 
 HINTS: dict[OutcomeKind, str] = {
@@ -240,10 +227,4 @@ class Spending:
 
 def add_usage(one: Usage, other: Usage) -> Usage:
     """The sum of two usages."""
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.output_tokens + other.output_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.reasoning_tokens + other.reasoning_tokens,
-        one.cache_write_tokens + other.cache_write_tokens,
-    )
+    return Usage(*map(add, astuple(one), astuple(other)))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dragoman.agent.config import RunConfig
 from dragoman.agent.machine import Machine
 from dragoman.agent.protocol import Cancelled, Command, Finish, Stale
-from dragoman.agent.records import Ended, Header, Past, decode, decode_input
+from dragoman.agent.records import Ended, Header, Past, decode
 from dragoman.agent.result import Spending
 from dragoman.journal.journal import Journal, JournalDamaged, Record
 from dragoman.providers.provider import overrule
@@ -75,7 +75,7 @@ def restore(
         if record.kind == "started":
             started.add(record.call_id)
         elif record.kind in _INPUTS:
-            told = decode_input(record.body)
+            told = decode(record.body)
             elapsed = max(elapsed, told.at)
             past.reach(record, told)
             commands = machine.receive(told)

@@ -122,11 +122,11 @@ class Estimate:
     def _sum_tools(self, tools: tuple[Tool, ...]) -> float:
         if len(tools) != len(self._tools) or not all(map(is_, tools, self._tools)):
             self._tools = tools
-            self._of_tools = sum(self._weigh_tool(tool) for tool in tools)
+            self._of_tools = sum(
+                _TOOL + self._weigh_text(tool.name + tool.description) + self._weigh_json(tool.parameters)
+                for tool in tools
+            )
         return self._of_tools
-
-    def _weigh_tool(self, tool: Tool) -> float:
-        return _TOOL + self._weigh_text(tool.name + tool.description) + self._weigh_json(tool.parameters)
 
     def _weigh(self, message: Message) -> float:
         return _MESSAGE + sum(map(self._weigh_part, message.parts))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.config import RunConfig
@@ -127,6 +128,13 @@ State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready",
 _WAITING = ("reviewing", "asking", "running")
 CallNews = Reviewed | Approved | Denied | Stale | Postponed | ToolAnswered
 """What a turn can be told of one of its calls."""
+_EXPECTED: dict[type, tuple[State, ...]] = {
+    Reviewed: ("reviewing",),
+    # A run that is brought back may be asked about the calls beside this one, which ran all the same.
+    ToolAnswered: ("running", "ready"),
+    Stale: ("running",),
+}
+"""Where a call has to be for such news to count; for all others it has to be asked about."""
 _MOST_STALE = 3
 """How often an approval may turn out to be no longer true before the call is given up."""
 
@@ -139,36 +147,21 @@ UNKNOWN_OUTCOME = (
 )
 
 
-class Slot:
+class Slot(Struct):
     """One call, and how far it is."""
 
-    __slots__ = (
-        "approved",
-        "call",
-        "operands",
-        "ran",
-        "result",
-        "seconds",
-        "stale",
-        "state",
-        "tool",
-        "twin",
-        "uninspected",
-    )
-
-    def __init__(self, call: ToolCall | InvalidCall, tool: Tool | None) -> None:
-        self.call = call
-        self.tool = tool
-        self.state: State = "planned"
-        self.result: ToolResult | None = None
-        self.ran = False
-        self.seconds = 0.0
-        self.twin: str | None = None
-        """The id of the first call of the turn that is the same as this one."""
-        self.operands: tuple[Operand, ...] = ()
-        self.uninspected = ""
-        self.approved: Approved | None = None
-        self.stale = 0
+    call: ToolCall | InvalidCall
+    tool: Tool | None
+    state: State = "planned"
+    result: ToolResult | None = None
+    ran: bool = False
+    seconds: float = 0.0
+    twin: str | None = None
+    """The id of the first call of the turn that is the same as this one."""
+    operands: tuple[Operand, ...] = ()
+    uninspected: str = ""
+    approved: Approved | None = None
+    stale: int = 0
 
 
 class CallTurn:
@@ -209,11 +202,6 @@ class CallTurn:
             slot.state in (*_WAITING, "ready") for slot in group
         )
 
-    @property
-    def parked_names(self) -> str:
-        """The tools of the calls that wait for somebody."""
-        return ", ".join(slot.call.name for slot in self.slots if slot.state == "parked")
-
     def show_waiting(self) -> list[ToolResult]:
         """A result for each call, also for those that have none yet."""
         return [slot.result or ToolResult(slot.call.id, slot.call.name, WAITING, is_error=True) for slot in self.slots]
@@ -245,7 +233,7 @@ class CallTurn:
     def _refuse(self, slot: Slot, text: str) -> list[Command]:
         """Answer a call that the model got wrong."""
         self.mistakes += 1
-        return self._settle(slot, ToolResult(slot.call.id, slot.call.name, text, is_error=True))
+        return self._deny(slot, text)
 
     def _pair_duplicates(self) -> list[Command]:
         commands: list[Command] = []
@@ -257,8 +245,7 @@ class CallTurn:
             if slot.tool.repeatable:
                 slot.twin = first
                 continue
-            text = DUPLICATE.format(name=slot.call.name)
-            commands += self._settle(slot, ToolResult(later, slot.call.name, text, is_error=True))
+            commands += self._deny(slot, DUPLICATE.format(name=slot.call.name))
         return commands
 
     # ---- the next calls ----------------------------------------------------------------------------------------------
@@ -314,7 +301,9 @@ class CallTurn:
 
     def _decide(self, slot: Slot, call: ToolCall, tool: Tool) -> list[Command]:
         decision = self._permissions.decide(call, tool, slot.operands, slot.uninspected)
-        told: list[Command] = [Emit(self._decided(call, decision))]
+        told: list[Command] = [
+            Emit(CallDecided(call, decision.verdict, decision.reason, decision.rule, decision.code, self.number))
+        ]
         if decision.verdict == "deny":
             return [*told, *self._deny(slot, say_decided(decision))]
         if decision.verdict == "allow":
@@ -325,17 +314,15 @@ class CallTurn:
         slot.state = "asking"
         return [*told, self._ask(slot, call, tool, decision)]
 
-    def _decided(self, call: ToolCall, decision: Decision) -> CallDecided:
-        return CallDecided(call, decision.verdict, decision.reason, decision.rule, decision.code, self.number)
-
     def _ask(self, slot: Slot, call: ToolCall, tool: Tool, decision: Decision) -> AskApproval:
         suggestion = self._permissions.suggest(call, tool, slot.operands)
         return AskApproval(call, tool, decision.reason, slot.operands, suggestion)
 
     def _block(self, slot: Slot, verdict: Verdict) -> list[Command]:
-        told: list[Command] = [Emit(Noticed(verdict.kind, verdict.message, self.number))]
-        result = ToolResult(slot.call.id, slot.call.name, verdict.message, is_error=True)
-        return told + self._settle(slot, result)
+        return [self._notice(verdict.kind, verdict.message), *self._deny(slot, verdict.message)]
+
+    def _notice(self, kind: str, words: str) -> Emit:
+        return Emit(Noticed(kind, words, self.number))
 
     def _deny(self, slot: Slot, text: str) -> list[Command]:
         return self._settle(slot, ToolResult(slot.call.id, slot.call.name, text, is_error=True))
@@ -354,7 +341,7 @@ class CallTurn:
     def receive(self, told: CallNews, now: float) -> list[Command]:
         """Take in what became of a call. What comes too late, or for no call of this turn, changes nothing."""
         slot = self._by_id.get(told.call_id)
-        if slot is None or slot.state not in _expected(told):
+        if slot is None or slot.state not in _EXPECTED.get(type(told), ("asking",)):
             return []
         if isinstance(told, ToolAnswered):
             commands = self._answer(slot, told)
@@ -383,10 +370,9 @@ class CallTurn:
     def _approve(self, slot: Slot, told: Approved) -> list[Command]:
         by = told.by or "the approver"
         if told.result is not None:
-            told_instead: list[Command] = [
-                Emit(Noticed("result_replaced", f"{by} answered for {slot.call.name}", self.number))
-            ]
-            return told_instead + self._settle(slot, ToolResult(slot.call.id, slot.call.name, told.result))
+            result = ToolResult(slot.call.id, slot.call.name, told.result)
+            notice = self._notice("result_replaced", f"{by} answered for {slot.call.name}")
+            return [notice, *self._settle(slot, result)]
         slot.state = "ready"
         slot.approved = told if told.digest else None
         commands: list[Command] = []
@@ -394,7 +380,7 @@ class CallTurn:
             fault = self._permissions.add(told.rule)
             allowed = f"{by} allowed {told.rule} for the rest of this run"
             words = f"{told.rule} is no rule: {fault}" if fault else allowed
-            commands.append(Emit(Noticed("rule_refused" if fault else "rule_added", words, self.number)))
+            commands.append(self._notice("rule_refused" if fault else "rule_added", words))
         if told.arguments is not None:
             slot.operands, slot.uninspected = told.operands, told.uninspected
         return commands + self._change(slot, told.arguments, by, decides=True)
@@ -407,7 +393,7 @@ class CallTurn:
             return self._deny(slot, TOO_STALE.format(reason=told.reason))
         slot.state = "reviewed"
         slot.operands, slot.uninspected = told.operands, told.uninspected
-        return [Emit(Noticed("approval_stale", f"{slot.call.name} is asked about again: {told.reason}", self.number))]
+        return [self._notice("approval_stale", f"{slot.call.name} is asked about again: {told.reason}")]
 
     def _change(
         self, slot: Slot, arguments: dict[str, object] | None, by: str, *, decides: bool = False
@@ -420,15 +406,11 @@ class CallTurn:
             faults = "; ".join(map(str, loaded.errors))
             return self._deny(slot, f"Not run: {by} changed the arguments so that they do not fit: {faults}")
         slot.call = replace(slot.call, arguments=loaded.value)
-        changed: list[Command] = [
-            Emit(Noticed("arguments_changed", f"{by} changed the arguments of {slot.call.name}", self.number))
-        ]
-        if not decides:
-            return changed
-        decision = self._permissions.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
-        if decision.verdict == "deny":
-            return self._deny(slot, say_decided(decision))
-        return changed
+        if decides:
+            decision = self._permissions.decide(slot.call, slot.tool, slot.operands, slot.uninspected)
+            if decision.verdict == "deny":
+                return self._deny(slot, say_decided(decision))
+        return [self._notice("arguments_changed", f"{by} changed the arguments of {slot.call.name}")]
 
     def _answer(self, slot: Slot, told: ToolAnswered) -> list[Command]:
         slot.ran = told.ran and not told.is_mistake
@@ -439,7 +421,7 @@ class CallTurn:
         if slot.ran and isinstance(slot.call, ToolCall) and slot.tool is not None:
             verdict = self._watch.after(slot.call, slot.tool, result)
             if verdict is not None:
-                commands.append(Emit(Noticed(verdict.kind, verdict.message, self.number)))
+                commands.append(self._notice(verdict.kind, verdict.message))
                 result = _with_note(result, verdict.message)
                 if verdict.action == "end" and self.outcome is None:
                     self.outcome = end("looping", verdict.message)
@@ -479,7 +461,7 @@ class CallTurn:
             if slot.state == "running":
                 slot.ran = True
                 text = "Cancelled while it was running. " + ("" if harmless else UNKNOWN_OUTCOME)
-            commands += self._settle(slot, ToolResult(slot.call.id, slot.call.name, text.strip(), is_error=True))
+            commands += self._deny(slot, text.strip())
         return commands
 
     def _settle_twins(self) -> list[Command]:
@@ -515,16 +497,6 @@ class CallTurn:
         return commands + ([self._run(running)] if running else [])
 
 
-def _expected(told: CallNews) -> tuple[State, ...]:
-    """Where a call has to be for these news to count."""
-    if isinstance(told, Reviewed):
-        return ("reviewing",)
-    if isinstance(told, ToolAnswered):
-        # A run that is brought back may be asked about the calls beside this one, which ran all the same.
-        return ("running", "ready")
-    return ("running",) if isinstance(told, Stale) else ("asking",)
-
-
 def _with_note(result: ToolResult, note: str) -> ToolResult:
     if isinstance(result.content, str):
         return replace(result, content=f"{result.content}\n\n[{note}]")
@@ -542,10 +514,6 @@ class MistakeBudget:
         self._limits = limits
         self.mistakes = 0
         self.repairs = 0
-        self.blanks = 0
-
-    def take_words(self) -> None:
-        """The model said something, or called something."""
         self.blanks = 0
 
     def allows_blank(self) -> bool:

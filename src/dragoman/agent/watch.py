@@ -6,7 +6,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -48,15 +48,10 @@ class Thresholds(Struct, frozen=True):
                 hint="they count from 2 up, in the order warn, block, end; None leaves a step out",
             )
 
-    def blocks(self, count: int) -> bool:
-        """Whether a call that would bring the count here is not to be run any more."""
-        return self.block is not None and count >= self.block
-
-    def ends(self, count: int) -> bool:
-        return self.end is not None and count >= self.end
-
-    def warns(self, count: int) -> bool:
-        return self.warn is not None and count >= self.warn
+    def reaches(self, action: Action, count: int) -> bool:
+        """Whether this is done at that count; a call is blocked that would bring the count there."""
+        step: int | None = getattr(self, action)
+        return step is not None and count >= step
 
 
 class WatchSettings(Struct, frozen=True):
@@ -102,55 +97,41 @@ class WatchSettings(Struct, frozen=True):
 _ADVICE = "Use what you already know, change the arguments, or go another way; if nothing is left to do, answer now."
 
 
-def describe_repetition(name: str, count: int, *, blocked: bool) -> str:
-    if blocked:
-        return (
-            f"Not run: this is call {count} in a row of {name!r} with the same arguments, and the result was the same "
-            f"every time. It stands above and will not change. {_ADVICE}"
-        )
-    return f"{name!r} was called {count} times in a row with the same arguments and gave the same result. {_ADVICE}"
+_READ_IT = "Read the error, then change the arguments or go another way; if that is not possible, say so."
+_MESSAGES = {
+    "repeated_call": (
+        f"{{name!r}} was called {{count}} times in a row with the same arguments and gave the same result. {_ADVICE}",
+        "Not run: this is call {count} in a row of {name!r} with the same arguments, and the result was the same every "
+        f"time. It stands above and will not change. {_ADVICE}",
+    ),
+    "ping_pong": (
+        "The same {period} calls were made {count} times in turn, and each gave the same result as before. " + _ADVICE,
+        "Not run: with this call of {name!r} the same {period} calls would have been made {count} times in turn, each "
+        f"with the same result as before. {_ADVICE}",
+    ),
+    "same_result": (
+        f"{{name!r}} has given the same result {{count}} times, although its arguments were different. {_ADVICE}",
+        "Not run: {name!r} has given the same result {before} times, although its arguments were different. Other "
+        f"arguments are not likely to change that. {_ADVICE}",
+    ),
+    "repeated_failure": (
+        "{name!r} has failed {count} times in a row with the same error. It is not run again with arguments that "
+        f"failed so. {_READ_IT}",
+        "Not run: {name!r} has failed {count} times in a row with the same error, and with these arguments as well. "
+        f"{_READ_IT}",
+    ),
+}
+"""By the kind of repetition: the note behind a result, and what a blocked call is answered with."""
 
 
-def describe_alternation(name: str, count: int, period: int, *, blocked: bool) -> str:
-    if blocked:
-        return (
-            f"Not run: with this call of {name!r} the same {period} calls would have been made {count} times in turn, "
-            f"each with the same result as before. {_ADVICE}"
-        )
-    return (
-        f"The same {period} calls were made {count} times in turn, and each gave the same result as before. {_ADVICE}"
+def _speak(action: Action, kind: str, name: str, count: int, period: int = 1) -> Verdict:
+    note, refusal = _MESSAGES[kind]
+    message = refusal if action == "block" else note
+    message = message.format(name=name, count=count, before=count - 1, period=period)
+    # The reason of a run that ends is for people, who need no advice.
+    return Verdict(
+        action, kind, message.removesuffix(_ADVICE).strip().removesuffix(".") if action == "end" else message
     )
-
-
-def describe_same_result(name: str, count: int, *, blocked: bool) -> str:
-    if blocked:
-        return (
-            f"Not run: {name!r} has given the same result {count - 1} times, although its arguments were different. "
-            f"Other arguments are not likely to change that. {_ADVICE}"
-        )
-    return f"{name!r} has given the same result {count} times, although its arguments were different. {_ADVICE}"
-
-
-def describe_failure(name: str, count: int, *, blocked: bool) -> str:
-    advice = "Read the error, then change the arguments or go another way; if that is not possible, say so."
-    if blocked:
-        return (
-            f"Not run: {name!r} has failed {count} times in a row with the same error, and with these arguments as "
-            f"well. {advice}"
-        )
-    return (
-        f"{name!r} has failed {count} times in a row with the same error. It is not run again with arguments that "
-        f"failed so. {advice}"
-    )
-
-
-def describe_idle(turns: int) -> str:
-    return f"no progress: {turns} turns in a row made the same calls, got the same results and said nothing new"
-
-
-def describe_end(message: str) -> str:
-    """The reason of a run that ends, from what the model was told."""
-    return message.removesuffix(_ADVICE).strip().removesuffix(".")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -190,10 +171,8 @@ def text_digest(text: str) -> Digest:
 
 
 def _add_part(part: str | TextPart | Image | File, state: blake2b) -> None:
-    if isinstance(part, str):
-        _add_text("text", part, state)
-    elif isinstance(part, TextPart):
-        _add_text("text", part.text, state)
+    if isinstance(part, str | TextPart):
+        _add_text("text", part if isinstance(part, str) else part.text, state)
     elif isinstance(part, Image):
         _add_text("image", part.data or part.url or "", state)
     else:
@@ -261,9 +240,10 @@ class CycleDetector:
 
     def foresee(self, call: Digest) -> tuple[Cycle, Pair] | None:
         """The circle that this call would close or go on with, if its result is the one of last time."""
-        expected = self._now.setdefault(call, self._expect(call))
+        last = next((pair for pair in reversed(self._pairs) if pair[0] == call), (call, _UNKNOWN))
+        expected = self._now.setdefault(call, last)
         for cycle in self._find(self._until(call)):
-            if self.steps(cycle).blocks(cycle.count):
+            if self.steps(cycle).reaches("block", cycle.count):
                 return cycle, expected
         return None
 
@@ -299,10 +279,7 @@ class CycleDetector:
 
     def _severity(self, cycle: Cycle) -> int:
         steps, count = self.steps(cycle), cycle.count
-        return 2 * steps.ends(count) + steps.warns(count)
-
-    def _expect(self, call: Digest) -> Pair:
-        return next((pair for pair in reversed(self._pairs) if pair[0] == call), (call, _UNKNOWN))
+        return 2 * steps.reaches("end", count) + steps.reaches("warn", count)
 
     def _find(self, pairs: list[Pair]) -> list[Cycle]:
         found = []
@@ -337,7 +314,6 @@ def _is_smallest(pairs: list[Pair], period: int) -> bool:
 # One tool that fails with the same error again and again: what failed so is not tried in the same way once more.
 
 _MOST_CALLS = 200
-_Key = TypeVar("_Key", str, Digest)
 
 
 class _Streak(Struct):
@@ -347,12 +323,13 @@ class _Streak(Struct):
     turn: int
     count: int = 1
 
-    def goes_on(self, error: Digest, turn: int) -> None:
+    def goes_on(self, error: Digest, turn: int) -> _Streak:
         if error != self.error:
             self.error, self.count = error, 1
         elif turn != self.turn:
             self.count += 1
         self.turn = turn
+        return self
 
 
 class FailureDetector:
@@ -364,8 +341,8 @@ class FailureDetector:
 
     def add(self, turn: int, name: str, call: Digest, error: Digest) -> int:
         """How often in a row this tool, or this very call, has now failed with this error."""
-        tool = _go_on(self._tools, name, error, turn)
-        own = _go_on(self._calls, call, error, turn)
+        tool = self._tools.setdefault(name, _Streak(error, turn)).goes_on(error, turn)
+        own = self._calls.setdefault(call, _Streak(error, turn)).goes_on(error, turn)
         if len(self._calls) > _MOST_CALLS:
             del self._calls[next(iter(self._calls))]
         return max(tool.count, own.count)
@@ -381,15 +358,6 @@ class FailureDetector:
             return None
         tool = self._tools.get(name)
         return max(own.count, tool.count if tool is not None and tool.error == own.error else 0), own.error
-
-
-def _go_on(streaks: dict[_Key, _Streak], key: _Key, error: Digest, turn: int) -> _Streak:
-    known = streaks.get(key)
-    if known is None:
-        known = streaks[key] = _Streak(error, turn)
-    else:
-        known.goes_on(error, turn)
-    return known
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -496,15 +464,13 @@ class Watch:
         cycle = self._cycles.foresee(key)  # asked first and always: it keeps count of what is under way
         failed = self._failures.foresee(name, key)
         if settings.failures is not None and failed is not None and failed[0] >= settings.failures:
-            verdict = Verdict("block", "repeated_failure", describe_failure(name, failed[0], blocked=True))
-            return _Blocked(verdict, failed[1], fails=True)
+            return _Blocked(_speak("block", "repeated_failure", name, failed[0]), failed[1], fails=True)
         if cycle is not None:
             found, expected = cycle
             return _Blocked(self._speak_of_circle("block", found, name), expected[1])
         same = self._sameness.foresee(self._number, name, key) if settings.same_results else None
-        if same is not None and settings.same_results and settings.same_results.blocks(same[0]):
-            verdict = Verdict("block", "same_result", describe_same_result(name, same[0], blocked=True))
-            return _Blocked(verdict, same[1])
+        if same is not None and settings.same_results and settings.same_results.reaches("block", same[0]):
+            return _Blocked(_speak("block", "same_result", name, same[0]), same[1])
         return None
 
     def _count_attempt(self, call: ToolCall, key: Digest) -> None:
@@ -544,7 +510,7 @@ class Watch:
         count = self._failures.add(self._number, call.name, key, error)
         if self._settings.failures is None or count < self._settings.failures:
             return None
-        return Verdict("warn", "repeated_failure", describe_failure(call.name, count, blocked=False))
+        return _speak("warn", "repeated_failure", call.name, count)
 
     def _after_success(self, call: ToolCall, pair: Pair, *, counts: bool) -> Verdict | None:
         if pair in self._turn.counted:
@@ -560,33 +526,22 @@ class Watch:
         if cycle is None or not cycle.whole:
             return None
         steps = self._cycles.steps(cycle)
-        if steps.ends(cycle.count):
+        if steps.reaches("end", cycle.count):
             return self._speak_of_circle("end", cycle, name)
-        return self._speak_of_circle("warn", cycle, name) if steps.warns(cycle.count) else None
+        return self._speak_of_circle("warn", cycle, name) if steps.reaches("warn", cycle.count) else None
 
     def _judge_sameness(self, name: str, pair: Pair) -> Verdict | None:
         steps = self._settings.same_results
         if steps is None:
             return None
         count = self._sameness.add(self._number, name, *pair)
-        if (name, pair[1]) in self._turn.same or not (steps.warns(count) or steps.ends(count)):
+        if (name, pair[1]) in self._turn.same or not (steps.reaches("warn", count) or steps.reaches("end", count)):
             return None
         self._turn.same.add((name, pair[1]))
-        message = describe_same_result(name, count, blocked=False)
-        if steps.ends(count):
-            return Verdict("end", "same_result", describe_end(message))
-        return Verdict("warn", "same_result", message)
+        return _speak("end" if steps.reaches("end", count) else "warn", "same_result", name, count)
 
-    def _speak_of_circle(self, action: str, cycle: Cycle, name: str) -> Verdict:
-        blocked = action == "block"
-        if cycle.period == 1:
-            kind, message = "repeated_call", describe_repetition(name, cycle.count, blocked=blocked)
-        else:
-            kind = "ping_pong"
-            message = describe_alternation(name, cycle.count, cycle.period, blocked=blocked)
-        if action == "end":
-            return Verdict("end", kind, describe_end(message))
-        return Verdict("block" if blocked else "warn", kind, message)
+    def _speak_of_circle(self, action: Action, cycle: Cycle, name: str) -> Verdict:
+        return _speak(action, "repeated_call" if cycle.period == 1 else "ping_pong", name, cycle.count, cycle.period)
 
     # ---- the end of a turn -------------------------------------------------------------------------------------------
 
@@ -601,7 +556,7 @@ class Watch:
         self._number += 1
         self._cycles.close_turn()
         pairs, idle = so_far.sum_up(calls, results)
-        fresh = self._is_fresh(text)
+        fresh = not is_blank(text) and text_digest(text.strip()) != self._text
         if not idle or fresh or pairs != self._last:
             self._idle = 1 if idle else 0
             self._last = pairs
@@ -613,10 +568,10 @@ class Watch:
         # A model that was told something just now gets its chance to do something about it, but not for ever.
         if limit is None or self._idle < (2 * limit if so_far.told else limit):
             return so_far.ending
-        return Verdict("end", "no_progress", describe_idle(self._idle))
-
-    def _is_fresh(self, text: str) -> bool:
-        return not is_blank(text) and text_digest(text.strip()) != self._text
+        words = (
+            f"no progress: {self._idle} turns in a row made the same calls, got the same results and said nothing new"
+        )
+        return Verdict("end", "no_progress", words)
 
     def _is_exempt(self, call: ToolCall, tool: Tool | None) -> bool:
         return call.name in self._settings.exempt or (tool is not None and tool.metadata.get("polling") is True)

@@ -10,10 +10,13 @@ from dragoman.args.coercion import Coerced, coerce, read_text
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.loader import Loaded, load, validate
 from dragoman.args.partial import PartialObject, PartialUpdate
+from dragoman.args.rules import COERCIONS, REPAIRS
 from dragoman.args.tolerant import Repaired, TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
 
 __all__ = [
+    "COERCIONS",
+    "REPAIRS",
     "Coerced",
     "Loaded",
     "PartialObject",

@@ -25,8 +25,7 @@ from dragoman.types import Change, JsonObject
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})")
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))\.0+")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
-_BOOLEANS = {"true": True, "false": False}
-_NULLS = frozenset({"null", "none"})
+_WORDS: dict[str, dict[str, Any]] = {"null": {"null": None, "none": None}, "boolean": {"true": True, "false": False}}
 _LONGEST_WORD = 2000
 """Longer text is no number, boolean or null; it is not even looked at."""
 
@@ -195,7 +194,8 @@ class Coercer:
     def _cast_object(
         self, shape: Shape, value: dict[str, Any], path: str, depth: int, names: frozenset[str] | None
     ) -> dict[str, Any]:
-        dropping = self.drop_extra and depth == 0 and not shape.open_to_extra and _lists_properties(shape)
+        lists_names = isinstance(shape.schema, dict) and isinstance(shape.schema.get("properties"), dict)
+        dropping = self.drop_extra and depth == 0 and not shape.open_to_extra and lists_names
         renamed = _renamed_keys(shape, value, names, refuse_extra=dropping)
         result: dict[str, Any] = {}
         same_as_before = True
@@ -245,10 +245,6 @@ def _meant_branch(union: tuple[Shape, ...], value: Any) -> Shape | None:
     return branches[0] if len(branches) == 1 else None
 
 
-def _lists_properties(shape: Shape) -> bool:
-    return isinstance(shape.schema, dict) and isinstance(shape.schema.get("properties"), dict)
-
-
 def _renamed_keys(
     shape: Shape, value: dict[str, Any], names: frozenset[str] | None, *, refuse_extra: bool
 ) -> dict[str, str]:
@@ -290,14 +286,6 @@ def read_scalar(text: str, kinds: tuple[str, ...]) -> tuple[Any, str]:
     return MISSING, ""
 
 
-def _read_null(word: str) -> Any:
-    return None if word.lower() in _NULLS else MISSING
-
-
-def _read_boolean(word: str) -> Any:
-    return _BOOLEANS.get(word.lower(), MISSING)
-
-
 def _read_integer(word: str) -> Any:
     if _INTEGER.fullmatch(word):
         return int(word)
@@ -315,8 +303,8 @@ def _read_number(word: str) -> Any:
 
 
 _SCALAR_READERS: dict[str, Callable[[str], Any]] = {
-    "null": _read_null,
-    "boolean": _read_boolean,
+    "null": lambda word: _WORDS["null"].get(word.lower(), MISSING),
+    "boolean": lambda word: _WORDS["boolean"].get(word.lower(), MISSING),
     "integer": _read_integer,
     "number": _read_number,
 }
@@ -437,9 +425,7 @@ def _settle_for_text(text: str, shape: Shape, path: str) -> Coerced:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The two doors to coercion: `coerce` for values that have types already, `read_text` for plain text.
-
-__all__ = ["Coerced", "coerce", "read_text"]
+# Values that have types already.
 
 
 def coerce(

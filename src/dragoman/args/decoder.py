@@ -48,7 +48,7 @@ class Undecodable(ValueError):
 
 def has_surrogate(text: str) -> bool:
     """Whether half a character is in the text: it could be neither stored nor sent as UTF-8."""
-    return not text.isascii() and _SURROGATE.search(text) is not None
+    return not text.isascii() and SURROGATE.search(text) is not None
 
 
 def read_integer(digits: str) -> int:
@@ -170,7 +170,7 @@ def _inspect(source: str, start: int, value: Any) -> None:
     if len(source) > 2 * MAX_DEPTH and source.count("[") + source.count("{") > MAX_DEPTH:
         _check_depth(source, start)
     if not source.isascii():
-        lone = _SURROGATE.search(source)
+        lone = SURROGATE.search(source)
         if lone is not None:
             raise Undecodable("lone surrogate", start + lone.start())
     if "\\" in source and ("\\ud" in source or "\\uD" in source) and _holds_surrogate(value):
@@ -207,7 +207,7 @@ def _holds_surrogate(value: Any) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 # Is a value plain JSON that a tool can be given? Asked of values that did not come through our own decoder.
 
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
 _TOO_LARGE = 10**MAX_DIGITS
 _WORD = 1 << 64
 _PLAIN = frozenset({bool, type(None)})
@@ -235,7 +235,7 @@ def _look_at_members(each: Any, path: str, depth: int, waiting: list[tuple[Any, 
     """Settle the plain members of one container, and put the others on the list."""
     in_object = type(each) is dict
     for key, item in each.items() if in_object else enumerate(each):
-        if in_object and (type(key) is not str or not (key.isascii() or _is_whole(key))):
+        if in_object and (type(key) is not str or has_surrogate(key)):
             return Fault(path, "a key that is no text")
         kind = type(item)
         if kind is str:
@@ -252,13 +252,9 @@ def _look_at_members(each: Any, path: str, depth: int, waiting: list[tuple[Any, 
 def _why_unsound(value: Any) -> str | None:
     kind = type(value)
     if kind is str:
-        return None if _is_whole(value) else "half a character (a lone surrogate)"
+        return "half a character (a lone surrogate)" if has_surrogate(value) else None
     if kind is int:
         return None if -_TOO_LARGE < value < _TOO_LARGE else f"an integer of more than {MAX_DIGITS} digits"
     if kind is float:
         return None if isfinite(value) else f"{value} is no number that JSON can hold"
     return None if kind in _PLAIN else f"{kind.__name__} is no JSON value"
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() or _SURROGATE.search(text) is None

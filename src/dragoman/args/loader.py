@@ -14,7 +14,7 @@ from dragoman.args.tolerant import repair
 from dragoman.errors import nearest
 from dragoman.jsonschema.dialect import BASE, normalise
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
-from dragoman.jsonschema.references import MOST_NODES, multiplies
+from dragoman.jsonschema.references import MOST_NODES, multiplies, refuse_to_fetch
 from dragoman.toolset import as_tool
 from dragoman.types import Change, Fault, JsonObject, Tool
 
@@ -150,7 +150,7 @@ class _Checks:
 
         for _ in range(_MAX_BAD_KEYWORDS):
             try:
-                registry = Registry([(BASE, self.schema)], retriever=_refuse_to_fetch)
+                registry = Registry([(BASE, self.schema)], retriever=refuse_to_fetch)
                 whole = build(self.schema)
                 break
             except ReferencingError as problem:
@@ -179,10 +179,6 @@ class _Checks:
 
     def target(self, reference: str) -> Any:
         return self.schema["$defs"][reference.rpartition("/")[2]]
-
-
-def _refuse_to_fetch(address: str) -> Any:
-    raise LookupError(address)
 
 
 def _local(schema: dict[str, Any]) -> dict[str, Any]:

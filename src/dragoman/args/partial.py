@@ -9,21 +9,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from math import isinf
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
-from dragoman.args.decoder import MAX_DEPTH, MAX_DIGITS
+from dragoman.args.decoder import MAX_DEPTH, Undecodable, decode
 from dragoman.types import JsonObject
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]*')
 _NUMBER_TEXT = re.compile(r"[-+.0-9eE]*")
-_NUMBER = re.compile(r"(-?(?:0|[1-9][0-9]*))(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_HEX = re.compile(r"[0-9a-fA-F]{4}")
-_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+# An escape that is not complete yet; the first half of a character needs the other.
+_ESCAPE_BEGINS = re.compile(r"\\(?:u.{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u.{0,3})?)?)?", re.DOTALL)
 _WORDS: dict[str, tuple[str, Any]] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
+
+_Expected = Literal["object", "first member", "key", "colon", "value", "comma", "end"]
+_SIGNS = {"object": "{", "key": '"', "colon": ":", "comma": ",", "end": ""}
+_FAULTS = {
+    "object": "expected an object",
+    "key": "expected a key, got {!r}",
+    "colon": "expected a colon, got {!r}",
+    "comma": "expected a comma, got {!r}",
+    "end": "text after the object",
+}
 
 Path = tuple[str | int, ...]
 
@@ -45,29 +53,16 @@ class PartialObject:
 
     `value` is the same dict all along, filled as the text comes in: copy it to keep a moment. A string that is still
     open stands in it with what is known; numbers, true, false and null appear when they are complete.
-    """
 
-    __slots__ = (
-        "_containers",
-        "_escape",
-        "_failed",
-        "_fresh",
-        "_growing",
-        "_grown",
-        "_in_key",
-        "_next",
-        "_parts",
-        "_root",
-        "_shown",
-        "_steps",
-        "_word",
-    )
+    It is there for partial answers: arguments and typed answers that a program shows while the model writes them.
+    """
 
     def __init__(self) -> None:
         self._root: JsonObject = {}
         self._containers: list[Any] = []
         self._steps: list[str | int] = []  # One for each open container: the member that is being read.
-        self._next: Callable[[str, int], int] = self._at_start
+        self._expected: _Expected = "object"
+        self._inside: Callable[[str, int], int] | None = None  # The reader of the scalar that is open, if one is.
         self._parts: list[str] = []
         self._fresh = 0  # Where in the parts the text of this piece begins.
         self._shown = True  # Whether `value` has the open string as it stands.
@@ -91,7 +86,7 @@ class PartialObject:
     @property
     def complete(self) -> bool:
         """Whether the closing brace has been read, and nothing after it that does not belong."""
-        return self._failed is None and self._next == self._at_end
+        return self._failed is None and self._expected == "end"
 
     @property
     def failed(self) -> str | None:
@@ -105,38 +100,51 @@ class PartialObject:
 
     def feed(self, piece: str) -> list[PartialUpdate]:
         """Take the next characters, and return what grew, in order; a string at most once."""
-        if self._failed is not None:
-            return []
         self._grown = []
         self._fresh = len(self._parts)
         position, end = 0, len(piece)
-        while position < end:
-            position = self._next(piece, position)
+        while position < end and self._failed is None:
+            if self._inside is not None:
+                position = self._inside(piece, position)
+                continue
+            match = _BLANKS.match(piece, position)
+            position = match.end() if match is not None else position
+            if position < end and self._take(piece[position]):
+                position += 1
         if self._growing is not None:
             delta = "".join(self._parts[self._fresh :])
             if delta:
                 self._grown.append(PartialUpdate(self._growing, delta))
         return self._grown
 
-    # ---- places in the grammar: each takes the piece and a position in it, and returns the position it came to -----
+    # ---- between scalars ---------------------------------------------------------------------------------------------
 
-    def _at_start(self, piece: str, position: int) -> int:
-        position = _skip_blanks(piece, position)
-        if position < len(piece):
-            if piece[position] != "{":
-                return self._fail("expected an object", piece)
+    def _take(self, character: str) -> bool:
+        """Go on by one character; False if it is the first one of a number or a word, whose reader takes it."""
+        expected = self._expected
+        in_object = bool(self._containers) and type(self._containers[-1]) is dict
+        if expected in ("first member", "comma") and character == ("}" if in_object else "]"):
+            return self._close()
+        if expected == "first member":
+            expected = "key" if in_object else "value"
+        if expected == "value":
+            return self._begin_value(character)
+        if character != _SIGNS[expected]:
+            self._fail(_FAULTS[expected].format(character))
+        elif expected == "object":
             self._open(self._root)
-        return position + 1
+        elif expected == "key":
+            self._begin_string(in_key=True)
+        elif expected == "colon":
+            self._expected = "value"
+        elif in_object:
+            self._expected = "key"
+        else:
+            self._steps[-1] += 1  # type: ignore[operator]  # In a list the step is a position.
+            self._expected = "value"
+        return True
 
-    def _at_end(self, piece: str, position: int) -> int:
-        position = _skip_blanks(piece, position)
-        return self._fail("text after the object", piece) if position < len(piece) else position
-
-    def _at_value(self, piece: str, position: int) -> int:
-        position = _skip_blanks(piece, position)
-        if position == len(piece):
-            return position
-        character = piece[position]
+    def _begin_value(self, character: str) -> bool:
         if character == '"':
             self._put("")
             self._begin_string(in_key=False)
@@ -144,59 +152,16 @@ class PartialObject:
             self._open(self._put({} if character == "{" else []))
         elif character in _WORDS:
             self._word = _WORDS[character]
-            self._parts = []
-            self._next = self._in_word
-            return position
+            self._inside = self._in_word
+            return False
         elif character in "-0123456789":
-            self._parts = []
-            self._next = self._in_number
-            return position
+            self._inside = self._in_number
+            return False
         else:
-            return self._fail(f"expected a value, got {character!r}", piece)
-        return position + 1
+            self._fail(f"expected a value, got {character!r}")
+        return True
 
-    def _at_first_member(self, piece: str, position: int) -> int:
-        position = _skip_blanks(piece, position)
-        if position == len(piece):
-            return position
-        if piece[position] == ("}" if type(self._containers[-1]) is dict else "]"):
-            return self._close(position)
-        self._next = self._at_key if type(self._containers[-1]) is dict else self._at_value
-        return position
-
-    def _at_key(self, piece: str, position: int) -> int:
-        position = _skip_blanks(piece, position)
-        if position < len(piece):
-            if piece[position] != '"':
-                return self._fail(f"expected a key, got {piece[position]!r}", piece)
-            self._begin_string(in_key=True)
-        return position + 1
-
-    def _at_colon(self, piece: str, position: int) -> int:
-        position = _skip_blanks(piece, position)
-        if position < len(piece):
-            if piece[position] != ":":
-                return self._fail(f"expected a colon, got {piece[position]!r}", piece)
-            self._next = self._at_value
-        return position + 1
-
-    def _after_member(self, piece: str, position: int) -> int:
-        position = _skip_blanks(piece, position)
-        if position == len(piece):
-            return position
-        in_object = type(self._containers[-1]) is dict
-        if piece[position] == ("}" if in_object else "]"):
-            return self._close(position)
-        if piece[position] != ",":
-            return self._fail(f"expected a comma, got {piece[position]!r}", piece)
-        if in_object:
-            self._next = self._at_key
-        else:
-            self._steps[-1] += 1  # type: ignore[operator]  # In a list the step is a position.
-            self._next = self._at_value
-        return position + 1
-
-    # ---- inside of scalars -----------------------------------------------------------------------------------------
+    # ---- inside of scalars: each takes the piece and a position in it, and returns the position it came to -----------
 
     def _in_string(self, piece: str, position: int) -> int:
         match = _PLAIN_TEXT.match(piece, position)
@@ -208,33 +173,24 @@ class PartialObject:
             return end
         if piece[end] == "\\":
             self._escape = "\\"
-            self._next = self._in_escape
+            self._inside = self._in_escape
         elif piece[end] == '"':
-            return self._end_string(piece, end)
+            self._end_string()
         else:
-            return self._fail(f"the character {piece[end]!r} in a string", piece)
+            self._fail(f"the character {piece[end]!r} in a string")
         return end + 1
 
     def _in_escape(self, piece: str, position: int) -> int:
         self._escape += piece[position]
-        escape = self._escape
-        if len(escape) == 2 and escape[1] != "u":
-            character = _ESCAPES.get(escape[1])
-        elif len(escape) in (6, 12):
-            if not _HEX.fullmatch(escape, len(escape) - 4):
-                return self._fail(f"the escape {escape!r}", piece)
-            character = _unescape(escape)
-            if character is None and len(escape) == 6 and escape[2] in "dD" and escape[3] in "89abAB":
-                return position + 1  # The first half of a character: the other must follow.
-        elif len(escape) in (7, 8) and not "\\u".startswith(escape[6:]):
-            return self._fail("half a character (a lone surrogate)", piece)
-        else:
-            return position + 1
-        if character is None:
-            return self._fail(f"the escape {escape!r}", piece)
-        self._parts.append(character)
-        self._shown = self._in_key
-        self._next = self._in_string
+        if not _ESCAPE_BEGINS.fullmatch(self._escape):
+            try:
+                self._parts.append(decode(f'"{self._escape}"'))
+            except Undecodable as error:
+                half = "half a character (a lone surrogate)"
+                self._fail(half if error.why == "lone surrogate" else f"the escape {self._escape!r}")
+                return position + 1
+            self._shown = self._in_key
+            self._inside = self._in_string
         return position + 1
 
     def _in_number(self, piece: str, position: int) -> int:
@@ -243,10 +199,10 @@ class PartialObject:
         self._parts.append(piece[position:end])
         if end < len(piece):
             text = "".join(self._parts)
-            number = _read_number(text)
-            if number is None:
-                return self._fail(f"the number {text[:40]}", piece)
-            self._put_scalar(number)
+            try:
+                self._put_scalar(decode(text))
+            except Undecodable:
+                self._fail(f"the number {text[:40]}")
         return end
 
     def _in_word(self, piece: str, position: int) -> int:
@@ -254,8 +210,8 @@ class PartialObject:
         have = len(self._parts)
         self._parts.append(piece[position])
         if piece[position] != word[have]:
-            return self._fail(f"expected {word}", piece)
-        if have + 1 == len(word):
+            self._fail(f"expected {word}")
+        elif have + 1 == len(word):
             self._put_scalar(value)
         return position + 1
 
@@ -264,12 +220,10 @@ class PartialObject:
     def _begin_string(self, *, in_key: bool) -> None:
         self._in_key = in_key
         self._growing = None if in_key else tuple(self._steps)
-        self._parts = []
         self._fresh = 0
-        self._shown = True
-        self._next = self._in_string
+        self._inside = self._in_string
 
-    def _end_string(self, piece: str, position: int) -> int:
+    def _end_string(self) -> None:
         text = "".join(self._parts)
         if self._growing is not None:
             delta = "".join(self._parts[self._fresh :])
@@ -277,15 +231,15 @@ class PartialObject:
             self._containers[-1][self._steps[-1]] = text
             self._shown = True
             self._growing = None
-            self._next = self._after_member
+            self._expected = "comma"
         elif text in self._containers[-1]:
-            return self._fail(f"the key {text[:40]!r} twice", piece)
+            self._fail(f"the key {text[:40]!r} twice")
         else:
             self._in_key = False
             self._steps[-1] = text
-            self._next = self._at_colon
+            self._expected = "colon"
         self._parts = []
-        return position + 1
+        self._inside = None
 
     def _put(self, value: Any) -> Any:
         container = self._containers[-1]
@@ -297,57 +251,28 @@ class PartialObject:
 
     def _put_scalar(self, value: Any) -> None:
         self._parts = []
+        self._inside = None
+        self._expected = "comma"
         self._put(value)
         self._grown.append(PartialUpdate(tuple(self._steps), "", True, value))
-        self._next = self._after_member
 
     def _open(self, container: Any) -> None:
         if len(self._containers) >= MAX_DEPTH:
-            self._fail(f"nested deeper than {MAX_DEPTH} levels", "")
+            self._fail(f"nested deeper than {MAX_DEPTH} levels")
             return
         self._containers.append(container)
         self._steps.append("" if type(container) is dict else 0)
-        self._next = self._at_first_member
+        self._expected = "first member"
 
-    def _close(self, position: int) -> int:
+    def _close(self) -> bool:
         container = self._containers.pop()
         self._steps.pop()
         self._grown.append(PartialUpdate(tuple(self._steps), "", True, container))
-        self._next = self._after_member if self._containers else self._at_end
-        return position + 1
+        self._expected = "comma" if self._containers else "end"
+        return True
 
-    def _fail(self, why: str, piece: str) -> int:
-        """Stop for good, and skip the rest of the piece."""
-        _ = self.value  # What the open string had so far stays visible.
+    def _fail(self, why: str) -> None:
+        """Stop for good; what the open string had so far stays visible."""
+        _ = self.value
         self._growing = None
         self._failed = why
-        self._next = self._stopped
-        return len(piece)
-
-    def _stopped(self, piece: str, position: int) -> int:
-        return len(piece)
-
-
-def _skip_blanks(piece: str, position: int) -> int:
-    match = _BLANKS.match(piece, position)
-    return match.end() if match is not None else position
-
-
-def _unescape(escape: str) -> str | None:
-    """The character of `\\uXXXX` or of a surrogate pair; None when it is half a character."""
-    code = int(escape[-4:], 16)
-    if len(escape) == 6:
-        return None if 0xD800 <= code < 0xE000 else chr(code)
-    if not 0xDC00 <= code < 0xE000:
-        return None
-    return chr(0x10000 + ((int(escape[2:6], 16) - 0xD800) << 10) + (code - 0xDC00))
-
-
-def _read_number(text: str) -> int | float | None:
-    match = _NUMBER.fullmatch(text)
-    if match is None:
-        return None
-    if match[1] == text:
-        return int(text) if len(text.lstrip("-")) <= MAX_DIGITS else None
-    number = float(text)
-    return None if isinf(number) else number

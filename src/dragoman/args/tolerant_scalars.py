@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 from collections.abc import Callable
 from functools import cache
@@ -27,6 +28,11 @@ _SUM = re.compile(r"[\d.+\-*/%()\s_eE]{1,80}", re.ASCII)
 _TOKEN = re.compile(r"\s*(?:((?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)|(\*\*|//|[-+*/%()]))", re.ASCII)
 # Dates, months and telephone numbers are no sums: 2024-12-25, 1/2/2024, 2024-12, 555-123-4567.
 _NOT_A_SUM = re.compile(r"\d+(?:([-/.])\d+)(?:\1\d+)+|(?:19|20)\d\d-(?:0[1-9]|1[0-2])", re.ASCII)
+_OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul, "/": operator.truediv, "//": operator.floordiv, "%": operator.mod},
+)
+"""From the weakest to the strongest; a sign binds more strongly, and a power more strongly still."""
 _LARGEST = 10**MAX_DIGITS
 _MOST_PARENTHESES = 10
 
@@ -72,17 +78,13 @@ class _Sum:
         self._next += 1
         return token
 
-    def _terms(self) -> Number:
-        value = self._factors()
-        while (operator := self._take("+", "-")) is not None:
-            other = self._factors()
-            value = _bounded(value + other if operator == "+" else value - other)
-        return value
-
-    def _factors(self) -> Number:
-        value = self._signed()
-        while (operator := self._take("*", "/", "//", "%")) is not None:
-            value = _bounded(_apply(operator, value, self._signed()))
+    def _terms(self, level: int = 0) -> Number:
+        """Everything that binds at least as strongly as the operators of this level."""
+        if level == len(_OPERATORS):
+            return self._signed()
+        value = self._terms(level + 1)
+        while (sign := self._take(*_OPERATORS[level])) is not None:
+            value = _bounded(_OPERATORS[level][sign](value, self._terms(level + 1)))
         return value
 
     def _signed(self) -> Number:
@@ -117,14 +119,6 @@ class _Sum:
                 raise ValueError("a leading zero says that this is no number")
             return int(token)
         return _bounded(float(token))
-
-
-def _apply(operator: str, left: Number, right: Number) -> Number:
-    if operator == "*":
-        return left * right
-    if operator == "/":
-        return left / right
-    return left // right if operator == "//" else left % right
 
 
 def _bounded(value: Number) -> Number:
@@ -245,7 +239,7 @@ def forgotten_end(text: str, start: int, quote_at: int, place: Place, fitting: r
 # --------------------------------------------------------------------------------------------------------------------
 # Strings as models write them: any quotes, raw newlines, escapes that do not exist, quotes that were not escaped.
 #
-# Which quote ends a string is decided in `tolerant_quotes`; here is what the string then holds.
+# Which quote ends a string is decided above; here is what the string then holds.
 
 _QUOTE_RULES = {"'": "single_quotes", "`": "backtick_quotes"}
 _RAW_CONTROL = re.compile(r"[\x00-\x1f]")

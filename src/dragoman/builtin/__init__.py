@@ -6,40 +6,38 @@ gives all of them, or those of some names.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.builtin.commands.bash import Bash, make_bash
-    from dragoman.builtin.files.patch import ApplyPatch
-    from dragoman.builtin.files.search import Grep
-    from dragoman.builtin.files.tools import Edit, Glob, Read, Write
-    from dragoman.builtin.files.workspace import Workspace
-    from dragoman.builtin.memory import Recall, Remember, make_memory
-    from dragoman.builtin.notes import AskUser, Finish, TodoWrite
-    from dragoman.builtin.web.fetch import WebFetch, make_web_fetch
+    from dragoman.builtin.commands.bash import Bash as Bash, make_bash as make_bash
+    from dragoman.builtin.files.patch import ApplyPatch as ApplyPatch
+    from dragoman.builtin.files.search import Grep as Grep
+    from dragoman.builtin.files.tools import Edit as Edit, Glob as Glob, Read as Read, Write as Write
+    from dragoman.builtin.files.workspace import Workspace as Workspace
+    from dragoman.builtin.memory import Recall as Recall, Remember as Remember, make_memory as make_memory
+    from dragoman.builtin.notes import AskUser as AskUser, Finish as Finish, TodoWrite as TodoWrite
+    from dragoman.builtin.web.fetch import WebFetch as WebFetch, make_web_fetch as make_web_fetch
     from dragoman.types import Tool
+else:
+    from dragoman import export_lazily
 
-_HOMES = {
-    "Read": "files.tools",
-    "Glob": "files.tools",
-    "Grep": "files.search",
-    "WebFetch": "web.fetch",
-    "Write": "files.tools",
-    "Edit": "files.tools",
-    "ApplyPatch": "files.patch",
-    "Bash": "commands.bash",
-    "TodoWrite": "notes",
-    "AskUser": "notes",
-    "Finish": "notes",
-    "Remember": "memory",
-    "Recall": "memory",
-    "make_bash": "commands.bash",
-    "make_memory": "memory",
-    "make_web_fetch": "web.fetch",
-    "Workspace": "files.workspace",
-}
+    __all__, __getattr__, __dir__ = export_lazily(
+        __name__,
+        {
+            "dragoman.builtin.commands.bash": "Bash make_bash",
+            "dragoman.builtin.files.patch": "ApplyPatch",
+            "dragoman.builtin.files.search": "Grep",
+            "dragoman.builtin.files.tools": "Edit Glob Read Write",
+            "dragoman.builtin.files.workspace": "Workspace",
+            "dragoman.builtin.memory": "Recall Remember make_memory",
+            "dragoman.builtin.notes": "AskUser Finish TodoWrite",
+            "dragoman.builtin.web.fetch": "WebFetch make_web_fetch",
+        },
+    )
+    __all__ += ["NAMES", "toolbox"]
+
 NAMES = {
     "read": "Read",
     "glob": "Glob",
@@ -57,39 +55,6 @@ NAMES = {
 }
 """What each tool is called on the wire, and here."""
 
-__all__ = [
-    "NAMES",
-    "ApplyPatch",
-    "AskUser",
-    "Bash",
-    "Edit",
-    "Finish",
-    "Glob",
-    "Grep",
-    "Read",
-    "Recall",
-    "Remember",
-    "TodoWrite",
-    "WebFetch",
-    "Workspace",
-    "Write",
-    "make_bash",
-    "make_memory",
-    "make_web_fetch",
-    "toolbox",
-]
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
-
 
 def toolbox(names: Iterable[str] | None = None, *, network: bool = False) -> list[Tool]:
     """The built-in tools, or those of these names; `network` is for commands in a sandbox."""
@@ -103,7 +68,8 @@ def toolbox(names: Iterable[str] | None = None, *, network: bool = False) -> lis
                 f"there is no built-in tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""),
                 hint=f"there are {', '.join(NAMES)}",
             )
-    tools = {name: __getattr__(NAMES[name]) for name in dict.fromkeys(wanted)}
+    here = sys.modules[__name__]
+    tools = {name: getattr(here, NAMES[name]) for name in dict.fromkeys(wanted)}
     if network and "bash" in tools:
-        tools["bash"] = __getattr__("make_bash")(network=True)
+        tools["bash"] = here.make_bash(network=True)
     return list(tools.values())

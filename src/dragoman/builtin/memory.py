@@ -10,12 +10,14 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Struct
 
+from dragoman.journal.schema import is_blank, stamps, use_write_ahead_log
 from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
 from dragoman.tools.functions import Options
 from dragoman.types import Tool
@@ -32,6 +34,7 @@ MOST_NOTES = 1_000
 _VERSION = 1
 _APPLICATION = 0x64726772
 _MOST_WORDS = 32
+_BUSY_SECONDS = 10.0
 _TABLES = (
     "CREATE TABLE notes (id INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, owner TEXT NOT NULL, key TEXT, "
     "text TEXT NOT NULL, at REAL NOT NULL, run_id TEXT NOT NULL, session TEXT NOT NULL, "
@@ -69,19 +72,9 @@ class ForeignFile(sqlite3.DatabaseError):
 class NoteStore:
     """The notes of a file, or of this process alone (`:memory:`). Raises `sqlite3.Error` and `OSError`."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        most_notes: int = MOST_NOTES,
-        busy_seconds: float = 10.0,
-        clock: Callable[[], float] = time.time,
-        with_index: bool = True,
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, most_notes: int = MOST_NOTES, with_index: bool = True) -> None:
         self.path = os.fspath(path)
         self._most_notes = most_notes
-        self._busy_seconds = busy_seconds
-        self._clock = clock
         self._with_index = with_index
         self._lock = threading.Lock()
         self._kept: sqlite3.Connection | None = None
@@ -90,7 +83,7 @@ class NoteStore:
         """Keep a note; one with the same key is replaced. Whether one was, and how many old ones had to go."""
         with self._transaction(writing=True) as connection:
             replaced = key is not None and self._delete(connection, "AND key = ?", owner, key) > 0
-            values = (owner.scope, owner.name, key, text, self._clock(), run_id, session)
+            values = (owner.scope, owner.name, key, text, time.time(), run_id, session)
             connection.execute(
                 "INSERT INTO notes (scope, owner, key, text, at, run_id, session) VALUES (?, ?, ?, ?, ?, ?, ?)", values
             )
@@ -170,15 +163,9 @@ class NoteStore:
 
     @contextlib.contextmanager
     def _transaction(self, *, writing: bool) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._opened() as connection:
-            connection.execute("BEGIN IMMEDIATE" if writing else "BEGIN")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        beginning = "BEGIN IMMEDIATE" if writing else "BEGIN"
+        with self._lock, self._opened() as connection, _committed(connection, beginning):
+            yield connection
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -190,7 +177,7 @@ class NoteStore:
             yield self._kept
             return
         _make_file(Path(self.path))
-        connection = sqlite3.connect(self.path, timeout=self._busy_seconds, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
             self._prepare(connection)
             yield connection
@@ -199,33 +186,37 @@ class NoteStore:
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         """Make the tables if there are none."""
-        connection.create_function("fold", 1, _fold, deterministic=True)
-        if _stamps(connection) != (_APPLICATION, _VERSION):
-            self._make_tables(connection)
+        connection.create_function("fold", 1, lambda text: (text or "").casefold(), deterministic=True)
+        if stamps(connection) != (_VERSION, _APPLICATION):
+            if self.path != IN_MEMORY:
+                use_write_ahead_log(connection, _BUSY_SECONDS)
+            with _committed(connection, "BEGIN IMMEDIATE"):
+                _make_tables(connection)
 
-    def _make_tables(self, connection: sqlite3.Connection) -> None:
-        if self.path != IN_MEMORY:
-            _use_write_ahead_log(connection, self._busy_seconds)
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            is_blank = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-            stamps = _stamps(connection)
-            if is_blank and stamps == (0, 0):
-                for statement in _TABLES:
-                    connection.execute(statement)
-                with contextlib.suppress(
-                    sqlite3.OperationalError
-                ):  # Not every SQLite has it; things are found without.
-                    connection.execute("CREATE VIRTUAL TABLE words USING fts5 (key, text)")
-                connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
-            elif stamps != (_APPLICATION, _VERSION):
-                raise ForeignFile("the file holds something else, or was written by a newer version")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+
+@contextlib.contextmanager
+def _committed(connection: sqlite3.Connection, beginning: str) -> Iterator[None]:
+    connection.execute(beginning)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables of a file that holds nothing; somebody else may have done so meanwhile."""
+    if is_blank(connection):
+        for statement in _TABLES:
+            connection.execute(statement)
+        with contextlib.suppress(sqlite3.OperationalError):  # Not every SQLite has it; things are found without.
+            connection.execute("CREATE VIRTUAL TABLE words USING fts5 (key, text)")
+        connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
+    elif stamps(connection) != (_VERSION, _APPLICATION):
+        raise ForeignFile("the file holds something else, or was written by a newer version")
 
 
 def _make_file(path: Path) -> None:
@@ -235,34 +226,11 @@ def _make_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
-def _stamps(connection: sqlite3.Connection) -> tuple[int, int]:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    return application, version
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Nobody waits for a lock here, so that of several that make the file at once all but one have to try again."""
-    until = time.monotonic() + busy_seconds
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
-            return
-        except sqlite3.OperationalError:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(0.01)
-
-
 def _select(connection: sqlite3.Connection, rest: str, values: list[str], most: int) -> tuple[list[Note], int]:
     total = connection.execute(f"SELECT count(*) {rest.partition(' ORDER BY ')[0]}", values).fetchone()[0]
     fields = ", ".join(f"notes.{name}" for name in _FIELDS.split(", "))
     rows = connection.execute(f"SELECT {fields} {rest} LIMIT ?", [*values, most]).fetchall()
     return [Note(*row) for row in rows], total
-
-
-def _fold(text: str | None) -> str:
-    return (text or "").casefold()
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -331,12 +299,8 @@ def default_path() -> str:
 
 
 def _options(name: str, description: str, *, read_only: bool = False) -> Options:
-    return {
-        "name": name,
-        "description": description,
-        "read_only": read_only,
-        "metadata": {"class": "session", "origin": "builtin"},
-    }
+    metadata = {"class": "session", "origin": "builtin"}
+    return {"name": name, "description": description, "read_only": read_only, "metadata": metadata}
 
 
 def _remember(store: NoteStore, text: str, key: str | None, scope: Scope, around: ToolContext) -> Ok:
@@ -378,13 +342,10 @@ def _recall(store: NoteStore, query: str, scope: str, around: ToolContext) -> Ok
         raise Error(_why(problem, store)) from problem
     if not notes:
         return Ok("No note fits." if query.strip() else "There are no notes.", [])
-    shown: list[str] = []
-    size = 0
-    for note in notes:
-        size += len(note.text)
-        if shown and size > _MOST_IN_ANSWER:
-            break
-        shown.append(_render(note))
+    sizes = accumulate(len(note.text) for note in notes)
+    shown = [
+        _render(note) for note, size in zip(notes, sizes, strict=True) if size <= _MOST_IN_ANSWER or note is notes[0]
+    ]
     heading = f"{total} {'note fits' if total == 1 else 'notes fit'}."
     if len(shown) < total:
         heading += f" The first {len(shown)}:"
@@ -413,7 +374,7 @@ def _owner(scope: Scope, around: ToolContext) -> Owner:
 
 def _whole(text: str) -> str:
     """Text that can be stored: half a character of two is replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+    return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
 def _why(problem: Exception, store: NoteStore) -> str:

@@ -135,7 +135,8 @@ def _run(arguments: list[str]) -> int:
         _print_error(str(error), error.next_step)
         return USAGE_ERROR
     except typer.TyperException as error:
-        _print_error(_lower_first(error.format_message()).rstrip("."), "dragoman --help shows the commands")
+        message = error.format_message().rstrip(".")
+        _print_error(message[:1].lower() + message[1:], "dragoman --help shows the commands")
         return USAGE_ERROR
     return ended if isinstance(ended, int) else 0
 
@@ -144,10 +145,6 @@ def _print_error(message: str, hint: str) -> None:
     print(f"error: {message}", file=sys.stderr)
     if hint:
         print(f"hint: {hint}", file=sys.stderr)
-
-
-def _lower_first(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
 
 
 # ---- notices of the library ------------------------------------------------------------------------------------------

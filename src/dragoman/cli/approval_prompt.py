@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import tempfile
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +15,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
-from dragoman.agent.broker import PendingApproval, show_arguments
+from dragoman.agent.approvals import LATER, Approval, ApprovalRequest, show_arguments
 from dragoman.cli.render import ScreenView
-from dragoman.cli.screen import Screen, one_line, summarise, write_arguments
+from dragoman.cli.screen import GAP, Screen, format_time, one_line, pad_columns, summarise, write_arguments
 from dragoman.cli.signals import discard_typed_input, read_line
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
@@ -74,7 +72,7 @@ _HIDDEN_NOTE = "something is hidden here, and the call gets what it really is"
 _ESCAPED_NOTE = "characters that cannot be seen are written as \\uXXXX"
 
 
-def request_as_data(request: PendingApproval, sink: HumanSink, now: float) -> dict[str, Any]:
+def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> dict[str, Any]:
     """One request as JSON. Secrets in it are hidden; `hidden` lists where."""
     arguments, hidden = show_arguments(request.call.arguments, sink)
     data: dict[str, Any] = {
@@ -92,17 +90,18 @@ def request_as_data(request: PendingApproval, sink: HumanSink, now: float) -> di
         "digest": request.digest,
         "asked": request.asked,
         "expires": request.expires,
-        "rule": request.rule,
+        "rule": request.suggestion,
         "answered": None,
     }
-    if request.answered is not None:
-        data["answered"] = sink.value(msgspec.to_builtins(request.answered)) | {"at": request.answered_at}
+    if request.answer is not None:
+        given = msgspec.to_builtins(request.answer)
+        data["answered"] = sink.value({name: given[name] for name in given if name not in ("request", "digest")})
     return data
 
 
-def state_of(request: PendingApproval, now: float) -> str:
+def state_of(request: ApprovalRequest, now: float) -> str:
     """The state of a request: open, expired, approved, denied or answered."""
-    answer = request.answered
+    answer = request.answer
     if answer is not None:
         return "answered" if answer.result is not None else ("approved" if answer.approved else "denied")
     return "expired" if request.expires is not None and now > request.expires else "open"
@@ -154,10 +153,10 @@ def draw_list(
         )
         for data in listed
     ]
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_align_columns(heads, widths), "bold"))
-    for data, row in zip(listed, rows, strict=True):
-        screen.line((row[0].ljust(widths[0]), "green"), "  ", _align_columns(row[1:], widths[1:]))
+    titles, *lines = pad_columns([heads, *rows])
+    screen.line((GAP.join(titles), "bold"))
+    for data, (name, *cells) in zip(listed, lines, strict=True):
+        screen.line((name, "green"), GAP, GAP.join(cells))
         if digests:
             screen.line("  ", (data["digest"], "dim"))
         if rules and data["rule"]:
@@ -169,19 +168,12 @@ def _summary(data: dict[str, Any]) -> str:
     return one_line(escape_invisible(", ".join(values) or summarise(data["arguments"])), _MAX_SUMMARY_CHARS)
 
 
-def _align_columns(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True))
-
-
 # ---- printing one request --------------------------------------------------------------------------------------------
 
 
 def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
-    """Print everything about one request."""
     screen.line((data["id"], "bold green"))
-    for label, content in _detail_lines(data, now):
-        if content:
-            screen.line("  ", (f"{label}: ", "yellow"), content)
+    screen.facts(_detail_lines(data, now))
     screen.heading(f"{one_line(escape_invisible(data['tool']))} would be called with")
     draw_arguments(screen, data)
     if data["operands"]:
@@ -196,7 +188,7 @@ def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
 
 def _detail_lines(data: dict[str, Any], now: float) -> list[tuple[str, str]]:
     expires = data["expires"]
-    until = "" if expires is None else f"{format_span(expires - now)} ({_format_time(expires)})"
+    until = "" if expires is None else f"{format_span(expires - now)} ({format_time(expires)})"
     given = data["answered"]
     state = data["state"]
     if given is not None:
@@ -206,7 +198,7 @@ def _detail_lines(data: dict[str, Any], now: float) -> list[tuple[str, str]]:
         ("state", state),
         ("why", one_line(escape_invisible(data["why"]), 300)),
         ("task", one_line(escape_invisible(data["task"]), _MAX_TASK_CHARS)),
-        ("asked", f"{format_span(data['asked'] - now)} ({_format_time(data['asked'])})"),
+        ("asked", f"{format_span(data['asked'] - now)} ({format_time(data['asked'])})"),
         ("expired" if state == "expired" else "expires", until),
         ("session", one_line(escape_invisible(data["session"]))),
         ("run", one_line(escape_invisible(data["run_id"]))),
@@ -271,10 +263,6 @@ def _ways_to_answer(data: dict[str, Any]) -> list[str]:
     ]
 
 
-def _format_time(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
-
-
 # ---- deciding by options ---------------------------------------------------------------------------------------------
 
 ASK = "ask"
@@ -307,7 +295,7 @@ class CommandApprover:
         """Asks the user; None if nobody is at the terminal."""
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
-        name = request.tool.name
+        name = request.tool
         if matches(name, self._patterns) and not _needs_confirmation(request):
             return Approval(True, by="--approve")
         if self._denies_all:
@@ -325,9 +313,7 @@ class CommandApprover:
 
 def _needs_confirmation(request: ApprovalRequest) -> bool:
     """Whether --approve cannot approve it, as no rule can: writes to protected paths, and calls of doubtful origin."""
-    provenance = request.call.provenance
-    is_doubtful = provenance is not None and provenance.verdict not in (None, "allow")
-    return is_doubtful or any(operand.protected and operand.access == "write" for operand in request.operands)
+    return bool(request.doubt) or any(operand.protected and operand.access == "write" for operand in request.operands)
 
 
 # ---- asking at a terminal --------------------------------------------------------------------------------------------

@@ -17,30 +17,33 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval
-from dragoman.agent.broker import ApprovalRefused, PendingApproval, answer_request, find_request, list_requests
+from dragoman.agent.approvals import ApprovalRefused, ApprovalRequest, answer_request, find_request, list_requests
 from dragoman.cli.approval_prompt import draw_list, draw_request, escape_invisible, request_as_data, state_of
 from dragoman.cli.context import find_journal, pins_file, with_journal
+from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import FATAL, Screen, one_line, pretty_json, print_error, sanitize, write_json
+from dragoman.config import load, remember_rule
+from dragoman.config.loader import read_keys
 from dragoman.errors import ConfigError
 from dragoman.journal import Journal, RunBusy, RunOver
 from dragoman.journal.audit import AuditFailed, AuditLog, digest_of
 from dragoman.paths import beside
+from dragoman.policy import read_rule, write_rule
 from dragoman.secrets import HumanSink
 
 if TYPE_CHECKING:
-    from dragoman.journal import SqliteJournal
     from dragoman.mcp import Pin
 
 
 # ---- submitting answers ----------------------------------------------------------------------------------------------
 
-MakeAnswer = Callable[[PendingApproval], Approval]
+MakeAnswer = Callable[[ApprovalRequest], Approval]
 
 
 class SubmittedAnswer(Struct, frozen=True):
     """An answer to a request, and whether it was accepted and recorded."""
 
-    request: PendingApproval
+    request: ApprovalRequest
     verdict: str = ""
     """`approved`, `denied` or `answered`; empty if it was refused."""
     refusal: str = ""
@@ -54,18 +57,21 @@ class SubmittedAnswer(Struct, frozen=True):
 
 
 async def submit_answers(
-    journal: Journal, journal_path: Path, answers: Sequence[tuple[PendingApproval, Approval]], by: str, sink: HumanSink
+    journal: Journal, journal_path: Path, answers: Sequence[tuple[ApprovalRequest, Approval]], by: str, sink: HumanSink
 ) -> list[SubmittedAnswer]:
     """Submit answers one after the other. A refused one does not stop the others."""
     audit = AuditLog(beside(journal_path), sink=sink)
     submitted = [await _submit(journal, audit, request, approval, by) for request, approval in answers]
     now = time.time()
     pending = [each for each in await list_requests(journal) if state_of(each, now) == "open"]
-    return [_with_pending(each, pending) for each in submitted]
+    return [
+        replace(each, pending_ids=tuple(other.id for other in pending if other.run_id == each.request.run_id))
+        for each in submitted
+    ]
 
 
 async def _submit(
-    journal: Journal, audit: AuditLog, request: PendingApproval, approval: Approval, by: str
+    journal: Journal, audit: AuditLog, request: ApprovalRequest, approval: Approval, by: str
 ) -> SubmittedAnswer:
     fields: dict[str, Any] = {
         "request": request.id,
@@ -93,11 +99,8 @@ async def _submit(
     )
 
 
-def _remember_rule(request: PendingApproval, text: str) -> str:
+def _remember_rule(request: ApprovalRequest, text: str) -> str:
     """Save a rule for the workspace of the run, as `always` at a terminal does. Returns where it applies, as text."""
-    from dragoman.config import remember_rule
-    from dragoman.policy import read_rule
-
     if request.workspace is None:
         return "for the rest of this run"
     try:
@@ -107,17 +110,12 @@ def _remember_rule(request: PendingApproval, text: str) -> str:
     return f"in {request.workspace} from now on ({path})"
 
 
-def _record(audit: AuditLog, kind: Any, request: PendingApproval, fields: dict[str, Any]) -> str:
+def _record(audit: AuditLog, kind: Any, request: ApprovalRequest, fields: dict[str, Any]) -> str:
     try:
         audit.append(kind, run=request.run_id, call=request.call.id, **fields)
     except AuditFailed as error:
         return error.explain()
     return ""
-
-
-def _with_pending(answer: SubmittedAnswer, pending: Sequence[PendingApproval]) -> SubmittedAnswer:
-    pending_ids = tuple(each.id for each in pending if each.run_id == answer.request.run_id)
-    return replace(answer, pending_ids=pending_ids)
 
 
 def user_name() -> str:
@@ -154,7 +152,7 @@ def report_answers(answers: Sequence[SubmittedAnswer], as_json: bool) -> int:
 def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
     done = [each for each in answers if each.verdict]
     for each in done:
-        request, rule = each.request, each.request.answered.rule if each.request.answered is not None else ""
+        request, rule = each.request, each.request.answer.rule if each.request.answer is not None else ""
         tool = one_line(escape_invisible(request.tool))
         screen.line((each.verdict, "bold"), f" {request.id} ({tool})  ", (request.digest, "dim"))
         if rule:
@@ -167,7 +165,6 @@ def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
 
 
 def resume_command(run_id: str) -> str:
-    """The command that resumes a run."""
     return shlex.join(["dragoman", "run", "--resume", run_id])
 
 
@@ -200,15 +197,8 @@ Examples:
   dragoman approvals mcp forget tickets/close     it counts as new when it is seen again
 """
 
-mcp_app = typer.Typer(name="mcp", help=MCP_HELP, rich_markup_mode=None)
+mcp_app = command_group("mcp", MCP_HELP)
 Key = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="A tool, by its server.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@mcp_app.callback(invoke_without_command=True)
-def _mcp(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @mcp_app.command("list", short_help="All tools that were seen.")
@@ -319,13 +309,9 @@ Examples:
 The beginning of an ID is enough.
 """
 
-app = typer.Typer(name="approvals", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("approvals", HELP)
 app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Tools of MCP servers that changed.")
 
-JournalOption = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
-]
 Id = Annotated[str, typer.Argument(metavar="ID", help="A request, or the beginning of its id.", show_default=False)]
 Ids = Annotated[
     list[str] | None,
@@ -344,24 +330,18 @@ By = Annotated[
 ]
 
 
-@app.callback(invoke_without_command=True)
-def _approvals(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
-
-
 @app.command("list", short_help="What waits.")
 def list_approvals(
     include_answered: Annotated[
         bool, typer.Option("--all", help="Those that are answered and not used yet as well.")
     ] = False,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """List the requests that wait for an answer, the oldest first."""
     journal_path, now, sink = find_journal(journal), time.time(), make_sink()
-    found = with_journal(journal_path, _list_all) if journal_path.exists() else []
-    listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answered is None]
+    found = with_journal(journal_path, list_requests) if journal_path.exists() else []
+    listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answer is None]
     if as_json:
         write_json(listed)
     elif not listed:
@@ -374,7 +354,7 @@ def list_approvals(
 
 
 @app.command(short_help="Everything that would run.")
-def show(request: Id, journal: JournalOption = None, as_json: Json = False) -> None:
+def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> None:
     """Show a request: the call with its arguments, what it is about, why it is asked, and how to answer.
 
     Secrets are hidden, and it says where; characters that cannot be seen are written out.
@@ -392,8 +372,7 @@ def show(request: Id, journal: JournalOption = None, as_json: Json = False) -> N
 def approve(
     requests: Ids = None,
     rule: Annotated[
-        str | None,
-        typer.Option("--rule", metavar="RULE", help="Allow this from now on as well.", show_default=False),
+        str | None, typer.Option("--rule", metavar="RULE", help="Allow this from now on as well.", show_default=False)
     ] = None,
     always: Annotated[bool, typer.Option("--always", help="The same with the rule that `show` names.")] = False,
     arguments: Annotated[
@@ -409,7 +388,7 @@ def approve(
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Approve calls. Each approval holds once, for exactly what `show` shows, until it expires.
@@ -423,15 +402,15 @@ def approve(
             "--arguments is for one request, and not with --always", hint="name one ID; a rule goes with --rule"
         )
     new_arguments = read_arguments(arguments) if arguments is not None else None
-    allowed = _check_rule(rule) if rule is not None else ""
+    allowed = write_rule(read_rule(rule, "allow")) if rule is not None else ""
 
-    def make_answer(request: PendingApproval) -> Approval:
-        if always and not request.rule:
+    def make_answer(request: ApprovalRequest) -> Approval:
+        if always and not request.suggestion:
             raise ConfigError(
                 f"there is no rule that would allow just calls like {request.id}",
                 hint="approve it once, or write one with --rule",
             )
-        return Approval(True, arguments=new_arguments, rule=request.rule if always else allowed)
+        return Approval(True, arguments=new_arguments, rule=request.suggestion if always else allowed)
 
     chosen = _Selection(requests, select_all, run, yes, "approve", saves_rules=always)
     return _answer(chosen, make_answer, by, journal, as_json)
@@ -447,7 +426,7 @@ def deny(
     run: Run = None,
     yes: Yes = False,
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Deny calls. The model is told so, with your reason, when the run goes on."""
@@ -460,7 +439,7 @@ def answer(
     request: Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The result; - is standard input.", show_default=False)],
     by: By = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
     """Answer a call in place of its tool: nothing runs, and the model is told your text as the result."""
@@ -493,11 +472,7 @@ class _Selection(msgspec.Struct, frozen=True):
             raise ConfigError("--run goes with --all", hint=f"dragoman approvals {self.verb} --all --run {self.run}")
 
 
-async def _list_all(store: SqliteJournal) -> list[PendingApproval]:
-    return await list_requests(store)
-
-
-async def _find(store: SqliteJournal, selection: _Selection, now: float) -> list[PendingApproval]:
+async def _find(store: Journal, selection: _Selection, now: float) -> list[ApprovalRequest]:
     if not selection.select_all:
         found = [await find_request(store, each) for each in selection.ids or ()]
         return list({each.id: each for each in found}.values())
@@ -505,7 +480,7 @@ async def _find(store: SqliteJournal, selection: _Selection, now: float) -> list
     return [each for each in everything if selection.run is None or each.run_id == selection.run]
 
 
-def _confirm(found: Sequence[PendingApproval], sink: HumanSink, now: float, selection: _Selection) -> None:
+def _confirm(found: Sequence[ApprovalRequest], sink: HumanSink, now: float, selection: _Selection) -> None:
     """List the selected requests with their digests, and ask for confirmation."""
     listed = [request_as_data(each, sink, now) for each in found]
     draw_list(Screen(sys.stderr), listed, now, digests=True, rules=selection.saves_rules)
@@ -548,11 +523,10 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
 
 def make_sink() -> HumanSink:
     """What hides secrets in the output: known keys, and text that looks like one."""
-    from dragoman.agent.safety import Safety
-    from dragoman.config import load
-    from dragoman.config.loader import read_keys
+    from dragoman.agent.safety import SafetyServices
+    from dragoman.agent.settings import Safety
 
-    return Safety(secrets=read_keys(load())).human_sink()
+    return SafetyServices(Safety(secrets=read_keys(load())), "default", None, None).human_sink()
 
 
 def read_arguments(text: str) -> dict[str, Any]:
@@ -571,9 +545,3 @@ def read_arguments(text: str) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise ConfigError("--arguments is no JSON object", hint=hint)
     return read
-
-
-def _check_rule(text: str) -> str:
-    from dragoman.policy import read_rule, write_rule
-
-    return write_rule(read_rule(text, "allow"))

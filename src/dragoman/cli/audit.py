@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from dragoman.cli.screen import Screen, one_line, write_json
+from dragoman.cli.options import Json, command_group
+from dragoman.cli.screen import GAP, Screen, count, one_line, pad_columns, write_json
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Examples:
   dragoman audit show --run run_1a2b -n 0    everything about one run
 """
 
-app = typer.Typer(name="audit", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("audit", HELP)
 INVALID = 1
 _DEFAULT_COUNT = 50
 _COMMON_FIELDS = ("n", "at", "kind", "run", "call", "prev", "hash", "damaged")
@@ -42,21 +43,13 @@ _is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
 LogArgument = Annotated[
     str | None, typer.Argument(metavar="[PATH]", help="The log, if not the usual one.", show_default=False)
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
-
-@app.callback(invoke_without_command=True)
-def _audit(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command(short_help="Is it as it was written?")
 def verify(
     path: LogArgument = None,
     head: Annotated[
-        str | None,
-        typer.Option("--head", metavar="HASH", help="A head that was printed earlier.", show_default=False),
+        str | None, typer.Option("--head", metavar="HASH", help="A head that was printed earlier.", show_default=False)
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -121,12 +114,12 @@ def find_log(path: str | None) -> Path:
 def _draw_report(screen: Screen, log_path: Path, report: AuditReport) -> None:
     files = f" in {report.files} files" if report.files > 1 else ""
     if report.ok:
-        screen.line(("sound", "bold green"), f": {_count(report.records, 'record')}{files}, {log_path}")
+        screen.line(("sound", "bold green"), f": {count(report.records, 'record')}{files}, {log_path}")
     else:
         # The fault may be in a file that was put aside.
         name = log_path.with_name(report.file)
         screen.line(("not sound", "bold red"), f": {name}, line {report.first_fault}: {report.what}")
-        screen.line(f"before it: {_count(report.records, 'sound record')}{files}")
+        screen.line(f"before it: {count(report.records, 'sound record')}{files}")
     if report.head_number:
         screen.line(("head: ", "yellow"), f"{report.head_hash} (record {report.head_number})")
     for note in report.notes:
@@ -139,13 +132,12 @@ def _draw_records(screen: Screen, log_path: Path, records: list[dict[str, Any]],
     if not records:
         screen.line(f"no records{f' of run {one_line(run)}' if run else ''} in {log_path}")
         return
-    heads = ("record", "time", "kind", "run", "call", "")
-    rows = [tuple(one_line(cell) for cell in _cells(record)) for record in records]
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_align_columns(heads, widths), "bold"))
-    for record, row in zip(records, rows, strict=True):
+    rows = [[one_line(cell) for cell in _cells(record)] for record in records]
+    heads, *lines = pad_columns([("record", "time", "kind", "run", "call", ""), *rows])
+    screen.line((GAP.join(heads), "bold"))
+    for record, (*cells, details) in zip(records, lines, strict=True):
         style = "bold red" if record.get("damaged") else ""
-        screen.line((_align_columns(row[:-1], widths), style), "  ", (row[-1], "dim"))
+        screen.line((GAP.join(cells), style), GAP, (details, "dim"))
 
 
 def _cells(record: dict[str, Any]) -> tuple[str, ...]:
@@ -168,11 +160,3 @@ def _short(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode("utf-8", "replace")
     digest = text.removeprefix("sha256:")
     return digest[:12] if _is_digest(digest) else text
-
-
-def _align_columns(cells: tuple[str, ...], widths: list[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=False))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -9,17 +9,16 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import typer
-from msgspec import Struct
 
 from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.records import Header, decode
 from dragoman.agent.result import add_usage
-from dragoman.cli import options as shared
 from dragoman.cli.approval_prompt import CommandApprover
-from dragoman.cli.context import AppContext, RunOptions
+from dragoman.cli.context import AppContext
+from dragoman.cli.options import RunOptions, with_options
 from dragoman.cli.runner import (
     FinishedRun,
     LoopRunner,
@@ -29,9 +28,10 @@ from dragoman.cli.runner import (
     open_view,
     show_run,
 )
-from dragoman.cli.screen import exit_code_of, one_line, report_error
+from dragoman.cli.screen import count, exit_code_of, one_line, print_warnings, report_error
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
+from dragoman.journal import MemoryJournal
 from dragoman.types import Message, Text, Usage
 
 # ---- input -----------------------------------------------------------------------------------------------------------
@@ -104,14 +104,6 @@ def _enable_line_editing(commands: Sequence[str]) -> None:
 # ---- the conversation ------------------------------------------------------------------------------------------------
 
 
-class ChatCommand(Struct, frozen=True):
-    """A command of the chat, such as /help."""
-
-    name: str
-    description: str
-    run: Callable[[Conversation, str], None]
-
-
 class Conversation:
     """A chat in one session of the journal."""
 
@@ -119,8 +111,9 @@ class Conversation:
         self._context = context
         self._runner = runner
         self._approver = CommandApprover(context.options.approve, can_defer=context.defers_approvals)
-        context.ensure_journal()
-        assert context.journal is not None
+        if context.journal is None:
+            # A message goes on from the run before it, which is in the journal.
+            context.journal = MemoryJournal()
         self._journal = context.journal
         self.session = session or _new_session()
         self._history: list[Message] | None = None
@@ -200,13 +193,14 @@ class Conversation:
             )
             return
         try:
-            command.run(self, rest.strip())
+            command[1](self, rest.strip())
         except DragomanError as error:
             print_note(error.explain())
 
     def show_help(self, rest: str) -> None:
-        for command in dict.fromkeys(COMMANDS.values()):
-            print_note(f"  /{command.name:<10}{command.description}")
+        for name, (description, _) in COMMANDS.items():
+            if name != "exit":
+                print_note(f"  /{name:<10}{description}")
         print_note(
             '  Several lines: end each with \\, or write them between """ and """. // sends a message that begins so.'
         )
@@ -234,7 +228,7 @@ class Conversation:
     def show_usage(self, rest: str) -> None:
         cost = "the price is not known" if self.cost is None else f"${self.cost:.4f}"
         tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
-        print_note(f"  {self.turns} message{'' if self.turns == 1 else 's'}, {tokens}, {cost}")
+        print_note(f"  {count(self.turns, 'message')}, {tokens}, {cost}")
 
     def retry(self, rest: str) -> None:
         text = self._rewind()
@@ -287,20 +281,18 @@ def _new_session() -> str:
     return f"chat-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
-COMMANDS = {
-    command.name: command
-    for command in (
-        ChatCommand("help", "this list", Conversation.show_help),
-        ChatCommand("tools", "the tools that the model has", Conversation.show_tools),
-        ChatCommand("model", "the model; /model PROVIDER:MODEL takes another one", Conversation.change_model),
-        ChatCommand("session", "the session; /session NAME goes on in another one", Conversation.change_session),
-        ChatCommand("usage", "tokens and cost so far", Conversation.show_usage),
-        ChatCommand("retry", "send the last message again", Conversation.retry),
-        ChatCommand("undo", "take the last message back", Conversation.undo),
-        ChatCommand("quit", "end; Ctrl-D does so, too", Conversation.quit),
-    )
+COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
+    "help": ("this list", Conversation.show_help),
+    "tools": ("the tools that the model has", Conversation.show_tools),
+    "model": ("the model; /model PROVIDER:MODEL takes another one", Conversation.change_model),
+    "session": ("the session; /session NAME goes on in another one", Conversation.change_session),
+    "usage": ("tokens and cost so far", Conversation.show_usage),
+    "retry": ("send the last message again", Conversation.retry),
+    "undo": ("take the last message back", Conversation.undo),
+    "quit": ("end; Ctrl-D does so, too", Conversation.quit),
 }
 COMMANDS["exit"] = COMMANDS["quit"]
+"""The commands of a chat, each with its description; they get the text behind their name."""
 
 
 HELP = """Talk with a model that has tools. What is said is kept in a session, which --session goes on with.
@@ -330,49 +322,19 @@ app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
 
 
 @app.command("chat", help=HELP)
-def chat(
-    model: shared.Model = None,
-    tools: shared.Tools = None,
-    system: shared.System = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", "-s", metavar="NAME", help="The session; a new one if none.", show_default=False),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on in the session that was used last.")] = False,
-    approve: shared.Approve = None,
-    deny: shared.Deny = None,
-    allow: shared.Allow = None,
-    ask: shared.AskFor = None,
-    mode: shared.Mode = None,
-    builtin: shared.Builtin = None,
-    sandbox: shared.Sandbox = None,
-    network: shared.Network = None,
-    turns: shared.Turns = None,
-    tokens: shared.Tokens = None,
-    cost: shared.Cost = None,
-    seconds: shared.Seconds = None,
-    option: shared.Options = None,
-    base_url: shared.BaseUrl = "",
-    tool_mode: shared.ToolMode = None,
-    trust: shared.Trust = None,
-    workspace: shared.Workspace = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event instead.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show the answers alone.")] = False,
-    thinking: shared.Thinking = False,
-    log: shared.Log = None,
-    no_journal: shared.NoJournal = False,
-) -> int:
-    return _run_chat(RunOptions.from_parameters(locals()), resume=resume)
-
-
-def _run_chat(options: RunOptions, *, resume: bool) -> int:
+@with_options(
+    RunOptions,
+    session="The session; a new one if none.",
+    resume="Go on in the session that was used last.",
+    quiet="Show the answers alone.",
+)
+def chat(*, options: RunOptions) -> int:
     runner = LoopRunner()
     with _sigterm_as_interrupt(), AppContext(options) as context:
-        session = _last_session(context, runner) if resume and not options.session else options.session
+        session = _last_session(context, runner) if options.resume and not options.session else options.session
         is_saved = context.journal is not None
         conversation = Conversation(context, runner, session)
-        for warning in context.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
+        print_warnings(context.warnings)
         try:
             code = _read_and_answer(conversation)
         except BrokenPipeError:
@@ -392,10 +354,9 @@ def _read_and_answer(conversation: Conversation) -> int:
     with reserve_stdin() as lines:
         line_input = LineInput(lines, [f"/{name}" for name in COMMANDS])
         if line_input.is_terminal:
-            endpoint, count = conversation.agent.endpoint, len(conversation.agent.tools)
-            tools_text = f"{count} tool{'' if count == 1 else 's'}"
+            endpoint, tools = conversation.agent.endpoint, count(len(conversation.agent.tools), "tool")
             print_note(
-                f"{endpoint.provider.name}:{endpoint.model}, {tools_text}, session {conversation.session}; /help helps"
+                f"{endpoint.provider.name}:{endpoint.model}, {tools}, session {conversation.session}; /help helps"
             )
         while not conversation.is_finished and (message := line_input.read()) is not None:
             conversation.handle(message)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from dragoman.cli.screen import Screen, write_json
+from dragoman.cli.options import command_group
+from dragoman.cli.screen import Screen, print_warnings, write_json
 from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
 from dragoman.config.files import project_file, shorten, to_toml, user_file
 from dragoman.errors import ConfigError
+from dragoman.state_files import replace_file
 
 # ---- settings as data ------------------------------------------------------------------------------------------------
 
@@ -21,7 +21,6 @@ _EMPTY = "-"
 
 
 def as_data(config: Config, names: list[str]) -> dict[str, Any]:
-    """The configuration as JSON."""
     return {
         "files": {
             "managed": config.managed_file and str(config.managed_file),
@@ -48,12 +47,7 @@ def _setting_as_data(config: Config, name: str) -> dict[str, Any]:
 
 
 def _origin_as_data(origin: Origin) -> dict[str, Any]:
-    return {
-        "kind": origin.kind,
-        "path": origin.path or None,
-        "line": origin.line,
-        "variable": origin.variable or None,
-    }
+    return {"kind": origin.kind, "path": origin.path or None, "line": origin.line, "variable": origin.variable or None}
 
 
 def is_set(config: Config, name: str) -> bool:
@@ -99,12 +93,8 @@ def _value_text(name: str, value: Any) -> str:
     if shown is None or shown in ((), [], {}):
         return _EMPTY
     if isinstance(shown, dict):
-        return "{ " + ", ".join(f"{key} = {_inner_value_text(each)}" for key, each in shown.items()) + " }"
+        return "{ " + ", ".join(f"{key} = {_value_text('', each)}" for key, each in shown.items()) + " }"
     return to_toml(shown)
-
-
-def _inner_value_text(value: Any) -> str:
-    return _value_text("", value)
 
 
 # ---- commands --------------------------------------------------------------------------------------------------------
@@ -124,13 +114,7 @@ Examples:
   DRAGOMAN_LIMITS_TURNS=3 dragoman ...  a setting for one command
 """
 
-app = typer.Typer(name="config", help=HELP, add_completion=False, rich_markup_mode=None)
-
-
-@app.callback(invoke_without_command=True)
-def _config(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
+app = command_group("config", HELP)
 
 
 @app.command(short_help="Every setting, its value and where it comes from.")
@@ -145,8 +129,7 @@ def show(
         write_json(as_data(config, names))
         return
     draw(Screen(), config, names)
-    for warning in config.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    print_warnings(config.warnings)
 
 
 @app.command(short_help="Write a commented file.")
@@ -183,7 +166,7 @@ def write_file(path: Path, text: str, *, private: bool, force: bool) -> None:
     try:
         path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
         if force:
-            _replace(path, text, private=private)
+            replace_file(path, text, private=private)
         else:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
             with os.fdopen(os.open(path, flags, 0o600 if private else 0o666), "w", encoding="utf-8") as file:
@@ -193,19 +176,3 @@ def write_file(path: Path, text: str, *, private: bool, force: bool) -> None:
     except OSError as error:
         why = (error.strerror or "it failed").lower()
         raise ConfigError(f"cannot write {path}: {why}", hint="check the folder and who may write there") from None
-
-
-def _replace(path: Path, text: str, *, private: bool) -> None:
-    # A temporary file is private from the start; a project's file is for everybody who may read the project.
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        if not private:
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import msgspec
-from msgspec import Struct
 
-from dragoman.agent import Agent
+from dragoman.agent import Agent, Connection, Safety
 from dragoman.agent.approvals import Approver
-from dragoman.builtin import NAMES
 from dragoman.cli.approval_prompt import APPROVE_KEYWORDS
+from dragoman.cli.options import RunOptions
 from dragoman.cli.screen import read_text
 from dragoman.client import Retries
 from dragoman.config import (
@@ -33,17 +33,16 @@ from dragoman.config import (
 from dragoman.config.settings import read_prices
 from dragoman.config.state import FileFacts, learned_file
 from dragoman.config.tool_sources import matches
-from dragoman.errors import ConfigError, DragomanError, nearest
+from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal import Journal, MemoryJournal, open_journal
 from dragoman.policy import Rules, read_rule
 from dragoman.policy.rules import FAMILIES
 from dragoman.providers import WIRES, Facts, MemoryFacts
 from dragoman.secrets import HumanSink, known_secrets, worth_hiding
 from dragoman.types import Tool
-from dragoman.wire.codec import NEUTRAL
+from dragoman.wire.options import NEUTRAL
 
 if TYPE_CHECKING:
-    from dragoman.journal import SqliteJournal
     from dragoman.journal.audit import AuditLog
     from dragoman.mcp import Toolbox
     from dragoman.telemetry import JsonLog
@@ -68,12 +67,13 @@ def find_journal(named: str | None) -> Path:
     return Path(path_setting)
 
 
-def with_journal(path: Path, work: Callable[[SqliteJournal], Awaitable[T]]) -> T:
+def with_journal(path: Path, work: Callable[[Journal], Awaitable[T]]) -> T:
     """Open a journal, call `work` with it, and close it."""
-    from dragoman.journal import SqliteJournal
 
     async def opened() -> T:
-        with SqliteJournal(path) as store:
+        store = open_journal(path)
+        assert store is not None
+        with contextlib.closing(store):
             return await work(store)
 
     return asyncio.run(opened())
@@ -123,16 +123,13 @@ class SafetySetup:
 
             found += toolbox(config["builtin"], network=config["network"])
         if config["mcp"]:
-            found += self._connect().tools
+            from dragoman.mcp import connect, read_servers
+
+            servers = read_servers(config["mcp"])
+            self._servers = connect(servers, pins=pins_file(self._environment), environment=self._environment)
+            self._warnings += self._servers.problems
+            found += self._servers.tools
         return found
-
-    def _connect(self) -> Toolbox:
-        from dragoman.mcp import connect, read_servers
-
-        servers = read_servers(self._config["mcp"])
-        self._servers = connect(servers, pins=pins_file(self._environment), environment=self._environment)
-        self._warnings += self._servers.problems
-        return self._servers
 
     def secrets(self) -> list[str]:
         """The credentials of the MCP servers."""
@@ -141,12 +138,13 @@ class SafetySetup:
     def sandbox(self, tools: Iterable[Tool]) -> Any:
         """The sandbox for commands, where there are any; a sandbox that is named has to work."""
         if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
-            from dragoman.sandbox import AutoSandbox, find_sandbox
+            from dragoman.sandbox import AutoSandbox, find_sandbox, proof
 
             name, is_required = self._config["sandbox"], self._config["mode"] == "sandboxed"
             # Looking for a sandbox starts a process. If none is named, that can wait for the first command.
             self._sandbox = AutoSandbox() if name == "auto" and not is_required else find_sandbox(name)
-            if is_required and not _holds(self._sandbox):
+            # A sandbox holds if it confines commands and a probe could not break out of it.
+            if is_required and not (self._sandbox.confines and proof(self._sandbox).holds):
                 self._warnings.append(
                     "no sandbox holds here, so commands are asked about; `dragoman doctor --sandbox` says why"
                 )
@@ -183,89 +181,15 @@ def pins_file(environment: Mapping[str, str]) -> Path | None:
     return folder and folder / _PINS_FILE_NAME
 
 
-def read_builtin(given: str | None) -> list[str] | None:
-    """The names of built-in tools that the value of --builtin stands for."""
-    if given is None:
-        return None
-    if given.strip() == "all":
-        return list(NAMES)
-    if given.strip() == "none":
-        return []
-    return [name.strip() for name in given.split(",") if name.strip()]
-
-
-def _holds(sandbox: Any) -> bool:
-    """Whether the sandbox confines commands, and a probe could not break out of it."""
-    from dragoman.sandbox import proof
-
-    return bool(sandbox.confines and proof(sandbox).holds)
-
-
 # ---- options and context ---------------------------------------------------------------------------------------------
 
-_LIMITS = ("turns", "tokens", "cost", "seconds")
+_READ_ELSEWHERE = ("tools", "system")
+"""Options with the name of a setting that do not simply replace it."""
 NO_MODEL = "no model is named"
 NO_MODEL_HINT = (
     "name one with -m provider:model (such as ollama:qwen3, or local for the embedded one), with DRAGOMAN_MODEL, or as "
     "`model` in the file that `dragoman config path` names; `dragoman providers` lists the providers"
 )
-
-
-class RunOptions(Struct, frozen=True, kw_only=True):
-    """The options of `dragoman run` and `dragoman chat`, as they were typed."""
-
-    model: str | None = None
-    tools: tuple[str, ...] = ()
-    system: str | None = None
-    base_url: str = ""
-    tool_mode: str | None = None
-    trust: str | None = None
-    turns: str | None = None
-    tokens: str | None = None
-    cost: str | None = None
-    seconds: str | None = None
-    request_options: tuple[str, ...] = ()
-    session: str | None = None
-    approve: tuple[str, ...] = ()
-    deny: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    ask: tuple[str, ...] = ()
-    mode: str | None = None
-    builtin: str | None = None
-    sandbox: str | None = None
-    network: bool | None = None
-    as_json: bool = False
-    quiet: bool = False
-    thinking: bool = False
-    log: str | None = None
-    journal: bool = True
-    workspace: str | None = None
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """The options among the parameters of a command, by name."""
-        lists = {name for name in cls.__struct_fields__ if isinstance(getattr(_NO_OPTIONS, name), tuple)}
-        renamed = {
-            **parameters,
-            "request_options": parameters["option"],
-            "journal": not parameters["no_journal"],
-        }
-        known = {name: value for name, value in renamed.items() if name in cls.__struct_fields__}
-        values: dict[str, Any] = {name: tuple(value or ()) if name in lists else value for name, value in known.items()}
-        return cls(**values)
-
-    def resume_arguments(self) -> list[str]:
-        """The arguments that `dragoman run --resume` needs again to continue a run."""
-        words = ["-m", self.model] if self.model else []
-        words += [word for source in self.tools for word in ("--tools", source)]
-        words += ["--base-url", self.base_url] if self.base_url else []
-        words += ["--tool-mode", self.tool_mode] if self.tool_mode else []
-        words += ["--mode", self.mode] if self.mode else []
-        words += ["--builtin", self.builtin] if self.builtin else []
-        return words + (["--workspace", self.workspace] if self.workspace else [])
-
-
-_NO_OPTIONS = RunOptions()
 
 
 class AppContext:
@@ -280,7 +204,9 @@ class AppContext:
         self.registry = self.config.registry()
         self._keys = keys_by_variable(self.config, self.registry, variables, self.warnings)
         self._environment = {**variables, **self._keys}
-        self.system = self.config["system"] if options.system is None else _read_system(options.system)
+        self.system = self.config["system"] if options.system is None else options.system
+        if options.system is not None and options.system.startswith("@"):
+            self.system = read_text(options.system[1:]).strip()
         self.workspace = _resolve_workspace(options.workspace)
         self.facts = open_facts(variables, self.warnings)
         self.safety = SafetySetup(self.config, variables, self.workspace, self.warnings)
@@ -296,36 +222,42 @@ class AppContext:
         chosen = model or config["model"]
         if not chosen:
             raise ConfigError(NO_MODEL, hint=NO_MODEL_HINT)
-        return Agent(
-            chosen,
-            self.tools,
-            system=self.system,
-            limits=config.limits,
-            approve=approve,
-            ask_user=ask_user,
-            rules=self.safety.rules(attended=attended),
-            defer_approvals=self.defers_approvals,
-            approval_seconds=config["approval_seconds"],
-            scrub=config["scrub"],
-            secrets=self._secrets(),
-            audit=self.safety.audit_log(self._keys) if self.journal is not None else None,
-            sandbox=self.safety.sandbox(self.tools),
-            journal=self.journal,
-            listeners=[self.log] if self.log is not None else [],
-            options={**config.options, **self._request_options},
-            fallbacks=config["fallbacks"],
-            tool_mode=config["tool_mode"],
-            trust=config["trust"],
+        connection = Connection(
             transport=self._transport(),
-            base_url=self.options.base_url,
             timeouts=config.timeouts,
             retries=Retries(attempts=config["retries.attempts"]),
             registry=self.registry,
             facts=self.facts,
             # The agent reads the shipped prices itself, after the first reply.
             prices=read_prices(config["prices"]) if config["prices"] else None,
-            workspace=self.workspace,
             environment=self._environment,
+        )
+        safety = Safety(
+            rules=self.safety.rules(attended=attended),
+            trust=config["trust"],
+            defer_approvals=self.defers_approvals,
+            approval_seconds=config["approval_seconds"],
+            ask_user=ask_user,
+            scrub=config["scrub"],
+            secrets=self._secrets(),
+            audit=self.safety.audit_log(self._keys) if self.journal is not None else None,
+            sandbox=self.safety.sandbox(self.tools),
+            workspace=self.workspace,
+        )
+        return Agent(
+            chosen,
+            self.tools,
+            system=self.system,
+            base_url=self.options.base_url,
+            tool_mode=config["tool_mode"],
+            approve=approve,
+            limits=config.limits,
+            journal=self.journal,
+            listeners=[self.log] if self.log is not None else [],
+            options={**config.options, **self._request_options},
+            fallbacks=config["fallbacks"],
+            connection=connection,
+            safety=safety,
         )
 
     @property
@@ -376,9 +308,8 @@ class AppContext:
             if "(" in name or name.startswith("mcp:") or name in FAMILIES:
                 continue
             if name not in APPROVE_KEYWORDS and not any(matches(tool, [name]) for tool in tools):
-                guess = nearest(name, tools)
-                self.warnings.append(f"there is no tool {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
-        return restrict(tools.values(), deny=config["deny"], approvals=config["approvals"])
+                self.warnings.append(f"there is no tool {name!r}{did_you_mean(name, tools)}")
+        return restrict(tools.values(), config["deny"])
 
     def _open_log(self) -> JsonLog | None:
         path = self.config["log"]
@@ -389,7 +320,7 @@ class AppContext:
         return JsonLog(path, secrets=self._keys.values())
 
     def _open_journal(self) -> Journal | None:
-        if not self.options.journal or not self.config["journal.enabled"]:
+        if self.options.no_journal or not self.config["journal.enabled"]:
             return None
         path = self.config["journal.path"]
         if path is None:
@@ -410,11 +341,6 @@ class AppContext:
 
         return HttpTransport(proxy=self.config["proxy"], environment=self._environment)
 
-    def ensure_journal(self) -> None:
-        """Use a journal in memory if there is none on the disk."""
-        if self.journal is None:
-            self.journal = MemoryJournal()
-
 
 def open_facts(environment: Mapping[str, str], problems: list[str]) -> Facts:
     """The facts that were learned about endpoints: from the user's folder, or in memory if there is none."""
@@ -433,27 +359,19 @@ def open_facts(environment: Mapping[str, str], problems: list[str]) -> Facts:
 
 def _as_settings(options: RunOptions) -> dict[str, Any]:
     """The options that are settings, by the names of the settings."""
-    settings: dict[str, Any] = {
-        "model": options.model,
-        "tool_mode": options.tool_mode,
-        "trust": options.trust,
-        "deny": list(options.deny) or None,
-        "allow": list(options.allow) or None,
-        "ask": list(options.ask) or None,
-        "mode": options.mode,
-        "builtin": read_builtin(options.builtin),
-        "sandbox": options.sandbox,
-        "network": options.network,
-        "log": options.log,
-    }
-    for name in _LIMITS:
-        settings[f"limits.{name}"] = _read_setting(f"limits.{name}", getattr(options, name), f"--{name}")
+    settings: dict[str, Any] = {}
+    for name in RunOptions.__struct_fields__:
+        value, limit = getattr(options, name), f"limits.{name}"
+        if name in _READ_ELSEWHERE or value in (None, ()):
+            continue
+        if limit in SETTINGS:
+            settings[limit] = _read_setting(limit, value, f"--{name}")
+        elif name in SETTINGS:
+            settings[name] = SETTINGS[name].kind.from_text(value.strip()) if isinstance(value, str) else value
     return settings
 
 
-def _read_setting(name: str, text: str | None, option: str) -> Any:
-    if text is None:
-        return None
+def _read_setting(name: str, text: str, option: str) -> Any:
     kind = SETTINGS[name].kind
     try:
         value = kind.from_text(text.strip())
@@ -480,16 +398,12 @@ def _split_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, An
         elif name in NEUTRAL - {"stream"}:
             request[name] = _read_value(text)
         else:
-            raise ConfigError(f"there is no option {name!r}{_suggest(name)}", hint=_OPTIONS_HINT)
+            guess = did_you_mean(name, NEUTRAL - {"stream"})
+            raise ConfigError(f"there is no option {name!r}{guess}", hint=_OPTIONS_HINT)
     return request, settings
 
 
 _OPTIONS_HINT = "a field that only one wire has is written with its name: --option openai_chat.logprobs=true"
-
-
-def _suggest(name: str) -> str:
-    guess = nearest(name, NEUTRAL - {"stream"})
-    return f"; did you mean {guess!r}?" if guess else ""
 
 
 def _read_value(text: str) -> Any:
@@ -498,10 +412,6 @@ def _read_value(text: str) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return text
-
-
-def _read_system(given: str) -> str:
-    return read_text(given[1:]).strip() if given.startswith("@") else given
 
 
 def _resolve_workspace(given: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -18,13 +17,22 @@ from dragoman.agent import Agent, Limits
 from dragoman.agent.events import RunEnded, ToolEnded
 from dragoman.args.tolerant_scalars import evaluate
 from dragoman.cli.parse import as_data, draw
-from dragoman.cli.screen import ProgressLine, Screen, first_lines, write_arguments, write_json
+from dragoman.cli.screen import (
+    ProgressLine,
+    Screen,
+    count,
+    first_lines,
+    print_error,
+    result_text,
+    write_arguments,
+    write_json,
+)
 from dragoman.errors import DragomanError
 from dragoman.events import CallEnded
 from dragoman.stage import collect
 from dragoman.tools import tool
 from dragoman.toolset import Toolset
-from dragoman.types import ToolCall, ToolResult
+from dragoman.types import ToolCall
 
 if TYPE_CHECKING:
     from dragoman.local.engine import Engine
@@ -60,8 +68,7 @@ def calculate(expression: Annotated[str, Meta(examples=["2 + 3"], max_length=40)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def demo_tools() -> list[Any]:
-    return [get_time, list_files, calculate]
+DEMO_TOOLS: list[Any] = [get_time, list_files, calculate]
 
 
 # ---- sample replies, for a demo without a model ----------------------------------------------------------------------
@@ -80,7 +87,6 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 def show_replies(screen: Screen) -> None:
-    """Parse and print each sample reply."""
     offered = tools()
     screen.line(
         ("dragoman", "bold"), f" reads what a model wrote and finds the calls in it. Tools: {', '.join(offered.names)}."
@@ -93,7 +99,9 @@ def show_replies(screen: Screen) -> None:
         screen.line((f"== {number}. {sample.title}", "bold cyan"))
         screen.line()
         screen.block(sample.text.rstrip("\n"), indent=0, style="dim")
-        streamed = _calls_when_streamed(sample, offered)  # first, so that what is prepared once is not in the figure
+        # First, so that what is prepared once is not in the figure.
+        parser = formats.parser(tools=offered, loose=sample.loose)
+        streamed = [event.call for event in collect(parser, sample.text) if isinstance(event, CallEnded)]
         started = perf_counter()
         parsed = formats.parse(sample.text, tools=offered, loose=sample.loose)
         seconds += perf_counter() - started
@@ -109,7 +117,6 @@ def show_replies(screen: Screen) -> None:
 
 
 def replies_as_data() -> list[dict[str, Any]]:
-    """The sample replies and their calls as JSON."""
     offered = tools()
     shown = []
     for sample in samples():
@@ -126,11 +133,6 @@ def samples() -> list[Sample]:
 def tools() -> Toolset:
     """The tools that are offered in every sample."""
     return Toolset(msgspec.json.decode(_read_reply("tools.json"), type=list[dict[str, object]]))
-
-
-def _calls_when_streamed(sample: Sample, offered: Toolset) -> list[ToolCall]:
-    parser = formats.parser(tools=offered, loose=sample.loose)
-    return [event.call for event in collect(parser, sample.text) if isinstance(event, CallEnded)]
 
 
 def _read_reply(name: str) -> str:
@@ -184,12 +186,6 @@ def questions(workspace: Path) -> list[str]:
     return ["What time is it?", *about_files, "What is 17 * 23?", "Hello!"]
 
 
-def open_agent() -> Agent:
-    """The embedded model with the tools of the demo."""
-    options = {"temperature": 0.0, "seed": 1, "max_tokens": _MAX_TOKENS}
-    return Agent("local", demo_tools(), limits=Limits(turns=4), options=options)
-
-
 def ask(agent: Agent, question: str) -> AnsweredQuestion:
     """Ask the model, and record every call."""
     started = perf_counter()
@@ -215,14 +211,13 @@ def ask_without_grammar(question: str) -> UnguidedReply:
         profile=structs.replace(endpoint.profile, weak=False),
     )
     reply = dragoman.ask(
-        without_grammar, question, tools=demo_tools(), max_tokens=_MAX_UNGUIDED_TOKENS, temperature=0.0, seed=1
+        without_grammar, question, tools=DEMO_TOOLS, max_tokens=_MAX_UNGUIDED_TOKENS, temperature=0.0, seed=1
     )
     calls = [part for part in reply.message.parts if isinstance(part, ToolCall)]
     return UnguidedReply("\n".join(filter(None, [reply.text, *(call.raw for call in calls)])), len(calls))
 
 
 def draw_answer(screen: Screen, answered: AnsweredQuestion) -> None:
-    """Print every call and the answer."""
     for step in answered.steps:
         screen.line("  ", ("the model wrote", "dim"))
         screen.block(step.wrote, indent=4)
@@ -235,28 +230,21 @@ def draw_answer(screen: Screen, answered: AnsweredQuestion) -> None:
     answer = answered.answer.strip() or f"(no answer: {answered.outcome})"
     for number, line in enumerate(first_lines(answer, _MAX_LINES)):
         screen.line("  ", ("        " if number else "answer  ", "dim"), (line, "bold"))
-    screen.line("  ", (f"{answered.turns} turn{'s' * (answered.turns != 1)}, {answered.seconds:.1f} s", "dim"))
+    screen.line("  ", (f"{count(answered.turns, 'turn')}, {answered.seconds:.1f} s", "dim"))
 
 
 def _read_step(event: ToolEnded) -> Step:
     call, result = event.call, event.result
-    parsed_call = call if isinstance(call, ToolCall) else None
     return Step(
         wrote=call.raw,
         format=(call.provenance.format if call.provenance is not None else "") or "no known format",
-        repairs=parsed_call.repairs if parsed_call is not None else (),
+        repairs=call.repairs if isinstance(call, ToolCall) else (),
         name=call.name,
-        arguments=parsed_call.arguments if parsed_call is not None else {},
-        result=_result_text(result),
+        arguments=call.arguments if isinstance(call, ToolCall) else {},
+        result=result_text(result),
         failed=result.is_error,
         milliseconds=round(event.seconds * 1000, 3),
     )
-
-
-def _result_text(result: ToolResult) -> str:
-    if isinstance(result.content, str):
-        return result.content
-    return "".join(getattr(part, "text", "") for part in result.content)
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -308,8 +296,7 @@ def demo(
         if as_json:
             write_json({"error": str(error), "hint": error.next_step, "replies": replies_as_data()})
             return NO_MODEL
-        print(f"error: {error}", file=sys.stderr)
-        print(f"hint: {error.next_step}", file=sys.stderr)
+        print_error(str(error), error.next_step)
         screen.line("Without a model, this is what is read out of a few replies that ship with the package.")
         screen.line()
         show_replies(screen)
@@ -339,8 +326,10 @@ def _run_demo(screen: Screen, *, as_json: bool) -> int:
     from dragoman.local.store import Store
 
     store = Store()
-    engine = borrow(store.path(), name=store.name_of(store.path()), context=_context_window())
-    agent = open_agent()
+    window = providers.resolve("local").quirks.context_window
+    engine = borrow(store.path(), name=store.name_of(store.path()), context=window)
+    options = {"temperature": 0.0, "seed": 1, "max_tokens": _MAX_TOKENS}
+    agent = Agent("local", DEMO_TOOLS, limits=Limits(turns=4), options=options)
     asked = questions(Path.cwd())
     answers: list[AnsweredQuestion] = []
     try:
@@ -364,12 +353,8 @@ def _run_demo(screen: Screen, *, as_json: bool) -> int:
     return 0
 
 
-def _context_window() -> int:
-    return providers.resolve("local").quirks.context_window
-
-
 def _draw_introduction(screen: Screen, engine: Engine) -> None:
-    threads = f"{engine.threads} thread{'s' * (engine.threads > 1)}"
+    threads = count(engine.threads, "thread")
     screen.line(
         ("dragoman", "bold"),
         f" gives a real model real tools. {engine.name} was loaded in {engine.seconds:.1f} s ({threads}).",

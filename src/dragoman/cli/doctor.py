@@ -7,14 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 from msgspec import Struct
 
-from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, write_json
+from dragoman.cli.options import with_options
+from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, print_warnings, write_json
 from dragoman.cli.signals import InterruptHandler
 from dragoman.client.auth import choose_auth
 from dragoman.client.client import open_transport
@@ -92,19 +93,34 @@ _NO_TARGET = "name one: dragoman doctor provider:model, or dragoman doctor http:
 
 
 class DoctorOptions(Struct, frozen=True, kw_only=True):
-    """The options of `dragoman doctor`."""
+    """The options of `dragoman doctor`, in the order of `--help`."""
 
-    target: str = ""
-    model: str = ""
-    base_url: str = ""
-    wire: str = ""
-    key: str = ""
-    quick: bool = False
-    tokens: int = 1024
-    seconds: float = 120.0
-    save: bool = True
-    forget: bool = False
-    as_json: bool = False
+    target: Annotated[
+        str | None, typer.Argument(metavar="[URL|PROVIDER:MODEL]", help="What is examined.", show_default=False)
+    ] = None
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="NAME", help="The model at an address.", show_default=False)
+    ] = ""
+    base_url: Annotated[
+        str, typer.Option("--base-url", metavar="URL", help="The address of the provider.", show_default=False)
+    ] = ""
+    wire: Annotated[
+        str, typer.Option("--wire", metavar="NAME", help="The wire to speak, of those it has.", show_default=False)
+    ] = ""
+    key_env: Annotated[
+        str, typer.Option("--key-env", metavar="NAME", help="The variable that holds the key.", show_default=False)
+    ] = ""
+    quick: Annotated[bool, typer.Option("--quick", help="Only the most important probes.")] = False
+    tokens: Annotated[int, typer.Option("--tokens", metavar="N", help="The most tokens of a reply.", min=32)] = 1024
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="N", help="The longest that one request may take.", min=1)
+    ] = 120.0
+    no_save: Annotated[bool, typer.Option("--no-save", help="Keep nothing of what is found.")] = False
+    forget: Annotated[bool, typer.Option("--forget", help="Drop what was learned, and ask nothing.")] = False
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead: try to break out of it.")
+    ] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False
 
 
 class DoctorRun:
@@ -112,6 +128,9 @@ class DoctorRun:
 
     def __init__(self, options: DoctorOptions, environment: Mapping[str, str]) -> None:
         self.options = options
+        self._key = environment.get(options.key_env, "").strip() or None if options.key_env else None
+        if options.key_env and self._key is None:
+            raise ConfigError(f"{options.key_env} is not set", hint="--key-env names the variable that holds the key")
         self.config = load(environment=environment)
         self.warnings = list(self.config.warnings)
         self.registry = self.config.registry()
@@ -131,11 +150,7 @@ class DoctorRun:
     async def _run_until_interrupted(self) -> int:
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._examine())
-
-        def cancel() -> None:
-            task.cancel()
-
-        with InterruptHandler(loop, cancel, self._spinner.hide) as handler:
+        with InterruptHandler(loop, task.cancel, self._spinner.hide) as handler:
             try:
                 return await task
             except asyncio.CancelledError:
@@ -159,7 +174,7 @@ class DoctorRun:
         prober = Prober(
             subject.endpoint,
             transport=transport,
-            key=self.options.key or None,
+            key=self._key,
             environment=self._environment,
             timeouts=self.config.timeouts,
             tokens=self.options.tokens,
@@ -185,9 +200,7 @@ class DoctorRun:
     async def _find_endpoint(self) -> Endpoint:
         """The endpoint that the options name. Facts from earlier examinations are not used."""
         options = self.options
-        target = options.target or ("" if options.base_url else self.config["model"] or "")
-        if not target and options.base_url:
-            target = options.base_url
+        target = options.target or options.base_url or self.config["model"]
         if not target:
             raise ConfigError("there is nobody to examine", hint=_NO_TARGET)
         if "://" in target:
@@ -201,11 +214,9 @@ class DoctorRun:
         return self.registry.resolve(f"{provider}:{model or row.model}", **settings)
 
     async def _find_by_url(self, url: str) -> Endpoint:
-        async def fetch_json(address: str) -> Any:
-            return await self._fetch_json(self.registry.resolve("custom", self.options.model, base_url=url), address)
-
         self._spinner.show(f"who is at {url}?")
-        found = await recognise(url, fetch_json)
+        unknown = self.registry.resolve("custom", self.options.model, base_url=url)
+        found = await recognise(url, partial(self._fetch_json, unknown))
         model = self.options.model or self._choose_model(found)
         wire = self.options.wire or found.wire
         return self.registry.resolve(found.provider, model, base_url=found.base_url, wire=wire)
@@ -230,7 +241,7 @@ class DoctorRun:
     async def _fetch_json(self, endpoint: Endpoint, url: str) -> Any:
         transport = self._open_transport(endpoint)
         try:
-            key = find_key(endpoint, self.options.key or None, None, self._environment)
+            key = find_key(endpoint, self._key, None, self._environment)
             auth = choose_auth(endpoint, key, self._environment)
             signed = await auth.sign(HttpRequest("GET", url, {"Accept": "application/json"}))
             return await fetch(transport, signed, Timeouts(connect=5.0, first_byte=15.0, idle=15.0))
@@ -269,7 +280,9 @@ class DoctorRun:
         answered = report.verdict("reachable") == "works"
         saved = answered and self._save(endpoint, report)
         if self.options.as_json:
-            write_json(_as_data(report, str(self._facts.path) if saved and self._facts is not None else None))
+            path = str(self._facts.path) if saved and self._facts is not None else None
+            faults = [finding.probe for finding in report.faults]
+            write_json(msgspec.to_builtins(report) | {"faults": faults, "saved": path})
         else:
             self._print_result(report, answered=answered, saved=saved)
         if not answered:
@@ -277,28 +290,26 @@ class DoctorRun:
         return FATAL if report.faults else 0
 
     def _print_result(self, report: Report, *, answered: bool, saved: bool) -> None:
-        count = len(report.faults)
         spent = f"{report.requests} requests, {report.usage.input_tokens} tokens in, {report.usage.output_tokens} out"
         cost = f", about ${report.cost:.4f}" if report.cost else ""
-        faults = (
-            "nothing is broken" if not count else "1 thing is broken" if count == 1 else f"{count} things are broken"
-        )
+        number = len(report.faults)
+        are = "is" if number == 1 else "are"
+        faults = f"{count(number, 'thing')} {are} broken" if number else "nothing is broken"
         self._spinner.hide()
         self._screen.line()
         self._screen.line((faults if answered else "it did not answer", "bold"), f" ({spent}{cost})")
         if saved and self._facts is not None:
             self._screen.line(f"kept in {self._facts.path}; dragoman run and dragoman chat go by it")
-        if answered and (self.options.base_url or "://" in self.options.target):
+        if answered and (self.options.base_url or "://" in (self.options.target or "")):
             self._screen.line(f'next: dragoman run -m {report.model} --base-url {report.url} "Hello"')
 
     # ---- saving facts ------------------------------------------------------------------------------------------------
 
     def _save(self, endpoint: Endpoint, report: Report) -> bool:
-        if not self.options.save or self._facts is None:
+        if self.options.no_save or self._facts is None:
             return False
         self._facts.put(endpoint.base_url, endpoint.model, report.fact)
-        for problem in self._facts.problems:
-            print(f"warning: {problem}", file=sys.stderr)
+        print_warnings(self._facts.problems)
         return not self._facts.problems
 
     def _forget(self, endpoint: Endpoint) -> int:
@@ -313,13 +324,6 @@ def _open_console() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
-
-
-def _as_data(report: Report, path: str | None) -> dict[str, Any]:
-    data: dict[str, Any] = msgspec.to_builtins(report)
-    data["faults"] = [finding.probe for finding in report.faults]
-    data["saved"] = path
-    return data
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
@@ -357,56 +361,12 @@ app = typer.Typer(name="doctor", add_completion=False, rich_markup_mode=None)
 
 
 @app.command("doctor", help=HELP)
-def doctor(
-    target: Annotated[
-        str | None,
-        typer.Argument(metavar="[URL|PROVIDER:MODEL]", help="What is examined.", show_default=False),
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--model", "-m", metavar="NAME", help="The model at an address.", show_default=False)
-    ] = "",
-    base_url: Annotated[
-        str, typer.Option("--base-url", metavar="URL", help="The address of the provider.", show_default=False)
-    ] = "",
-    wire: Annotated[
-        str, typer.Option("--wire", metavar="NAME", help="The wire to speak, of those it has.", show_default=False)
-    ] = "",
-    key_env: Annotated[
-        str, typer.Option("--key-env", metavar="NAME", help="The variable that holds the key.", show_default=False)
-    ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Only the most important probes.")] = False,
-    tokens: Annotated[int, typer.Option("--tokens", metavar="N", help="The most tokens of a reply.", min=32)] = 1024,
-    seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", help="The longest that one request may take.", min=1)
-    ] = 120.0,
-    no_save: Annotated[bool, typer.Option("--no-save", help="Keep nothing of what is found.")] = False,
-    forget: Annotated[bool, typer.Option("--forget", help="Drop what was learned, and ask nothing.")] = False,
-    sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead: try to break out of it.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False,
-) -> int:
-    if sandbox:
-        return _examine_sandbox(as_json=as_json)
-    key = os.environ.get(key_env, "").strip() if key_env else ""
-    if key_env and not key:
-        raise ConfigError(f"{key_env} is not set", hint="--key-env names the variable that holds the key")
-    options = DoctorOptions(
-        target=target or "",
-        model=model,
-        base_url=base_url,
-        wire=wire,
-        key=key,
-        quick=quick,
-        tokens=tokens,
-        seconds=seconds,
-        save=not no_save,
-        forget=forget,
-        as_json=as_json,
-    )
+@with_options(DoctorOptions)
+def doctor(*, options: DoctorOptions) -> int:
+    if options.sandbox:
+        return _examine_sandbox(as_json=options.as_json)
     doctor_run = DoctorRun(options, os.environ)
-    for warning in doctor_run.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    print_warnings(doctor_run.warnings)
     return doctor_run.run()
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from dragoman import formats as catalogue
-from dragoman.cli.screen import Screen, write_json
+from dragoman.cli.screen import GAP, Screen, pad_columns, write_json
 from dragoman.errors import CannotExpress
 from dragoman.formats import Format
 
@@ -20,10 +20,7 @@ Examples:
   dragoman formats --json          for a program
 """
 
-EXAMPLE_CALLS = (
-    ("get_weather", {"city": "Paris", "days": 3}),
-    ("search", {"query": "opening hours", "exact": True}),
-)
+EXAMPLE_CALLS = (("get_weather", {"city": "Paris", "days": 3}), ("search", {"query": "opening hours", "exact": True}))
 FAMILIES = {
     "A": "a JSON object in a tag",
     "B": "a JSON list after a marker",
@@ -34,11 +31,9 @@ FAMILIES = {
     "H": "channel headers",
     "I": "bare or improvised",
 }
-_GAP = "  "
 
 
 def family_of(row: Format) -> str:
-    """The description of the family."""
     return FAMILIES.get(row.family, row.family)
 
 
@@ -71,7 +66,6 @@ def rows() -> list[Format]:
 
 
 def as_data(row: Format) -> dict[str, Any]:
-    """One row of the catalogue as JSON."""
     return {
         "name": row.name,
         "aliases": list(row.aliases),
@@ -95,12 +89,11 @@ def example_of(row: Format) -> str:
 
 def _list(screen: Screen, listed: list[Format]) -> None:
     cells = [(row.name, family_of(row), _on_one_line(row.template or example_of(row))) for row in listed]
-    widths = [max(len(cell[column]) for cell in [("name", "family", ""), *cells]) for column in range(2)]
-    available = None if screen.width is None else max(20, screen.width - sum(widths) - 2 * len(_GAP))
-    screen.line(("name".ljust(widths[0]) + _GAP + "family".ljust(widths[1]) + _GAP + "how a call is written", "bold"))
-    for name, family, written in cells:
-        shown = written if available is None or len(written) <= available else written[: available - 1] + "…"
-        screen.line((name.ljust(widths[0]), "green"), _GAP, (family.ljust(widths[1]), "dim"), _GAP, shown)
+    heads, *lines = pad_columns([("name", "family", "how a call is written"), *cells])
+    screen.line((GAP.join(heads), "bold"))
+    for name, family, written in lines:
+        shown = screen.fit(written, len(name) + len(family) + 2 * len(GAP))
+        screen.line((name, "green"), GAP, (family, "dim"), GAP, shown)
     screen.line()
     screen.line(f"{len(listed)} formats; dragoman formats NAME shows one with an example")
 
@@ -108,15 +101,9 @@ def _list(screen: Screen, listed: list[Format]) -> None:
 def _show(screen: Screen, row: Format) -> None:
     screen.line((row.name, "bold green"), (f"  {family_of(row)}", "dim"))
     section = " ... ".join(map(_on_one_line, row.section or ()))
-    facts = (
-        ("aliases", ", ".join(row.aliases)),
-        ("models", row.models),
-        ("note", row.note),
-        ("around all calls", section),
+    screen.facts(
+        [("aliases", ", ".join(row.aliases)), ("models", row.models), ("note", row.note), ("around all calls", section)]
     )
-    for label, content in facts:
-        if content:
-            screen.line("  ", (f"{label}: ", "yellow"), content)
     if row.template:
         screen.heading("Template")
         screen.block(row.template)

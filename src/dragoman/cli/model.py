@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from dragoman.cli.options import command_group
 from dragoman.cli.screen import ProgressLine, Screen, write_json
 from dragoman.local.download import CATALOGUE, DEFAULT
-
-if TYPE_CHECKING:
-    from dragoman.local.store import Model
-
+from dragoman.local.store import Model, Store
 
 HELP = """Fetch, list and remove models that run inside this process, without a server and without a key.
 
@@ -30,21 +29,13 @@ Examples:
   dragoman run -m local "What is 17 * 23?" --tools tools.py
 """
 
-app = typer.Typer(name="model", help=HELP, add_completion=False, rich_markup_mode=None)
+app = command_group("model", HELP)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
-
-
-@app.callback(invoke_without_command=True)
-def _model(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command("list", short_help="What is at hand, and what can be fetched by name.")
 def list_models(as_json: Json = False) -> None:
     """List the models of the store, and those that can be fetched by name."""
-    from dragoman.local.store import Store
-
     store = Store()
     models = store.models()
     missing = [entry for name, entry in CATALOGUE.items() if name not in {model.name for model in models}]
@@ -74,29 +65,19 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Fetch a model and check it, or take note of a file of your own. One that is there already is left as it is."""
-    from dragoman.local.store import Store
-
     with ProgressLine(silent=as_json) as progress:
         model = Store().add(what, name=name, progress=progress)
-    if as_json:
-        write_json(as_data(model))
-    else:
-        print(f"{model.name} is at hand ({model.bytes / 1e6:.0f} MB): use it as local:{model.name}")
+    _print(
+        as_json, as_data(model), f"{model.name} is at hand ({model.bytes / 1e6:.0f} MB): use it as local:{model.name}"
+    )
 
 
 @app.command(short_help="Forget a model and delete its file.")
-def remove(
-    name: Annotated[str, typer.Argument(help="Its name in the store.")],
-    as_json: Json = False,
-) -> None:
+def remove(name: Annotated[str, typer.Argument(help="Its name in the store.")], as_json: Json = False) -> None:
     """Forget a model. Its file is deleted if it was fetched; a file of your own stays where it is."""
-    from dragoman.local.store import Store
-
     model = Store().remove(name)
-    if as_json:
-        write_json(as_data(model))
-    else:
-        print(f"removed {model.name}" if model.is_ours else f"forgot {model.name}; {model.path} is still there")
+    done = f"removed {model.name}" if model.is_ours else f"forgot {model.name}; {model.path} is still there"
+    _print(as_json, as_data(model), done)
 
 
 @app.command(short_help="Where a model lies.")
@@ -105,23 +86,18 @@ def path(
     as_json: Json = False,
 ) -> None:
     """Print the path of a model's file, or of the folder that holds them all."""
-    from dragoman.local.store import Store
-
     store = Store()
     found = str(store.path(name)) if name else str(store.root)
-    if as_json:
-        write_json({"path": found})
-    else:
-        print(found)
+    _print(as_json, {"path": found}, found)
 
 
 def as_data(model: Model) -> dict[str, Any]:
-    """A model as JSON."""
-    return {
-        "name": model.name,
-        "path": model.path,
-        "bytes": model.bytes,
-        "source": model.source,
-        "sha256": model.sha256,
-        "fetched": model.is_ours,
-    }
+    data: dict[str, Any] = msgspec.to_builtins(model)
+    return data | {"fetched": data.pop("is_ours")}
+
+
+def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
+    if as_json:
+        write_json(data)
+    else:
+        print(text)

@@ -1,128 +1,210 @@
-"""The options that `dragoman run` and `dragoman chat` share."""
+"""The options of commands: those of `dragoman run` and `dragoman chat` are one field each, from which both are made."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from copy import copy
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
+from msgspec import Struct
 
 from dragoman.types import ModeName, SandboxName, ToolModeName, TrustName
 
-Model = Annotated[
-    str | None,
-    typer.Option("--model", "-m", metavar="PROVIDER:MODEL", help="The model that is asked.", show_default=False),
-]
-Tools = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--tools",
-        "-t",
-        metavar="SOURCE",
-        help="Tools: file.py, package.module, package.module:name or entry:NAME. May be repeated.",
-        show_default=False,
-    ),
-]
-System = Annotated[
-    str | None,
-    typer.Option("--system", metavar="TEXT|@FILE", help="The system prompt, or its file.", show_default=False),
-]
-BaseUrl = Annotated[str, typer.Option("--base-url", metavar="URL", help="The address of the endpoint.")]
-ToolMode = Annotated[
-    ToolModeName | None,
-    typer.Option("--tool-mode", help="How tools are offered: natively or as text.", show_default=False),
-]
-Trust = Annotated[
-    TrustName | None, typer.Option("--trust", help="Which calls in a model's text count.", show_default=False)
-]
-Turns = Annotated[
-    str | None, typer.Option("--turns", metavar="N", help="The most requests to the model.", show_default=False)
-]
-Tokens = Annotated[
-    str | None, typer.Option("--tokens", metavar="N", help="The most tokens, in and out.", show_default=False)
-]
-Cost = Annotated[
-    str | None, typer.Option("--cost", metavar="DOLLARS", help="The most that it may cost.", show_default=False)
-]
-Seconds = Annotated[
-    str | None, typer.Option("--seconds", metavar="N", help="The longest that it may take.", show_default=False)
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        "-o",
-        metavar="NAME=VALUE",
-        help="An option of the request, such as temperature=0.2. May be repeated.",
-        show_default=False,
-    ),
-]
-Mode = Annotated[
-    ModeName | None,
-    typer.Option(
-        "--mode",
-        help="What runs without a question: plan reads only, edits also writes in the workspace, sandboxed also runs "
-        "commands in a sandbox, locked asks nobody and denies instead, bypass allows all but what is denied.",
-        show_default=False,
-    ),
-]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow",
-        metavar="RULE",
-        help="Calls that need no question, such as 'bash(git status*)' or 'write(src/**)'. May be repeated.",
-        show_default=False,
-    ),
-]
-AskFor = Annotated[
-    list[str] | None,
-    typer.Option("--ask", metavar="RULE", help="Calls that are always asked about.", show_default=False),
-]
-Deny = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--deny",
-        metavar="RULE",
-        help="Calls that never run, such as 'bash(rm*)'; a tool by its name alone is not even offered.",
-        show_default=False,
-    ),
-]
-Approve = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--approve",
-        metavar="ask|later|never|NAME",
-        help="Calls that need approval: ask at the terminal (the default), leave the run waiting for `dragoman "
-        "approvals` (the default without a terminal), never allow them, or allow those of the tools of this name or "
-        "pattern. May be repeated.",
-        show_default=False,
-    ),
-]
-Builtin = Annotated[
-    str | None,
-    typer.Option(
-        "--builtin",
-        metavar="NAMES",
-        help="The built-in tools that are offered: a list with commas, all or none.",
-        show_default=False,
-    ),
-]
-Sandbox = Annotated[
-    SandboxName | None,
-    typer.Option("--sandbox", help="What confines the commands of bash.", show_default=False),
-]
-Network = Annotated[
-    bool | None,
-    typer.Option(
-        "--network/--no-network", help="Whether commands in the sandbox reach the network.", show_default=False
-    ),
-]
-Thinking = Annotated[bool, typer.Option("--thinking", help="Show what the model thinks, too.")]
-Log = Annotated[
-    str | None, typer.Option("--log", metavar="FILE", help="Append a line of JSON per event.", show_default=False)
-]
-NoJournal = Annotated[bool, typer.Option("--no-journal", help="Keep nothing of this.")]
-Workspace = Annotated[
-    str | None,
-    typer.Option("--workspace", metavar="DIR", help="The folder that tools work in; here.", show_default=False),
-]
+
+def _option(*names: str, help: str = "", metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False)
+
+
+ONCE = "once"
+"""Marks an option that a resumed run does not need again: the journal has it, or it is about this command alone."""
+
+
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """The options as they were typed, in the order of `--help`.
+
+    An option with the name of a setting, or of a limit, sets it. All but those marked `ONCE` are repeated in the
+    command that resumes a run.
+    """
+
+    model: Annotated[
+        str | None, _option("--model", "-m", metavar="PROVIDER:MODEL", help="The model that is asked.")
+    ] = None
+    tools: Annotated[
+        tuple[str, ...],
+        _option(
+            "--tools",
+            "-t",
+            metavar="SOURCE",
+            help="Tools: file.py, package.module, package.module:name or entry:NAME. May be repeated.",
+        ),
+    ] = ()
+    system: Annotated[
+        str | None, ONCE, _option("--system", metavar="TEXT|@FILE", help="The system prompt, or its file.")
+    ] = None
+    session: Annotated[str | None, ONCE, _option("--session", "-s", metavar="NAME")] = None
+    resume: Annotated[bool, ONCE, _option("--resume")] = False
+    approve: Annotated[
+        tuple[str, ...],
+        _option(
+            "--approve",
+            metavar="ask|later|never|NAME",
+            help="Calls that need approval: ask at the terminal (the default), leave the run waiting for `dragoman "
+            "approvals` (the default without a terminal), never allow them, or allow those of the tools of this name "
+            "or pattern. May be repeated.",
+        ),
+    ] = ()
+    deny: Annotated[
+        tuple[str, ...],
+        _option(
+            "--deny",
+            metavar="RULE",
+            help="Calls that never run, such as 'bash(rm*)'; a tool by its name alone is not even offered.",
+        ),
+    ] = ()
+    allow: Annotated[
+        tuple[str, ...],
+        _option(
+            "--allow",
+            metavar="RULE",
+            help="Calls that need no question, such as 'bash(git status*)' or 'write(src/**)'. May be repeated.",
+        ),
+    ] = ()
+    ask: Annotated[tuple[str, ...], _option("--ask", metavar="RULE", help="Calls that are always asked about.")] = ()
+    mode: Annotated[
+        ModeName | None,
+        _option(
+            "--mode",
+            help="What runs without a question: plan reads only, edits also writes in the workspace, sandboxed also "
+            "runs commands in a sandbox, locked asks nobody and denies instead, bypass allows all but what is denied.",
+        ),
+    ] = None
+    builtin: Annotated[
+        str | None,
+        _option(
+            "--builtin", metavar="NAMES", help="The built-in tools that are offered: a list with commas, all or none."
+        ),
+    ] = None
+    sandbox: Annotated[SandboxName | None, _option("--sandbox", help="What confines the commands of bash.")] = None
+    network: Annotated[
+        bool | None, _option("--network/--no-network", help="Whether commands in the sandbox reach the network.")
+    ] = None
+    turns: Annotated[str | None, _option("--turns", metavar="N", help="The most requests to the model.")] = None
+    tokens: Annotated[str | None, _option("--tokens", metavar="N", help="The most tokens, in and out.")] = None
+    cost: Annotated[str | None, _option("--cost", metavar="DOLLARS", help="The most that it may cost.")] = None
+    seconds: Annotated[str | None, _option("--seconds", metavar="N", help="The longest that it may take.")] = None
+    request_options: Annotated[
+        tuple[str, ...],
+        _option(
+            "--option",
+            "-o",
+            metavar="NAME=VALUE",
+            help="An option of the request, such as temperature=0.2. May be repeated.",
+        ),
+    ] = ()
+    base_url: Annotated[str, _option("--base-url", metavar="URL", help="The address of the endpoint.")] = ""
+    tool_mode: Annotated[
+        ToolModeName | None, _option("--tool-mode", help="How tools are offered: natively or as text.")
+    ] = None
+    trust: Annotated[TrustName | None, _option("--trust", help="Which calls in a model's text count.")] = None
+    workspace: Annotated[
+        str | None, _option("--workspace", metavar="DIR", help="The folder that tools work in; here.")
+    ] = None
+    as_json: Annotated[bool, ONCE, _option("--json", help="Print one JSON object per event instead.")] = False
+    quiet: Annotated[bool, ONCE, _option("--quiet", "-q")] = False
+    thinking: Annotated[bool, ONCE, _option("--thinking", help="Show what the model thinks, too.")] = False
+    log: Annotated[str | None, ONCE, _option("--log", metavar="FILE", help="Append a line of JSON per event.")] = None
+    no_journal: Annotated[bool, ONCE, _option("--no-journal", help="Keep nothing of this.")] = False
+
+    def resume_arguments(self) -> list[str]:
+        """The arguments that `dragoman run --resume` needs again to continue a run."""
+        words: list[str] = []
+        for name, row in _rows(RunOptions).items():
+            value = getattr(self, name)
+            if row.is_repeated and value != row.default:
+                words += row.write(value)
+        return words
+
+
+# ---- from fields to commands -----------------------------------------------------------------------------------------
+
+
+class _Row(Struct, frozen=True):
+    """A field as typer takes it, and whether a resumed run needs it again."""
+
+    type: Any
+    default: Any
+    info: Any
+    is_repeated: bool
+
+    def parameter(self, name: str, help: str | None) -> inspect.Parameter:
+        info = copy(self.info)
+        info.help = help or info.help
+        hint, default = (list[str] | None, None) if self.default == () else (self.type, self.default)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[hint, info]
+        )
+
+    def write(self, value: Any) -> list[str]:
+        # Typer keeps the first name of an option in an annotation as its default.
+        yes, _, no = str(self.info.default).partition("/")
+        if isinstance(value, bool):
+            return [yes if value else no]
+        return [word for each in (value if isinstance(value, tuple) else (value,)) for word in (yes, each)]
+
+
+@functools.cache
+def _rows(options: type[Struct]) -> dict[str, _Row]:
+    rows = {}
+    defaults = options()
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        kind, *marks, info = get_args(hint)
+        rows[name] = _Row(kind, getattr(defaults, name), info, ONCE not in marks)
+    return rows
+
+
+def with_options(options: type[Struct], **helps: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Give a command the fields of a class as options; it gets a value of the class as its parameter `options`.
+
+    `helps` replaces the help of single options.
+    """
+
+    def decorate(command: Callable[..., int]) -> Callable[..., int]:
+        rows = _rows(options)
+        own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "options"]
+
+        @functools.wraps(command)
+        def call(**values: Any) -> int:
+            arguments = {parameter.name: values.pop(parameter.name) for parameter in own}
+            typed = {
+                name: tuple(values[name] or ()) if row.default == () else values[name] for name, row in rows.items()
+            }
+            return command(**arguments, options=options(**typed))
+
+        shared = [row.parameter(name, helps.get(name)) for name, row in rows.items()]
+        call.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        # Typer would look up the annotations of the command itself.
+        call.__annotations__ = {}
+        return call
+
+    return decorate
+
+
+# ---- what several commands share -------------------------------------------------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JournalPath = Annotated[str | None, _option("--journal", metavar="FILE", help="The journal, if not the usual one.")]
+
+
+def command_group(name: str, help: str) -> typer.Typer:
+    """An application with commands of its own; without one of them it prints its help."""
+    app = typer.Typer(name=name, help=help, add_completion=False, rich_markup_mode=None)
+
+    @app.callback(invoke_without_command=True)
+    def show_help(context: typer.Context) -> None:
+        if context.invoked_subcommand is None:
+            print(context.get_help())
+
+    return app

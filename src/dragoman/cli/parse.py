@@ -55,7 +55,11 @@ def draw_explanations(screen: Screen, text: str, explanations: Sequence[Explanat
         # A format without a marker has no opener; its first characters are printed instead.
         opener = item.opener or text[item.span[0] : item.span[0] + _MAX_OPENER_CHARS]
         screen.line(
-            "  ", (item.verdict, style), f"{named}  ", (_one_line(opener), "cyan"), f"  ({lines.describe(item.span)})"
+            "  ",
+            (item.verdict, style),
+            f"{named}  ",
+            (opener.replace("\n", "\\n").replace("\t", "\\t"), "cyan"),
+            f"  ({lines.describe(item.span)})",
         )
         screen.block(item.why, indent=4)
     if not explanations:
@@ -117,10 +121,6 @@ def _call_data(lines: LineIndex, call: ToolCall) -> dict[str, Any]:
 def _position_data(lines: LineIndex, span: tuple[int, int]) -> dict[str, int]:
     line, column = lines.line_and_column(span[0])
     return {"line": line, "column": column}
-
-
-def _one_line(opener: str) -> str:
-    return opener.replace("\n", "\\n").replace("\t", "\\t")
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
-from dragoman.cli.screen import Screen, read_text, write_json
+from dragoman.cli.screen import GAP, Screen, pad_columns, read_text, write_json
 from dragoman.errors import ConfigError, UnknownProvider
 from dragoman.providers import WIRES, Endpoint, Provider, Registry
 from dragoman.providers.provider import OWN
@@ -49,7 +49,6 @@ NATIVE = {
     "per_model": "as the model's family says",
     "learned": "off until the endpoint is known to take them",
 }
-_GAP = "  "
 
 
 app = typer.Typer(name="providers", add_completion=False, rich_markup_mode=None)
@@ -58,8 +57,7 @@ app = typer.Typer(name="providers", add_completion=False, rich_markup_mode=None)
 @app.command("providers", help=HELP)
 def providers(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="One provider, or provider:model.", show_default=False),
+        str | None, typer.Argument(metavar="NAME", help="One provider, or provider:model.", show_default=False)
     ] = None,
     wire: Annotated[Wire | None, typer.Option(help="Only those that speak this wire.", show_default=False)] = None,
     native: Annotated[
@@ -91,7 +89,6 @@ def as_data(row: Provider) -> dict[str, Any]:
 
 
 def endpoint_as_data(endpoint: Endpoint) -> dict[str, Any]:
-    """The resolved endpoint of one model as JSON."""
     return {
         "provider": endpoint.provider.name,
         "model": endpoint.model,
@@ -124,21 +121,16 @@ def _key_variable(row: Provider) -> str | None:
 
 def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> None:
     heads = ("name", "provider", "wire", "native", "key", "base URL")
-    cells = {row.name: _cells(row) for row in listed}
-    widths = [max(len(line[column]) for line in (heads, *cells.values())) for column in range(len(heads) - 1)]
-    available = None if screen.width is None else max(20, screen.width - sum(widths) - len(_GAP) * len(widths))
-    screen.line((_GAP.join(head.ljust(width) for head, width in zip(heads, (*widths, 0), strict=True)), "bold"))
+    titles, *lines = pad_columns([heads, *map(_cells, listed)])
+    screen.line((GAP.join(titles), "bold"))
     for group, title in GROUPS.items():
-        members = [row for row in listed if row.group == group]
+        members = [(row, cells) for row, cells in zip(listed, lines, strict=True) if row.group == group]
         if members:
             screen.line((f"# {title}", "bold cyan"))
-        for row in members:
-            name, *rest, key, url = (
-                cell.ljust(width) for cell, width in zip(cells[row.name], (*widths, 0), strict=True)
-            )
-            shown = url if available is None or len(url) <= available else url[: available - 1] + "…"
+        for row, (name, *rest, key, url) in members:
+            shown = screen.fit(url, len(GAP.join([name, *rest, key, ""])))
             style = "green" if _key_variable(row) else "dim"
-            screen.line((name, "green"), _GAP, _GAP.join(rest), _GAP, (key, style), _GAP, (shown, "dim"))
+            screen.line((name, "green"), GAP, GAP.join(rest), GAP, (key, style), GAP, (shown, "dim"))
     screen.line()
     for problem in problems:
         screen.line(("problem: ", "red"), problem)
@@ -180,12 +172,10 @@ def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None
 
 def _variables(row: Provider) -> dict[str, str]:
     """The values of the variables in the address, from the environment."""
-    found = {}
-    for variable, names in row.variables.items():
-        value = next((os.environ[name] for name in names if os.environ.get(name)), None)
-        if value is not None:
-            found[variable] = value
-    return found
+    found = {
+        variable: next(filter(None, map(os.environ.get, names)), None) for variable, names in row.variables.items()
+    }
+    return {variable: value for variable, value in found.items() if value is not None}
 
 
 def _show(screen: Screen, row: Provider) -> None:
@@ -203,9 +193,7 @@ def _show(screen: Screen, row: Provider) -> None:
         ("native tools", NATIVE[row.native]),
         ("text format", ", ".join(dict.fromkeys((row.format, *row.formats)))),
     ]
-    for label, content in facts:
-        if content:
-            screen.line(_GAP, (f"{label}: ", "yellow"), content)
+    screen.facts(facts)
     _show_quirks(screen, "Quirks", row.quirks)
     for wire, quirks in row.wire_quirks.items():
         if wire in row.wires:
@@ -213,7 +201,7 @@ def _show(screen: Screen, row: Provider) -> None:
     for wire, fields in row.body.items():
         screen.heading(f"Sent with every request on {wire}")
         for field, value in fields.items():
-            screen.line(_GAP, f"{field} = {_to_json(value)}")
+            screen.line(GAP, f"{field} = {_to_json(value)}")
     if row.notes:
         screen.heading("Notes")
         screen.block(row.notes)
@@ -229,17 +217,13 @@ def _show_model(screen: Screen, endpoint: Endpoint) -> None:
         ("native tools", "yes" if endpoint.capabilities.native_tool_calls else "no: calls travel as text"),
         ("taught in the prompt", "" if endpoint.capabilities.native_tool_calls else endpoint.prompt_format),
         ("text formats that are read", ", ".join(endpoint.formats)),
-        ("thinking", " ... ".join(profile.thinking)),
-        ("thinking in the field", profile.thinking_field),
         ("schemas", profile.schema),
         ("notes", profile.notes),
     ]
-    for label, content in facts:
-        if content:
-            screen.line(_GAP, (f"{label}: ", "yellow"), content)
+    screen.facts(facts)
     screen.heading("Capabilities")
     for name, value in msgspec.to_builtins(endpoint.capabilities).items():
-        screen.line(_GAP, f"{name} = {_to_json(value)}")
+        screen.line(GAP, f"{name} = {_to_json(value)}")
     _show_quirks(screen, "Quirks of both together", changed_quirks(endpoint.quirks))
 
 
@@ -249,8 +233,8 @@ def _show_quirks(screen: Screen, title: str, quirks: dict[str, Any]) -> None:
     meanings, defaults = quirk_meanings(), quirk_defaults()
     screen.heading(title)
     for name, value in quirks.items():
-        screen.line(_GAP, (name, "green"), f" = {_to_json(value)}", (f"  (usually {_to_json(defaults[name])})", "dim"))
-        screen.line(_GAP * 2, meanings.get(name, ""))
+        screen.line(GAP, (name, "green"), f" = {_to_json(value)}", (f"  (usually {_to_json(defaults[name])})", "dim"))
+        screen.line(GAP * 2, meanings.get(name, ""))
 
 
 def _with_state(names: tuple[str, ...]) -> str:

@@ -27,16 +27,17 @@ from dragoman.agent.result import RunResult
 from dragoman.cli.screen import (
     OUTCOME_HINTS,
     Spinner,
+    count,
     describe_part,
     first_lines,
     one_line,
     result_text,
     sanitize,
-    write_call,
+    write_arguments,
 )
 from dragoman.client.retry import RequestRetried
 from dragoman.events import CallBroken, CallRefused, CallStarted, PartReceived, ReplyEnded, TextDelta, ThinkingDelta
-from dragoman.types import ToolCall
+from dragoman.types import InvalidCall, ToolCall
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -220,12 +221,13 @@ class ScreenView:
 
     # ---- tool calls --------------------------------------------------------------------------------------------------
 
-    def _show_call(self, name: str, arguments: str) -> None:
+    def _show_call(self, call: ToolCall | InvalidCall) -> None:
         self._print_text_before_call()
-        self.line("> ", "cyan", (one_line(name, 80), "bold cyan"), (f" {arguments}", ""))
+        arguments = write_arguments(call.arguments) if isinstance(call, ToolCall) else call.raw
+        self.line("> ", "cyan", (one_line(call.name, 80), "bold cyan"), (f" {one_line(arguments)}", ""))
 
     def _tool_started(self, event: ToolStarted) -> None:
-        self._show_call(event.call.name, write_call(event.call))
+        self._show_call(event.call)
         self._running[event.call.id] = event.call.name
         self._show_waiting(self._running_text())
 
@@ -248,7 +250,7 @@ class ScreenView:
         self._last_line.pop(event.call.id, None)
         self._spinner.hide()
         if not event.ran:
-            self._show_call(event.call.name, write_call(event.call))
+            self._show_call(event.call)
         # While other calls run, a result needs the name of its call.
         prefix = f"{event.call.name}: " if event.ran and self._running else ""
         duration = f" ({event.seconds:.1f} s)" if event.seconds >= _SLOW_CALL_SECONDS else ""
@@ -298,10 +300,10 @@ class ScreenView:
 
 def _summary(result: RunResult, seconds: float) -> str:
     usage = result.usage
-    parts = [f"{result.turns} turn{'' if result.turns == 1 else 's'}"]
+    parts = [count(result.turns, "turn")]
     ran = sum(isinstance(call, ToolCall) for call in result.calls)
     if ran:
-        parts.append(f"{ran} call{'' if ran == 1 else 's'}")
+        parts.append(count(ran, "call"))
     if usage.input_tokens or usage.output_tokens:
         parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     if result.cost:

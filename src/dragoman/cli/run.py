@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dragoman.cli import options as shared
-from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, read_text, report_error
+from dragoman.cli.options import RunOptions, with_options
+from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_warnings, read_text, report_error
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dragoman.agent import Run, RunEvent
-    from dragoman.cli.context import AppContext, RunOptions
+    from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
 
 
@@ -62,53 +62,28 @@ app = typer.Typer(name="run", add_completion=False, rich_markup_mode=None)
 
 
 @app.command("run", help=HELP)
+@with_options(
+    RunOptions,
+    session="Go on in this session.",
+    resume="Go on with a run that has no answer yet.",
+    quiet="Show the answer alone.",
+)
 def run(
     task: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TASK",
-            help="What to do; - is standard input. With --resume: the id of a run.",
-            show_default=False,
+            metavar="TASK", help="What to do; - is standard input. With --resume: the id of a run.", show_default=False
         ),
     ] = None,
-    model: shared.Model = None,
-    tools: shared.Tools = None,
-    system: shared.System = None,
-    session: Annotated[
-        str | None,
-        typer.Option("--session", "-s", metavar="NAME", help="Go on in this session.", show_default=False),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that has no answer yet.")] = False,
-    approve: shared.Approve = None,
-    deny: shared.Deny = None,
-    allow: shared.Allow = None,
-    ask: shared.AskFor = None,
-    mode: shared.Mode = None,
-    builtin: shared.Builtin = None,
-    sandbox: shared.Sandbox = None,
-    network: shared.Network = None,
-    turns: shared.Turns = None,
-    tokens: shared.Tokens = None,
-    cost: shared.Cost = None,
-    seconds: shared.Seconds = None,
-    option: shared.Options = None,
-    base_url: shared.BaseUrl = "",
-    tool_mode: shared.ToolMode = None,
-    trust: shared.Trust = None,
-    workspace: shared.Workspace = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per event instead.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show the answer alone.")] = False,
-    thinking: shared.Thinking = False,
-    log: shared.Log = None,
-    no_journal: shared.NoJournal = False,
+    *,
+    options: RunOptions,
 ) -> int:
-    parameters = locals()
-    from dragoman.cli.context import RunOptions
-
-    options = RunOptions.from_parameters(parameters)
     words = tuple(task or ())
-    run_id = _read_run_id(words) if resume else None
-    return _run_task(options, "" if resume else read_task(words), resume=resume, run_id=run_id)
+    if not options.resume:
+        return _run_task(options, read_task(words))
+    if len(words) > 1:
+        raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
+    return _run_task(options, "", run_id=words[0] if words else None)
 
 
 def read_task(words: tuple[str, ...]) -> str:
@@ -125,28 +100,21 @@ def read_task(words: tuple[str, ...]) -> str:
     return text
 
 
-def _read_run_id(words: tuple[str, ...]) -> str | None:
-    if len(words) > 1:
-        raise ConfigError("--resume takes the id of one run, or none", hint="`dragoman sessions list` shows them")
-    return words[0] if words else None
-
-
-def _run_task(options: RunOptions, task: str, *, resume: bool, run_id: str | None) -> int:
+def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
     from dragoman.cli.context import AppContext
     from dragoman.cli.runner import LoopRunner
 
     with AppContext(options) as context:
-        if context.journal is None and (resume or options.session):
+        if context.journal is None and (options.resume or options.session):
             raise ConfigError(
                 "there is no journal, and without one no session can go on",
                 hint="leave --no-journal out, or set journal.enabled",
             )
         if not options.as_json:
-            for warning in context.warnings:
-                print(f"warning: {warning}", file=sys.stderr)
+            print_warnings(context.warnings)
         runner = LoopRunner()
         try:
-            code = runner.run(_run_agent(context, runner, task, resume=resume, run_id=run_id))
+            code = runner.run(_run_agent(context, runner, task, run_id))
         except (BrokenPipeError, ConfigError):
             runner.close(0)
             raise
@@ -155,13 +123,13 @@ def _run_task(options: RunOptions, task: str, *, resume: bool, run_id: str | Non
     return runner.close(code)
 
 
-async def _run_agent(context: AppContext, runner: LoopRunner, task: str, *, resume: bool, run_id: str | None) -> int:
+async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id: str | None) -> int:
     from dragoman.cli.approval_prompt import CommandApprover
     from dragoman.cli.runner import continue_run, find_run, find_terminal_user, open_view, show_run
     from dragoman.cli.signals import reserve_stdin, reserve_stdout
 
     options, journal = context.options, context.journal
-    stored = await find_run(journal, run_id, options.session) if resume and journal is not None else None
+    stored = await find_run(journal, run_id, options.session) if options.resume and journal is not None else None
     with reserve_stdin(), reserve_stdout() as out:
         view = open_view(options, out)
         model = options.model or (stored.header.model if stored is not None else None)
@@ -183,10 +151,6 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, *, resu
     kind = finished.result.outcome.kind
     if kind in ("cancelled", "awaiting_approval") and not options.quiet:
         reason = "interrupted" if kind == "cancelled" else "it waits for approval"
-        _print_resume_command(options, finished.result.run_id, reason, is_saved=journal is not None)
+        command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *options.resume_arguments()])
+        print(f"{reason}; go on with: {command}" if journal is not None else reason, file=sys.stderr)
     return exit_code_of(finished.result, finished.signal)
-
-
-def _print_resume_command(options: RunOptions, run_id: str, reason: str, *, is_saved: bool) -> None:
-    command = shlex.join(["dragoman", "run", "--resume", run_id, *options.resume_arguments()])
-    print(f"{reason}; go on with: {command}" if is_saved else reason, file=sys.stderr)

@@ -16,7 +16,8 @@ from msgspec import Struct
 from dragoman.agent import Agent, Run, RunEvent, RunResult
 from dragoman.agent.records import Ended, Header, decode
 from dragoman.cli.approval_prompt import AskApproval, TerminalApprover, make_ask_user
-from dragoman.cli.context import AppContext, RunOptions
+from dragoman.cli.context import AppContext
+from dragoman.cli.options import RunOptions
 from dragoman.cli.render import JsonView, ScreenView, View
 from dragoman.cli.signals import InterruptHandler
 from dragoman.errors import ConfigError
@@ -151,7 +152,6 @@ class StoredRun(Struct, frozen=True):
 
 
 async def read_run(journal: Journal, summary: RunSummary) -> StoredRun:
-    """Read a run from the journal."""
     records = await journal.read(summary.run_id)
     last = records[-1]
     ended: Ended | None = decode(last.body, Ended) if last.kind == "ended" else None

@@ -7,22 +7,22 @@ import io
 import json
 import os
 import sys
+import time
 import traceback
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from dragoman.agent.result import Category, RunResult
+from dragoman.agent.result import Category, OutcomeKind, RunResult
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
 from dragoman.secrets import scrub
 from dragoman.toolset import Toolset
-from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
+from dragoman.types import File, Image, Text, ToolResult
 
 # rich is imported by whatever draws first: many commands print nothing but plain text.
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ class ProgressLine:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._progress is not None:
             self._progress.stop()
 
@@ -137,6 +135,39 @@ class Screen:
             self.line()
         self.line((title, "bold"))
 
+    def facts(self, facts: Iterable[tuple[str, str]]) -> None:
+        """Print a line for every label whose content is not empty."""
+        for label, content in facts:
+            if content:
+                self.line(GAP, (f"{label}: ", "yellow"), content)
+
+    def fit(self, text: str, used: int) -> str:
+        """A text cut to what a line has left beside `used` characters; in a pipe the whole text."""
+        return text if self.width is None else ellipsis(text, max(20, self.width - used))
+
+
+GAP = "  "
+
+
+def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The rows of a table, with all cells but the last of each row as wide as their column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
+    return [[*map(str.ljust, row, widths), row[-1]] for row in rows]
+
+
+def ellipsis(text: str, limit: int) -> str:
+    """A text that is cut to `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: `1 run`, `2 runs`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def format_time(moment: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
+
 
 def write_json(value: Any) -> None:
     """Print one JSON document on standard output."""
@@ -181,7 +212,7 @@ _USAGE_ERRORS = (ConfigError, UnknownRun, UnknownSession)
 SIGNAL_BASE = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
 
-OUTCOME_HINTS: dict[str, str] = {
+OUTCOME_HINTS: dict[OutcomeKind, str] = {
     "turn_limit": "allow more with --turns N, then go on with --resume",
     "token_limit": "allow more with --tokens N",
     "cost_limit": "allow more with --cost N, or give a price in the configuration",
@@ -206,6 +237,11 @@ def print_error(message: str, hint: str = "") -> None:
     print(f"error: {replace_controls(scrub(message))}", file=sys.stderr)
     if hint:
         print(f"hint: {replace_controls(hint)}", file=sys.stderr)
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def report_error(error: Exception, environment: Mapping[str, str]) -> int:
@@ -254,9 +290,7 @@ def one_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
     # A result may be long, so only the part that can be shown is processed.
     beginning = text[: limit + _SLACK]
     shown = sanitize(beginning.replace("\r\n", "\n").replace("\n", "\\n").replace("\t", " "))
-    if len(text) <= limit + _SLACK:
-        return shown
-    return f"{shown[:limit]}… (+{len(text) - limit} characters)"
+    return shown if len(text) <= limit + _SLACK else f"{shown[:limit]}… (+{len(text) - limit} characters)"
 
 
 def first_lines(text: str, lines: int = MAX_LINES, width: int = MAX_LINE_CHARS) -> list[str]:
@@ -266,20 +300,14 @@ def first_lines(text: str, lines: int = MAX_LINES, width: int = MAX_LINE_CHARS) 
     shown = [cut(sanitize(piece.rstrip("\r").replace("\t", "    ")), width) for piece in pieces[:lines]]
     if len(pieces) > lines:
         hidden_lines = pieces[lines].count("\n") + 1
-        shown.append(f"… {hidden_lines} more line{'s' if hidden_lines > 1 else ''}")
+        shown.append(f"… {count(hidden_lines, 'more line')}")
     return shown
 
 
-def write_call(call: ToolCall | InvalidCall, limit: int = MAX_LINE_CHARS) -> str:
-    """The arguments of a call on one line; the raw text of a call that could not be parsed."""
-    written = write_arguments(call.arguments) if isinstance(call, ToolCall) else call.raw
-    return one_line(written, limit)
-
-
-def write_arguments(arguments: Any, indent: int | None = None) -> str:
+def write_arguments(arguments: Any) -> str:
     """Arguments as JSON; as Python writes them if JSON cannot."""
     try:
-        return json.dumps(arguments, ensure_ascii=False, indent=indent, default=repr)
+        return json.dumps(arguments, ensure_ascii=False, default=repr)
     except (ValueError, RecursionError):
         return repr(arguments)
 
@@ -359,7 +387,6 @@ class Spinner:
             self._status.update(shown)
 
     def hide(self) -> None:
-        """Remove the spinner."""
         self._text = ""
         if self._status is not None:
             self._status.stop()
@@ -382,12 +409,8 @@ STANDARD_INPUT = "-"
 
 def read_text(path: str | None) -> str:
     """The text of a file, or of standard input when there is no file or it is `-`."""
-    if path is None and sys.stdin.isatty():
-        raise ConfigError(
-            "there is no text to read",
-            hint="name a file (dragoman parse reply.txt), pipe text in, or type it after: dragoman parse -",
-        )
-    data = sys.stdin.buffer.read() if path in (None, STANDARD_INPUT) else _read_file(path or "")
+    hint = "name a file (dragoman parse reply.txt), pipe text in, or type it after: dragoman parse -"
+    data = _read_input(path, "text", hint)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -398,32 +421,38 @@ def read_text(path: str | None) -> str:
 
 def read_json(path: str | None) -> Any:
     """The JSON value of a file, or of standard input."""
-    if path is None and sys.stdin.isatty():
-        raise ConfigError("there is no JSON to read", hint="name a file, or pipe it in")
-    data = sys.stdin.buffer.read() if path in (None, STANDARD_INPUT) else _read_file(path or "")
-    try:
-        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        name = "standard input" if path in (None, STANDARD_INPUT) else path
-        raise ConfigError(f"{name} is not JSON: {error}", hint="give the body of a request as JSON") from None
+    data = _read_input(path, "JSON", "name a file, or pipe it in").removeprefix(b"\xef\xbb\xbf")
+    name = "standard input" if path in (None, STANDARD_INPUT) else path
+    return _decode(data, str(name), "give the body of a request as JSON")
 
 
 def read_tools(path: str | None) -> Toolset | None:
     """The tools of a JSON file: a list of tools, one tool, or an object that has the list under `tools`."""
     if path is None:
         return None
-    try:
-        value: Any = msgspec.json.decode(_read_file(path))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}", hint=_TOOLS_HINT) from None
+    value = _decode(_read_file(path), path, _TOOLS_HINT)
     if isinstance(value, dict) and isinstance(value.get("tools"), list):
         value = value["tools"]
     if not isinstance(value, list | dict):
-        raise ConfigError(f"{path} holds no tools but {_describe_type(value)}", hint=_TOOLS_HINT)
+        found = "null" if value is None else f"a {type(value).__name__}"
+        raise ConfigError(f"{path} holds no tools but {found}", hint=_TOOLS_HINT)
     return Toolset.of(value)
 
 
 _TOOLS_HINT = 'it holds a list such as [{"name": "...", "description": "...", "parameters": {"type": "object"}}]'
+
+
+def _read_input(path: str | None, what: str, hint: str) -> bytes:
+    if path is None and sys.stdin.isatty():
+        raise ConfigError(f"there is no {what} to read", hint=hint)
+    return sys.stdin.buffer.read() if path is None or path == STANDARD_INPUT else _read_file(path)
+
+
+def _decode(data: bytes, name: str, hint: str) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"{name} is not JSON: {error}", hint=hint) from None
 
 
 def _read_file(path: str) -> bytes:
@@ -434,7 +463,3 @@ def _read_file(path: str) -> bytes:
         raise ConfigError(f"cannot read {path}: {why}", hint="check the path; - reads standard input") from None
     except ValueError as error:
         raise ConfigError(f"cannot read {path!r}: {error}", hint="check the path") from None
-
-
-def _describe_type(value: object) -> str:
-    return "null" if value is None else f"a {type(value).__name__}"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,33 +11,33 @@ import msgspec
 import typer
 
 from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
-from dragoman.agent.records import Ended, Header, decode, decode_input
+from dragoman.agent.records import Ended, Header, decode
 from dragoman.cli.context import find_journal, with_journal
-from dragoman.cli.screen import Screen, pretty_json, write_json
-from dragoman.errors import ConfigError, DragomanError, nearest
-from dragoman.journal import Record, RunSummary, UnknownRun, calls, turns
+from dragoman.cli.options import JournalPath, Json, command_group
+from dragoman.cli.screen import (
+    GAP,
+    Screen,
+    count,
+    ellipsis,
+    format_time,
+    pad_columns,
+    pretty_json,
+    result_text,
+    write_json,
+)
+from dragoman.errors import ConfigError, DragomanError, did_you_mean
+from dragoman.journal import Record, RunSummary, UnknownRun, calls
 from dragoman.secrets import HumanSink, scrub
-from dragoman.types import File, Image, InvalidCall, Text, ToolCall, ToolResult
+from dragoman.types import InvalidCall, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from dragoman.journal import SessionSummary, SqliteJournal
+    from dragoman.journal import Journal, SessionSummary
 
 
 # ---- sessions as data ------------------------------------------------------------------------------------------------
 
 MAX_RESULT_CHARS = 600
 MAX_TASK_CHARS = 60
-_UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError)
-
-
-def format_time(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
-
-
-def task_of(first: Record) -> str:
-    """The task of a run, without secrets."""
-    header = _decode_record(first, Header)
-    return scrub(header.task) if isinstance(header, Header) else ""
 
 
 def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
@@ -46,19 +45,19 @@ def run_as_data(run: RunSummary, records: Sequence[Record]) -> dict[str, Any]:
     header = _decode_record(records[0], Header)
     ended = _decode_record(records[-1], Ended) if records[-1].kind == "ended" else None
     data: dict[str, Any] = msgspec.to_builtins(run)
-    data["model"] = header.model if isinstance(header, Header) else ""
-    data["task"] = header.task if isinstance(header, Header) else ""
-    data["outcome"] = {"kind": ended.kind, "reason": ended.reason} if isinstance(ended, Ended) else None
+    data["model"] = header.model if header is not None else ""
+    data["task"] = header.task if header is not None else ""
+    data["outcome"] = {"kind": ended.kind, "reason": ended.reason} if ended is not None else None
     data["steps"] = _steps(records)
-    hidden: dict[str, Any] = HumanSink().value(data)
-    return hidden
+    return HumanSink().value(data)  # type: ignore[no-any-return]
 
 
 def _steps(records: Sequence[Record]) -> list[dict[str, Any]]:
     """The turns in order, and the messages that steered the run between them."""
-    inputs = {record.number: _decode_input(record) for record in records[1:]}
+    inputs = {record.number: _decode(record) for record in records[1:]}
     history = _CallHistory(records, inputs.values())
-    numbers = {turn.first: turn.number for turn in turns(records)}
+    replies = [record.number for record in records if record.kind == "reply"]
+    numbers = {number: turn for turn, number in enumerate(replies, 1)}
     steps: list[dict[str, Any]] = []
     for number, item in inputs.items():
         if isinstance(item, Steered):
@@ -81,7 +80,7 @@ class _CallHistory:
     def __init__(self, records: Sequence[Record], inputs: Iterable[Any]) -> None:
         self._traces = calls(records)
         ended = _decode_record(records[-1], Ended) if records[-1].kind == "ended" else None
-        parts = [part for message in ended.messages for part in message.parts] if isinstance(ended, Ended) else []
+        parts = [part for message in ended.messages for part in message.parts] if ended is not None else []
         # A call that never ran has no record of its own; its result is in the messages.
         self._results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
         self._reasons: dict[str, str] = {}
@@ -99,65 +98,59 @@ class _CallHistory:
             "name": call.name,
             "arguments": call.arguments if isinstance(call, ToolCall) else call.raw,
             "stage": stage if isinstance(call, ToolCall) else "invalid",
-            "result": _result_text(result) if result is not None else self._reasons.get(call.id),
+            "result": result_text(result) if result is not None else self._reasons.get(call.id),
             "is_error": result.is_error if result is not None else None,
         }
 
 
-def _decode_input(record: Record) -> Any:
+def _decode(record: Record) -> Any:
     if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
-    try:
-        return decode_input(record.body)
-    except _UNREADABLE:
-        # Another version or another program wrote it. It is counted, but not shown.
-        return None
+    return _unless_unreadable(decode, record.body)
 
 
 def _decode_record(record: Record, kind: type[Any]) -> Any:
+    return _unless_unreadable(decode, record.body, kind)
+
+
+def _unless_unreadable(read: Callable[..., Any], *arguments: Any) -> Any:
     try:
-        return decode(record.body, kind)
-    except _UNREADABLE:
+        return read(*arguments)
+    except (msgspec.MsgspecError, ValueError, TypeError):
+        # Another version or another program wrote it. It is counted, but not shown.
         return None
-
-
-def _result_text(result: ToolResult) -> str:
-    if isinstance(result.content, str):
-        return result.content
-    return "\n".join(_part_text(part) for part in result.content)
-
-
-def _part_text(part: Text | Image | File) -> str:
-    if isinstance(part, Text):
-        return part.text
-    return f"[{part.name}]" if isinstance(part, File) else "[an image]"
 
 
 # ---- printing --------------------------------------------------------------------------------------------------------
 
 
+_STAGE_NOTES = {
+    "started": "  was started; its outcome is unknown",
+    "planned": "  has not run",
+    "approved": "  was approved and has not run",
+    "denied": "  was denied",
+    "invalid": "  could not be understood",
+}
+
+
 def draw_run(screen: Screen, data: dict[str, Any]) -> None:
     screen.heading(f"Run {data['run_id']}")
-    for label, content in _detail_lines(data):
-        if content:
-            screen.line("  ", (f"{label}: ", "yellow"), content)
-    if data["task"]:
-        screen.block(data["task"], style="bold")
-    for step in data["steps"]:
-        _draw_step(screen, step)
-
-
-def _detail_lines(data: dict[str, Any]) -> list[tuple[str, str]]:
     outcome = data["outcome"]
     state = f"held by {data['holder']}" if data["holder"] else "broke off; it can be resumed"
     if outcome is not None:
         state = outcome["kind"] + (f": {outcome['reason']}" if outcome["reason"] else "")
-    return [
-        ("begun", f"{format_time(data['begun'])}, {data['records']} records"),
-        ("model", data["model"]),
-        ("forked from", data["copied_from"] or ""),
-        ("outcome", state),
-    ]
+    screen.facts(
+        [
+            ("begun", f"{format_time(data['begun'])}, {data['records']} records"),
+            ("model", data["model"]),
+            ("forked from", data["copied_from"] or ""),
+            ("outcome", state),
+        ]
+    )
+    if data["task"]:
+        screen.block(data["task"], style="bold")
+    for step in data["steps"]:
+        _draw_step(screen, step)
 
 
 def _draw_step(screen: Screen, step: dict[str, Any]) -> None:
@@ -171,22 +164,10 @@ def _draw_step(screen: Screen, step: dict[str, Any]) -> None:
     if step["text"].strip():
         screen.block(step["text"].strip("\n"), indent=4)
     for call in step["calls"]:
-        screen.line(
-            "    ", (call["name"], "bold green"), f" {pretty_json(call['arguments'])}", (_stage_note(call), "dim")
-        )
+        note = _STAGE_NOTES.get(call["stage"], "")
+        screen.line("    ", (call["name"], "bold green"), f" {pretty_json(call['arguments'])}", (note, "dim"))
         if call["result"]:
             screen.block(_shorten(call["result"]), indent=6, style="red" if call["is_error"] else "")
-
-
-def _stage_note(call: dict[str, Any]) -> str:
-    notes = {
-        "started": "  was started; its outcome is unknown",
-        "planned": "  has not run",
-        "approved": "  was approved and has not run",
-        "denied": "  was denied",
-        "invalid": "  could not be understood",
-    }
-    return notes.get(call["stage"], "")
 
 
 def _shorten(text: str) -> str:
@@ -213,32 +194,20 @@ Examples:
   dragoman sessions delete trip              gone for good
 """
 
-app = typer.Typer(name="sessions", help=HELP, add_completion=False, rich_markup_mode=None)
-_GAP = "  "
+app = command_group("sessions", HELP)
 
-JournalOption = Annotated[
-    str | None,
-    typer.Option("--journal", metavar="FILE", help="The journal, if not the usual one.", show_default=False),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A session, or the id of a run.", show_default=False)]
-
-
-@app.callback(invoke_without_command=True)
-def _sessions(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        print(context.get_help())
 
 
 @app.command("list", short_help="Every session, the last one first.")
 def list_sessions(
     unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those with a run that broke off.")] = False,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """List the sessions, the one that was used last first."""
 
-    async def work(store: SqliteJournal) -> list[tuple[SessionSummary, RunSummary, str]]:
+    async def work(store: Journal) -> list[tuple[SessionSummary, RunSummary, str]]:
         found = []
         for session in await store.sessions():
             if unfinished and not session.unfinished:
@@ -246,7 +215,8 @@ def list_sessions(
             last = await store.last_run(session.session)
             assert last is not None
             try:
-                task = task_of(await store.first(last.run_id))
+                header = _decode_record(await store.first(last.run_id), Header)
+                task = scrub(header.task) if header is not None else ""
             except DragomanError:
                 # One damaged session must not hide the others. `show` prints what is wrong with it.
                 task = "(damaged)"
@@ -262,10 +232,10 @@ def list_sessions(
 
 
 @app.command(short_help="What was asked, called and answered.")
-def show(name: Name, journal: JournalOption = None, as_json: Json = False) -> None:
+def show(name: Name, journal: JournalPath = None, as_json: Json = False) -> None:
     """Show a session: every run, its turns, its calls and their results."""
 
-    async def work(store: SqliteJournal) -> dict[str, Any]:
+    async def work(store: Journal) -> dict[str, Any]:
         session = await _find(store, name)
         runs = [run_as_data(run, await store.read(run.run_id)) for run in await store.runs(session)]
         return {"session": session, "runs": runs}
@@ -290,12 +260,12 @@ def fork(
             "--turn", "-t", min=0, help="Keep the turns up to this one; all if not given.", show_default=False
         ),
     ] = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """Copy a session up to the end of a turn under a new name. The original stays as it is."""
 
-    async def work(store: SqliteJournal) -> list[RunSummary]:
+    async def work(store: Journal) -> list[RunSummary]:
         await store.fork(await _find(store, name), turn, new)
         return await store.runs(new)
 
@@ -303,7 +273,7 @@ def fork(
     if as_json:
         write_json({"session": new, "runs": msgspec.to_builtins(runs)})
         return
-    print(f"{new}: {_count(len(runs), 'run')}, {_count(sum(run.turns for run in runs), 'turn')}")
+    print(f"{new}: {count(len(runs), 'run')}, {count(sum(run.turns for run in runs), 'turn')}")
     if not runs[-1].ended:
         print(f"its last run is open: dragoman run --resume {runs[-1].run_id} goes on with it")
 
@@ -314,11 +284,11 @@ def export(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.", show_default=False)
     ] = None,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
 ) -> None:
     """Write a session as lines of JSON: one for the session, one for each run, one for each record."""
 
-    async def work(store: SqliteJournal) -> int:
+    async def work(store: Journal) -> int:
         from dragoman.journal.history import write_export
 
         session = await _find(store, name)
@@ -341,15 +311,15 @@ def delete(
         list[str], typer.Argument(metavar="NAME...", help="Sessions, or ids of runs.", show_default=False)
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    journal: JournalOption = None,
+    journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
     """Remove sessions with everything that is recorded of them. They cannot be brought back."""
 
-    async def find_sessions(store: SqliteJournal) -> list[str]:
+    async def find_sessions(store: Journal) -> list[str]:
         return list(dict.fromkeys([await _find(store, name) for name in names]))
 
-    async def work(store: SqliteJournal) -> list[dict[str, Any]]:
+    async def work(store: Journal) -> list[dict[str, Any]]:
         return [{"session": session, "records": await store.delete(session)} for session in sessions]
 
     path = find_journal(journal)
@@ -361,7 +331,7 @@ def delete(
         write_json(deleted)
         return
     for each in deleted:
-        print(f"deleted {each['session']}: {_count(each['records'], 'record')}")
+        print(f"deleted {each['session']}: {count(each['records'], 'record')}")
 
 
 def _confirm(sessions: list[str]) -> None:
@@ -375,7 +345,7 @@ def _confirm(sessions: list[str]) -> None:
 # ---- finding a session -----------------------------------------------------------------------------------------------
 
 
-async def _find(store: SqliteJournal, name: str) -> str:
+async def _find(store: Journal, name: str) -> str:
     """The session of this name, or the one that a run with this id belongs to."""
     sessions = [session.session for session in await store.sessions()]
     if name in sessions:
@@ -383,8 +353,7 @@ async def _find(store: SqliteJournal, name: str) -> str:
     try:
         return (await store.run(name)).session
     except UnknownRun:
-        guess = nearest(name, sessions)
-        meant = f"; did you mean {guess!r}?" if guess else ""
+        meant = did_you_mean(name, sessions)
         raise ConfigError(
             f"the journal has no session and no run {name!r}{meant}", hint="dragoman sessions list shows what there is"
         ) from None
@@ -397,7 +366,6 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
     if not sessions:
         screen.line(f"no sessions in {path}")
         return
-    heads = ("session", "last used", "runs", "turns", "state", "task")
     rows = [
         (
             session.session,
@@ -405,21 +373,11 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
             str(session.runs),
             str(session.turns),
             "running" if last.holder else ("broke off" if session.unfinished else "ended"),
-            " ".join(task.split()),
+            ellipsis(" ".join(task.split()), MAX_TASK_CHARS),
         )
         for session, last, task in sessions
     ]
-    widths = [max(len(row[column]) for row in (heads, *rows)) for column in range(len(heads) - 1)]
-    screen.line((_align_columns(heads, widths), "bold"))
-    for row in rows:
-        name, *rest, task = row
-        shown = task if len(task) <= MAX_TASK_CHARS else task[: MAX_TASK_CHARS - 1] + "…"
-        screen.line((name.ljust(widths[0]), "green"), _GAP, _align_columns((*rest, ""), widths[1:]), (shown, "dim"))
-
-
-def _align_columns(cells: tuple[str, ...], widths: list[int]) -> str:
-    return _GAP.join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    heads, *lines = pad_columns([("session", "last used", "runs", "turns", "state", "task"), *rows])
+    screen.line((GAP.join(heads), "bold"))
+    for name, *rest, task in lines:
+        screen.line((name, "green"), GAP, GAP.join([*rest, ""]), (task, "dim"))

@@ -27,7 +27,7 @@ class InterruptHandler:
     """
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_first: Callable[[], None], on_second: Callable[[], None]
+        self, loop: asyncio.AbstractEventLoop, on_first: Callable[[], object], on_second: Callable[[], object]
     ) -> None:
         """`on_first` is called on the loop; `on_second` is called just before the program ends."""
         self._loop = loop
@@ -74,20 +74,13 @@ def child_processes() -> list[int]:
     found: list[int] = []
     queue = [os.getpid()]
     while queue:
-        for child in _direct_children(queue.pop()):
-            if child not in found:
-                found.append(child)
-                queue.append(child)
+        with contextlib.suppress(OSError):
+            for task in Path(f"/proc/{queue.pop()}/task").iterdir():
+                with contextlib.suppress(OSError, ValueError):
+                    children = [int(each) for each in (task / "children").read_text(encoding="ascii").split()]
+                    queue += [child for child in children if child not in found]
+                    found += [child for child in children if child not in found]
     return found
-
-
-def _direct_children(pid: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(OSError, ValueError):
-                children += [int(each) for each in (task / "children").read_text(encoding="ascii").split()]
-    return children
 
 
 # ---- standard streams ------------------------------------------------------------------------------------------------

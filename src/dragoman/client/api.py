@@ -76,8 +76,7 @@ async def aask(
     Further arguments are options of the request (temperature, max_tokens, tool_choice, ...). Fields that only one wire
     has go under its name: `anthropic={"service_tier": "auto"}`.
     """
-    composed, messages = _compose(model, prompt, tools, system, base_url, tool_mode, options)
-    question = _Question(_open(composed, transport, key, retries), composed, messages, timeout)
+    question = _prepare(model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, options)
     reader = question.open_reader()
     folding = ReplyFolder()
     async for event in question.client.stream(question.composed.request, whole=True, deadline=question.deadline):
@@ -89,7 +88,9 @@ async def aask(
     if reply.failure is not None:
         raise as_error(reply.failure)
     settled = reply if reader is None else _settle(reply, reader)
-    _require_choice(composed, [part.name for part in settled.message.parts if isinstance(part, ToolCall | InvalidCall)])
+    _require_choice(
+        question.composed, [part.name for part in settled.message.parts if isinstance(part, ToolCall | InvalidCall)]
+    )
     return settled
 
 
@@ -109,9 +110,9 @@ def astream(
     **options: Unpack[RequestOptions],
 ) -> AsyncIterator[Event]:
     """The events of a reply as they come; the arguments are those of `ask`."""
-    composed, messages = _compose(model, prompt, tools, system, base_url, tool_mode, options)
-    question = _Question(_open(composed, transport, key, retries), composed, messages, timeout)
-    return _listen(question)
+    return _listen(
+        _prepare(model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, options)
+    )
 
 
 ask = portal.blocking(
@@ -158,25 +159,27 @@ async def _listen(question: _Question) -> AsyncIterator[Event]:
     _require_choice(question.composed, called)
 
 
-def _compose(
+def _prepare(
     model: str | Endpoint,
     prompt: Prompt,
     tools: Iterable[object] | None,
     system: str | None,
+    key: str | None,
     base_url: str | None,
+    transport: Transport | None,
+    timeout: float | None,
+    retries: Retries | None,
     tool_mode: ToolModeName,
     options: Mapping[str, Any],
-) -> tuple[ComposedRequest, list[Message]]:
+) -> _Question:
     endpoint = providers.resolve(model, base_url=base_url or "") if isinstance(model, str) else model
     chosen_mode = choose_tool_mode(endpoint, Toolset.of(tools) or Toolset(()), tool_mode)
     messages = _read_prompt(prompt, system)
     boundaries = [secrets.token_hex(4) for _ in range(_WORDS_OF_CHANCE)] if chosen_mode.mode else []
-    return compose(messages, chosen_mode, options, boundaries=boundaries), messages
-
-
-def _open(composed: ComposedRequest, transport: Transport | None, key: str | None, retries: Retries | None) -> Client:
+    composed = compose(messages, chosen_mode, options, boundaries=boundaries)
     endpoint = composed.chosen_mode.endpoint
-    return Client(endpoint, transport=transport or shared_transport(endpoint), key=key, retries=retries)
+    client = Client(endpoint, transport=transport or shared_transport(endpoint), key=key, retries=retries)
+    return _Question(client, composed, messages, timeout)
 
 
 def _read_prompt(prompt: Prompt, system: str | None) -> list[Message]:

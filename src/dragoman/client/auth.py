@@ -11,11 +11,13 @@ from time import time
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.client.keys import Secret, missing_key
 from dragoman.client.transport import HttpRequest, TransportFault
 from dragoman.errors import MissingKey
 from dragoman.providers import Endpoint
+from dragoman.types import FailureKind
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tokens that expire: fetched by a vendor's library in a thread, kept until shortly before their end.
@@ -58,7 +60,7 @@ class TokenAuth:
         if token is None or self._is_old(token):
             token = await asyncio.to_thread(self._renew)
         headers = {**self._headers, **token.headers, **request.headers, "Authorization": f"Bearer {token.value}"}
-        return HttpRequest(request.method, request.url, headers, request.body)
+        return replace(request, headers=headers)
 
     def _is_old(self, token: Token) -> bool:
         return token.expires - _EARLY <= self._clock()
@@ -78,15 +80,11 @@ GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LIFE = 3600.0
 
 
-class GoogleAuth(TokenAuth):
-    """The token of whoever the application default credentials belong to."""
+def open_google() -> Callable[[], Token]:
+    """A function that fetches the token of whoever the application default credentials belong to.
 
-    def __init__(self, endpoint: Endpoint, clock: Callable[[], float] = time) -> None:
-        super().__init__(open_google(clock), "Google Cloud credentials", endpoint.headers_for(None), clock)
-
-
-def open_google(clock: Callable[[], float]) -> Callable[[], Token]:
-    """A function that fetches a token. Raises MissingKey where the library is not installed."""
+    Raises MissingKey where the library is not installed.
+    """
     try:
         auth = import_module("google.auth")
         exceptions = import_module("google.auth.exceptions")
@@ -109,17 +107,12 @@ def open_google(clock: Callable[[], float]) -> Callable[[], Token]:
                 "there are no Google Cloud credentials",
                 hint="gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS",
             ) from None
-        except exceptions.TransportError as error:
-            raise TransportFault(
-                "unreachable", f"no token of Google Cloud: {type(error).__name__}", code="token"
-            ) from None
         except exceptions.GoogleAuthError as error:
-            raise TransportFault(
-                "unauthorized", f"no token of Google Cloud: {type(error).__name__}", code="token"
-            ) from None
+            kind: FailureKind = "unreachable" if isinstance(error, exceptions.TransportError) else "unauthorized"
+            raise TransportFault(kind, f"no token of Google Cloud: {type(error).__name__}", code="token") from None
         # The library gives a time without a zone, which is UTC.
         expiry = credentials.expiry
-        end = expiry.replace(tzinfo=UTC).timestamp() if expiry is not None else clock() + _LIFE
+        end = expiry.replace(tzinfo=UTC).timestamp() if expiry is not None else time() + _LIFE
         project = getattr(credentials, "quota_project_id", None)
         return Token(str(credentials.token), end, {"x-goog-user-project": project} if project else {})
 
@@ -132,15 +125,11 @@ def open_google(clock: Callable[[], float]) -> Callable[[], Token]:
 AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
 
 
-class AzureAuth(TokenAuth):
-    """The token of whoever the default credentials of Azure belong to."""
-
-    def __init__(self, endpoint: Endpoint, clock: Callable[[], float] = time) -> None:
-        super().__init__(open_azure(endpoint), "Entra credentials", endpoint.headers_for(None), clock)
-
-
 def open_azure(endpoint: Endpoint) -> Callable[[], Token]:
-    """A function that fetches a token. Raises MissingKey where the library is not installed."""
+    """A function that fetches the token of whoever the default credentials of Azure belong to.
+
+    Raises MissingKey where the library is not installed.
+    """
     try:
         identity = import_module("azure.identity")
         exceptions = import_module("azure.core.exceptions")
@@ -190,8 +179,7 @@ class KeyAuth:
         self.source = "" if key is None else name or "the argument key="
 
     async def sign(self, request: HttpRequest) -> HttpRequest:
-        headers = {**self._headers, **request.headers}
-        return HttpRequest(request.method, request.url, headers, request.body)
+        return replace(request, headers={**self._headers, **request.headers})
 
 
 def choose_auth(endpoint: Endpoint, key: Secret | None, environment: Mapping[str, str]) -> Auth:
@@ -204,7 +192,7 @@ def choose_auth(endpoint: Endpoint, key: Secret | None, environment: Mapping[str
 
         return AwsAuth(endpoint, environment)
     if auth == "gcp":
-        return GoogleAuth(endpoint)
+        return TokenAuth(open_google(), "Google Cloud credentials", endpoint.headers_for(None))
     if endpoint.provider.name in _AZURE:
-        return AzureAuth(endpoint)
+        return TokenAuth(open_azure(endpoint), "Entra credentials", endpoint.headers_for(None))
     raise missing_key(endpoint)

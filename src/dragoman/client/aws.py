@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.client.keys import missing_key, url_variables
 from dragoman.client.transport import HttpRequest, TransportFault
@@ -41,17 +42,7 @@ class Credentials(Struct, frozen=True):
         return "Credentials(***)"
 
 
-def sign(
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    credentials: Credentials,
-    *,
-    region: str,
-    service: str,
-    now: datetime,
-) -> dict[str, str]:
+def sign(request: HttpRequest, credentials: Credentials, *, region: str, service: str, now: datetime) -> dict[str, str]:
     """The headers to add. Signed are the host, the content type and everything that begins with `x-amz-`.
 
     Other headers may be changed on their way and would break the signature. `now` is in UTC.
@@ -60,16 +51,16 @@ def sign(
     added = {"X-Amz-Date": stamp}
     if credentials.token:
         added["X-Amz-Security-Token"] = credentials.token
-    signed = _signed_headers(url, {**headers, **added})
+    signed = _signed_headers(request.url, {**request.headers, **added})
     names = ";".join(signed)
     canonical = "\n".join(
         [
-            method,
-            _canonical_path(url),
-            _canonical_query(url),
+            request.method,
+            _canonical_path(request.url),
+            _canonical_query(request.url),
             "".join(f"{name}:{value}\n" for name, value in signed.items()),
             names,
-            hashlib.sha256(body).hexdigest(),
+            hashlib.sha256(request.body).hexdigest(),
         ]
     )
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
@@ -169,17 +160,9 @@ class AwsAuth:
         if not region:
             raise ConfigError("no AWS region is known for the signature", hint="set AWS_REGION")
         headers = {**self._headers, **request.headers}
-        added = sign(
-            request.method,
-            request.url,
-            headers,
-            request.body,
-            credentials,
-            region=region,
-            service=self._service,
-            now=self._now(),
-        )
-        return HttpRequest(request.method, request.url, {**headers, **added}, request.body)
+        request = replace(request, headers=headers)
+        added = sign(request, credentials, region=region, service=self._service, now=self._now())
+        return replace(request, headers={**headers, **added})
 
     async def _current(self) -> Credentials:
         if self._renew is not None and (self._credentials is None or self._clock() - self._renewed > _FRESH_SECONDS):

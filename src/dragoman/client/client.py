@@ -6,11 +6,10 @@ import asyncio
 import os
 import random
 import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import cache
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -39,7 +38,7 @@ from dragoman.providers.definitions import codec_for
 from dragoman.providers.provider import fill_holes, holes_of
 from dragoman.replies import ReplyFolder
 from dragoman.secrets.exchanges import RequestRedactors
-from dragoman.types import Failure, Reply, Request
+from dragoman.types import FAILURE_CAUSES, Failure, Reply, Request
 from dragoman.wire.codec import Codec
 from dragoman.wire.values import write
 
@@ -118,24 +117,15 @@ def fits(transport: Transport, endpoint: Endpoint) -> bool:
 
 def shared_transport(endpoint: Endpoint) -> Transport:
     """One for the whole process, so that connections are kept between questions; each event loop has its own."""
-    return _own(endpoint) if endpoint.provider.transport else _http()
+    own = endpoint.provider.transport
+    place = (own, endpoint.model) if own else ("", "")
+    if place not in _shared:
+        _shared[place] = open_transport(endpoint)
+    return _shared[place]
 
 
-@cache
-def _http() -> Transport:
-    from dragoman.client.http import HttpTransport
-
-    return HttpTransport()
-
-
-_owned: dict[tuple[str, str], Transport] = {}
-
-
-def _own(endpoint: Endpoint) -> Transport:
-    place = (endpoint.provider.transport, endpoint.model)
-    if place not in _owned:
-        _owned[place] = open_transport(endpoint)
-    return _owned[place]
+_shared: dict[tuple[str, str], Transport] = {}
+"""By the transport of a provider and the model; HTTP serves all models."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -147,7 +137,33 @@ def _own(endpoint: Endpoint) -> Transport:
 USER_AGENT = f"dragoman/{__version__}"
 
 
-class Client:
+class _Asker(ABC):
+    """What clients of one endpoint and of several have in common."""
+
+    @abstractmethod
+    def stream(
+        self, request: Request, *, whole: bool = False, deadline: float | None = None
+    ) -> AsyncIterator[ClientEvent]: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
+        """The whole reply. A failure, with several endpoints that of the last, is in `reply.failure`."""
+        folding = ReplyFolder()
+        async for event in self.stream(request, whole=whole, deadline=deadline):
+            if not isinstance(event, NOTICES):
+                folding.add(event)
+        return folding.reply()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *ended: object) -> None:
+        await self.close()
+
+
+class Client(_Asker):
     """Speaks to one endpoint. One client serves any number of requests at once, also from several event loops."""
 
     def __init__(
@@ -238,26 +254,10 @@ class Client:
             yield RequestRetried(attempt, decision.wait, failure, plan.model)
             await self._sleep(decision.wait)
 
-    async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
-        """The whole reply. A failure is in `reply.failure`."""
-        folding = ReplyFolder()
-        async for event in self.stream(request, whole=whole, deadline=deadline):
-            if not isinstance(event, NOTICES):
-                folding.add(event)
-        return folding.reply()
-
     async def close(self) -> None:
         """Close the connections, if they are this client's own."""
         if self._owns_transport and self._transport is not None:
             await self._transport.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     # ---- before -----------------------------------------------------------------------------------------------------
 
@@ -332,15 +332,13 @@ def _explain(events: list[Event], why: str) -> list[Event]:
 # --------------------------------------------------------------------------------------------------------------------
 # Several endpoints, asked one after the other until one of them answers.
 
-_OURS = frozenset({"bad_request", "unauthorized", "refused", "context_too_long"})
-"""Failures that say something about the request or the key, and not about the model."""
-
 Adapt = Callable[[Request, Endpoint], Request]
 
 
-class FallbackClient:
+class FallbackClient(_Asker):
     """The first client is asked; where it gives up before anything was delivered, the next one.
 
+    It is for programs that send requests without an agent, such as the gateway. A run has its own fallbacks.
     `on_every_failure` also goes on where the request itself or the key was refused. `adapt` writes the request for
     another endpoint, where more than the name of the model has to change.
     """
@@ -392,25 +390,9 @@ class FallbackClient:
                 return
             yield ModelReplaced(client.model, self.clients[position + 1].model, failure)
 
-    async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
-        """The whole reply of the first endpoint that gave one, or the failure of the last."""
-        folding = ReplyFolder()
-        async for event in self.stream(request, whole=whole, deadline=deadline):
-            if not isinstance(event, NOTICES):
-                folding.add(event)
-        return folding.reply()
-
     async def close(self) -> None:
         for client in self.clients:
             await client.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _write(self, request: Request, client: Client, position: int) -> Request:
         if position == 0:
@@ -420,4 +402,4 @@ class FallbackClient:
         return structs.replace(request, model=client.endpoint.model)
 
     def _goes_on(self, failure: Failure) -> bool:
-        return self._on_every_failure or failure.kind not in _OURS
+        return self._on_every_failure or FAILURE_CAUSES.get(failure.kind) != "request"

@@ -18,6 +18,7 @@ from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
 from dragoman.stage import Stage
 from dragoman.types import Failure
 from dragoman.wire.codec import Codec, Prepared
+from dragoman.wire.registry import ROWS
 from dragoman.wire.values import BROKEN, parse
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -45,7 +46,12 @@ def choose_writer(given: bool | str | Path | Writer | None, environment: Mapping
         return None
     if text.lower() in _ON:
         return _write_to_stderr
-    return _FileWriter(Path(text)).write
+
+    def append(block: str) -> None:
+        with Path(text).open("a", encoding="utf-8") as file:
+            file.write(block + "\n")
+
+    return append
 
 
 class Record:
@@ -60,9 +66,7 @@ class Record:
         self._head = "no answer"
 
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        lines = [f"HTTP/1.1 {status}"]
-        lines += [f"{name}: {self._scrubber.header(name, value)}" for name, value in headers.items()]
-        self._head = "\n".join(lines)
+        self._head = self._show_head(f"HTTP/1.1 {status}", headers)
 
     def add(self, piece: bytes) -> None:
         room = SHOWN - self._size
@@ -74,16 +78,14 @@ class Record:
     def write(self, number: int, note: str = "") -> str:
         """The block. Both bodies are scrubbed as a whole: a secret that came in two pieces is found."""
         request = self._request
-        lines = [f"{request.method} {self._scrubber.address(request.url)}"]
-        lines += [f"{name}: {self._scrubber.header(name, value)}" for name, value in request.headers.items()]
+        head = self._show_head(f"{request.method} {self._scrubber.address(request.url)}", request.headers)
         sent = self._show(request.body[:SHOWN], max(0, len(request.body) - SHOWN))
         came = self._show(b"".join(self._parts), self._missing)
         end = f"\n--- {self._scrubber.text(note)}" if note else ""
-        return (
-            f"=== request {number}\n"
-            + "\n".join(lines)
-            + f"\n\n{sent}\n--- answer {number}\n{self._head}\n\n{came}{end}\n"
-        )
+        return f"=== request {number}\n{head}\n\n{sent}\n--- answer {number}\n{self._head}\n\n{came}{end}\n"
+
+    def _show_head(self, first: str, headers: Mapping[str, str]) -> str:
+        return "\n".join([first, *(f"{name}: {self._scrubber.header(name, value)}" for name, value in headers.items())])
 
     def _show(self, data: bytes, missing: int) -> str:
         text = self._scrubber.data(data).decode("utf-8", "backslashreplace")
@@ -97,9 +99,6 @@ class Debugger:
         self._writer = writer
         self._count = 0
 
-    def open(self, request: HttpRequest, scrubber: RequestRedactor) -> Record:
-        return Record(request, scrubber)
-
     def close(self, record: Record, note: str = "") -> None:
         self._count += 1
         self._writer(record.write(self._count, note))
@@ -107,15 +106,6 @@ class Debugger:
 
 def _write_to_stderr(block: str) -> None:
     print(block, file=sys.stderr, flush=True)
-
-
-class _FileWriter:
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def write(self, block: str) -> None:
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(block + "\n")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -150,32 +140,21 @@ def from_fault(fault: TransportFault) -> Failure:
     return Failure(fault.kind, fault.message, code=fault.code)
 
 
-class AnswerReader:
+class AnswerReader(Struct, eq=False):
     """Reads one answer. `next` gives the events as they come, and None behind the last; it raises nothing.
 
     `pull` gives the pieces of the body, and None behind the last.
     """
 
-    def __init__(
-        self,
-        codec: Codec,
-        prepared: Prepared,
-        scrubber: RequestRedactor,
-        response: HttpResponse,
-        pull: Pull,
-        *,
-        whole: bool,
-        now: float,
-    ) -> None:
-        self._codec = codec
-        self._prepared = prepared
-        self._scrubber = scrubber
-        self._response = response
-        self._pull = pull
-        self._whole = whole
-        self._now = now
-        self._stage: Stage[bytes, Event] | None = None
-        self._began = False
+    codec: Codec
+    prepared: Prepared
+    scrubber: RequestRedactor
+    response: HttpResponse
+    pull: Pull
+    whole: bool
+    now: float
+    _stage: Stage[bytes, Event] | None = None
+    _began: bool = False
 
     async def next(self) -> list[Event] | None:
         if not self._began:
@@ -185,10 +164,10 @@ class AnswerReader:
 
     async def _begin(self) -> list[Event] | None:
         """Decide what kind of answer this is: by its status, its content type, or its first bytes."""
-        status = self._response.status
+        status = self.response.status
         if status >= 300 or status < 200:
             return fail_reply(await self._read_failure())
-        kind = self._response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = self.response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind in _STREAMS:
             return await self._open_stream()
         if kind in _VAGUE:
@@ -200,14 +179,14 @@ class AnswerReader:
     # ---- streams ----------------------------------------------------------------------------------------------------
 
     async def _open_stream(self, head: bytes = b"") -> list[Event] | None:
-        stage = self._stage = self._codec.reply_stream(self._prepared)
+        stage = self._stage = self.codec.reply_stream(self.prepared)
         return (stage.feed(head) if head else None) or await self._read_on()
 
     async def _read_on(self) -> list[Event] | None:
         stage = self._stage
         assert stage is not None
         try:
-            while (piece := await self._pull()) is not None:
+            while (piece := await self.pull()) is not None:
                 if events := stage.feed(piece):
                     return events
         except TransportFault as fault:
@@ -221,13 +200,13 @@ class AnswerReader:
         head = b""
         try:
             while not head.lstrip(_BLANKS):
-                piece = await self._pull()
+                piece = await self.pull()
                 if piece is None:
                     break
                 head += piece
         except TransportFault as fault:
             return fail_reply(from_fault(fault))
-        if self._whole or (head.lstrip(_BLANKS)[:1] in (b"{", b"<") and self._codec.name != "ollama"):
+        if self.whole or (head.lstrip(_BLANKS)[:1] in (b"{", b"<") and not ROWS[self.codec.name].streams_objects):
             return await self._read_whole(head)
         return await self._open_stream(head)
 
@@ -236,17 +215,17 @@ class AnswerReader:
     async def _read_whole(self, head: bytes = b"") -> list[Event]:
         parts = [head] if head else []
         try:
-            while (piece := await self._pull()) is not None:
+            while (piece := await self.pull()) is not None:
                 parts.append(piece)
         except TransportFault as fault:
             return fail_reply(from_fault(fault))
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         body = parse(data)
         if isinstance(body, dict):
-            return self._codec.open_reader(self._prepared).read_whole(body)
-        if not self._whole and b"\n" in data.strip():
+            return self.codec.open_reader(self.prepared).read_whole(body)
+        if not self.whole and b"\n" in data.strip():
             # A stream that calls itself JSON, as some proxies of Ollama do.
-            stage = self._codec.reply_stream(self._prepared)
+            stage = self.codec.reply_stream(self.prepared)
             events = [*stage.feed(data), *stage.close()]
             if not any(isinstance(event, ReplyFailed) for event in events):
                 return events
@@ -258,24 +237,24 @@ class AnswerReader:
 
     def _broken(self, message: str, data: bytes) -> Failure:
         # Scrubbed before it is cut: half a secret would not be recognised.
-        begins = self._scrubber.data(data[: 64 * _QUOTED]).decode("utf-8", "replace")[:_QUOTED]
+        begins = self.scrubber.data(data[: 64 * _QUOTED]).decode("utf-8", "replace")[:_QUOTED]
         return Failure("broken_protocol", f"{message}; it begins: {begins!r}", body=begins)
 
     # ---- errors -----------------------------------------------------------------------------------------------------
 
     async def _read_failure(self) -> Failure:
-        status, headers = self._response.status, self._response.headers
+        status, headers = self.response.status, self.response.headers
         if 300 <= status < 400:
             return self._redirect(status, headers)
-        data = self._scrubber.data(await self._read_some(_MOST_OF_AN_ERROR))
+        data = self.scrubber.data(await self._read_some(_MOST_OF_AN_ERROR))
         body: Any = parse(data)
         if body is BROKEN:
             body = data.decode("utf-8", "replace")[: 5 * _QUOTED]
-        failure = self._codec.decode_failure(status, body, headers)
+        failure = self.codec.decode_failure(status, body, headers)
         message = failure.message or (body if isinstance(body, str) else "") or "without a word"
         if failure.message != message:
             message = f"status {status}: {' '.join(message.split())[:_QUOTED]}"
-        delay = read_delay(headers, self._now)
+        delay = read_delay(headers, self.now)
         return structs.replace(failure, message=message, status=status, retry_after=delay)
 
     async def _read_some(self, most: int) -> bytes:
@@ -283,7 +262,7 @@ class AnswerReader:
         parts: list[bytes] = []
         size = 0
         try:
-            while size < most and (piece := await self._pull()) is not None:
+            while size < most and (piece := await self.pull()) is not None:
                 parts.append(piece)
                 size += len(piece)
         except TransportFault:
@@ -291,7 +270,7 @@ class AnswerReader:
         return b"".join(parts)[:most]
 
     def _redirect(self, status: int, headers: Mapping[str, str]) -> Failure:
-        place = self._scrubber.address(headers.get("location", ""))[:_QUOTED] or "nowhere"
+        place = self.scrubber.address(headers.get("location", ""))[:_QUOTED] or "nowhere"
         message = (
             f"the server redirects to {place}, which is not followed: a key is sent to the address given and no other"
         )
@@ -313,39 +292,31 @@ def blame(events: list[Event], fault: TransportFault) -> list[Event]:
 T = TypeVar("T")
 
 
-class Exchange:
+class Exchange(Struct, eq=False):
     """A request and its answer, until `close`."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        timeouts: Timeouts,
-        clock: Callable[[], float],
-        deadline: float | None,
-        debugger: Debugger | None,
-    ) -> None:
-        self._transport = transport
-        self._timeouts = timeouts
-        self._clock = clock
-        self._deadline = deadline
-        self._debugger = debugger
-        self._record: Record | None = None
-        self._response: HttpResponse | None = None
-        self._pieces: AsyncIterator[bytes] | None = None
-        self._note = "the answer was not read to its end"
-        self._timer: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[Any] | None = None
-        self._expired = False
+    transport: Transport
+    timeouts: Timeouts
+    clock: Callable[[], float]
+    deadline: float | None
+    debugger: Debugger | None
+    _record: Record | None = None
+    _response: HttpResponse | None = None
+    _pieces: AsyncIterator[bytes] | None = None
+    _note: str = "the answer was not read to its end"
+    _timer: asyncio.TimerHandle | None = None
+    _task: asyncio.Task[Any] | None = None
+    _expired: bool = False
 
     async def within(self, work: Awaitable[T]) -> T:
         """The value of a wait that the deadline ends.
 
         As `asyncio.timeout`, but with one timer for all waits of the exchange: a stream has thousands of them.
         """
-        if self._deadline is None:
+        if self.deadline is None:
             return await work
         if self._timer is None:
-            left = max(0.0, self._deadline - self._clock())
+            left = max(0.0, self.deadline - self.clock())
             self._timer = asyncio.get_running_loop().call_later(left, self._expire)
         task = self._task = asyncio.current_task()
         assert task is not None
@@ -370,11 +341,11 @@ class Exchange:
 
     async def send(self, request: HttpRequest, scrubber: RequestRedactor) -> HttpResponse:
         """The answer, as soon as its head is there."""
-        if self._debugger is not None:
-            self._record = self._debugger.open(request, scrubber)
+        if self.debugger is not None:
+            self._record = Record(request, scrubber)
         try:
             self._check_deadline()
-            response = self._response = await self.within(self._transport.send(request, self._timeouts))
+            response = self._response = await self.within(self.transport.send(request, self.timeouts))
         except TransportFault as fault:
             self._note = f"{fault.kind}: {fault.message}"
             raise
@@ -407,8 +378,8 @@ class Exchange:
             if self._response is not None:
                 await self._response.close()
         finally:
-            if self._debugger is not None and self._record is not None:
-                self._debugger.close(self._record, self._note)
+            if self.debugger is not None and self._record is not None:
+                self.debugger.close(self._record, self._note)
                 self._record = None
 
 
@@ -426,34 +397,26 @@ class Plan(Struct):
     origin: str
 
 
-class Attempt:
+class Attempt(Struct, eq=False):
     """`next` gives the events as they come, and None behind the last. Every fault becomes a failure in them.
 
     Pulled, and not a generator in a generator: `close` is then the one place where a connection ends, at once.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        exchange: Exchange,
-        auth: Auth,
-        breaker: Breaker,
-        scrubbers: RequestRedactors,
-        codec: Codec,
-        clock: Callable[[], float],
-        calendar: Callable[[], float],
-    ) -> None:
-        self._plan = plan
-        self._exchange = exchange
-        self._auth = auth
-        self._breaker = breaker
-        self._scrubbers = scrubbers
-        self._codec = codec
-        self._clock, self._calendar = clock, calendar
-        self._reader: AnswerReader | None = None
-        self._failure: Failure | None = None
-        self._began = self._ended = self._counted = False
-        self._names_key = False
+    plan: Plan
+    exchange: Exchange
+    auth: Auth
+    breaker: Breaker
+    scrubbers: RequestRedactors
+    codec: Codec
+    clock: Callable[[], float]
+    calendar: Callable[[], float]
+    _reader: AnswerReader | None = None
+    _failure: Failure | None = None
+    _began: bool = False
+    _ended: bool = False
+    _counted: bool = False
+    _names_key: bool = False
 
     async def next(self) -> list[Event] | None:
         if self._ended:
@@ -478,45 +441,45 @@ class Attempt:
         """Drop what was not read, and tell the circuit what became of it."""
         if self._counted:
             if not self._ended:
-                self._breaker.abandoned()
+                self.breaker.abandoned()
             elif self._failure is not None and counts(self._failure):
-                self._breaker.failed(self._clock())
+                self.breaker.failed(self.clock())
             else:
-                self._breaker.succeeded()
+                self.breaker.succeeded()
             self._counted = False
-        await self._exchange.close()
+        await self.exchange.close()
 
     async def _begin(self) -> Failure | None:
         """Send the request; the failure, if no answer came."""
-        wait = self._breaker.allow(self._clock())
+        wait = self.breaker.allow(self.clock())
         if wait:
-            message = f"{self._plan.origin} failed again and again and is left alone for {wait:.0f} s"
+            message = f"{self.plan.origin} failed again and again and is left alone for {wait:.0f} s"
             return Failure("overloaded", message, code="circuit_open", retry_after=wait)
         self._counted = True
         try:
-            request = await self._exchange.within(self._auth.sign(self._plan.request))
-            scrubber = self._scrubbers.knowing(self._auth.secrets)
-            response = await self._exchange.send(request, scrubber)
+            request = await self.exchange.within(self.auth.sign(self.plan.request))
+            scrubber = self.scrubbers.knowing(self.auth.secrets)
+            response = await self.exchange.send(request, scrubber)
         except TransportFault as fault:
             self._failure = from_fault(fault)
             return self._failure
         self._names_key = response.status in (401, 403)
         self._reader = AnswerReader(
-            self._codec,
-            self._plan.prepared,
+            self.codec,
+            self.plan.prepared,
             scrubber,
             response,
-            self._exchange.next_piece,
-            whole=self._plan.whole,
-            now=self._calendar(),
+            self.exchange.next_piece,
+            self.plan.whole,
+            self.calendar(),
         )
         return None
 
     def _look(self, event: ReplyFailed) -> ReplyFailed:
         """Remember the failure; and name the key that was refused, never what it says."""
         failure = event.failure
-        if self._names_key and self._auth.source:
-            failure = structs.replace(failure, message=f"{failure.message} (key: {self._auth.source})")
+        if self._names_key and self.auth.source:
+            failure = structs.replace(failure, message=f"{failure.message} (key: {self.auth.source})")
             event = ReplyFailed(failure)
         self._failure = failure
         return event

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from dragoman.events import Event
-from dragoman.types import TRANSIENT_FAILURES, Failure
+from dragoman.types import FAILURE_CAUSES, TRANSIENT_FAILURES, Failure
 from dragoman.wire.failures import Loss
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -79,16 +79,8 @@ def _read_duration(text: str) -> float | None:
 _STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 # A request that was sent and waited for may still be running: another one would be paid for as well.
 _FINAL_CODES = frozenset(
-    {
-        "insufficient_quota",
-        "billing_hard_limit_reached",
-        "circuit_open",
-        "first_byte",
-        "idle",
-        "pool",
-        "deadline",
-        "proxy",
-    }
+    {"insufficient_quota", "billing_hard_limit_reached", "circuit_open"}
+    | {"first_byte", "idle", "pool", "deadline", "proxy"}
 )
 
 
@@ -152,8 +144,6 @@ def decide(
 #
 # Closed, requests go through. After `failures` in a row it opens, and requests fail at once. After `pause` seconds
 # one request may try (half open): its success closes the circuit, its failure opens it again. The clock is passed in.
-
-_COUNTED = frozenset({"unreachable", "timed_out", "overloaded", "server_error", "stream_cut"})
 
 State = Literal["closed", "open", "half_open"]
 
@@ -220,9 +210,7 @@ class Breakers:
 
 def counts(failure: Failure) -> bool:
     """Whether a failure says that the origin is unwell, and not that it dislikes this request."""
-    if failure.code in ("deadline", "pool"):
-        return False
-    return failure.kind in _COUNTED
+    return FAILURE_CAUSES.get(failure.kind) == "outage" and failure.code not in ("deadline", "pool")
 
 
 # --------------------------------------------------------------------------------------------------------------------

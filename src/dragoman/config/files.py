@@ -126,15 +126,12 @@ def parse(text: str, shown: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         message = str(error)
         place = _PLACE(message)
-        line, column = place.groups() if place else _end_of(text)
+        end = (text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1)
+        line, column = place.groups() if place else end
         why = message[: place.start()] if place else message
         raise ConfigError(f"{shown}:{line}:{column}: not TOML: {why}", hint="mend the file at that place") from None
     except RecursionError:
         raise ConfigError(f"{shown}: nested too deeply", hint="no setting needs more than a few levels") from None
-
-
-def _end_of(text: str) -> tuple[int, int]:
-    return text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1
 
 
 def shorten(path: Path, environment: Mapping[str, str]) -> str:
@@ -270,12 +267,10 @@ def _cell(text: str) -> str:
 def _describe(setting: Setting, short: str, project: bool) -> list[str]:
     note = f"; a project {MERGES[setting.merge]}" if not project and setting.in_project else ""
     words = f"{setting.help} ({setting.kind.words}{note})"
-    return [*(f"# {line}\n" for line in textwrap.wrap(words, 116)), f"#{short} = {example_of(setting)}\n"]
-
-
-def example_of(setting: Setting) -> str:
-    """A value of a setting as TOML: its default, or an example where that shows nothing."""
-    return setting.example or to_toml(setting.default)
+    return [
+        *(f"# {line}\n" for line in textwrap.wrap(words, 116)),
+        f"#{short} = {setting.example or to_toml(setting.default)}\n",
+    ]
 
 
 def to_toml(value: Any) -> str:

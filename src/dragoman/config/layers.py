@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from dragoman.agent.result import Limits
 from dragoman.client.transport import Timeouts
 from dragoman.config.settings import PREFIX, SETTINGS, Setting, read_prices
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean, nearest
 from dragoman.providers import Registry
 from dragoman.providers import default as default_registry
 from dragoman.providers.prices import Prices
@@ -121,6 +121,8 @@ Source = Literal["default", "project", "user", "environment", "argument", "manag
 
 OTHER_VARIABLES = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_DEBUG"})
 """Variables that are not settings and mean something all the same."""
+REMOVED = {"approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools'}
+"""Settings of earlier versions, and what to write instead. A rule that is passed over would loosen what it guards."""
 _MOST_FAULTS = 20
 _INNER = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS if "." in name))
 """The tables that hold settings."""
@@ -174,12 +176,10 @@ def from_tables(tables: Mapping[str, Any], kind: Source, path: str, text: str) -
         name = ".".join(place)
         origin = Origin(kind, path, line_of(lines, place))
         setting = SETTINGS.get(name)
-        if setting is None:
-            layer.faults.append(f"{origin}: {_unknown(name)}")
-        elif kind == "project" and not setting.in_project:
+        if setting is not None and kind == "project" and not setting.in_project:
             layer.warnings.append(f"{origin}: {_refusal(setting, value)}")
         else:
-            _read(layer, setting, value, origin)
+            _read(layer, name, value, origin)
     return layer
 
 
@@ -191,6 +191,10 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
         if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES or not environment[variable]:
             continue
         setting = by_variable.get(variable)
+        removed = variable.removeprefix(PREFIX).lower()
+        if removed in REMOVED:
+            layer.faults.append(f"${variable}: {_unknown(removed)}")
+            continue
         if setting is None:
             guess = nearest(variable, [*by_variable, *OTHER_VARIABLES])
             layer.warnings.append(f"${variable} means nothing" + (f"; did you mean ${guess}?" if guess else ""))
@@ -206,23 +210,25 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
             words = f"`{setting.name}` is not set to {value!r} by a variable; say it in your own file or as an argument"
             layer.warnings.append(f"{origin}: {words}")
             continue
-        _read(layer, setting, value, origin)
+        _read(layer, setting.name, value, origin)
     return layer
 
 
 def from_arguments(arguments: Mapping[str, Any]) -> Layer:
     """The layer of the arguments, by dotted name or in nested mappings; None says nothing."""
     layer = Layer("argument")
-    origin = Origin("argument")
-    for place, value in _leaves(_unfold(arguments)):
-        name = ".".join(place)
-        if value is None:
-            continue
-        setting = SETTINGS.get(name)
-        if setting is None:
-            layer.faults.append(f"{origin}: {_unknown(name)}")
+    unfolded: dict[str, Any] = {}
+    for name, value in arguments.items():
+        table, dot, inner = name.partition(".")
+        if dot and table in _INNER:
+            unfolded.setdefault(table, {})[inner] = value
+        elif name in _INNER and isinstance(value, Mapping):
+            unfolded.setdefault(name, {}).update(value)
         else:
-            _read(layer, setting, value, origin)
+            unfolded[name] = value
+    for place, value in _leaves(unfolded):
+        if value is not None:
+            _read(layer, ".".join(place), value, Origin("argument"))
     return layer
 
 
@@ -240,9 +246,13 @@ def refuse(layers: list[Layer]) -> None:
 # ---- reading one value ---------------------------------------------------------------------------------------------
 
 
-def _read(layer: Layer, setting: Setting, value: Any, origin: Origin) -> None:
+def _read(layer: Layer, name: str, value: Any, origin: Origin) -> None:
+    setting = SETTINGS.get(name)
+    if setting is None:
+        layer.faults.append(f"{origin}: {_unknown(name)}")
+        return
     try:
-        layer.said[setting.name] = SettingValue(setting.kind.read(value), origin)
+        layer.said[name] = SettingValue(setting.kind.read(value), origin)
     except ValueError as error:
         layer.faults.append(f"{origin}: {_mismatch(setting, str(error) or _type_in_words(value))}")
 
@@ -254,9 +264,9 @@ def _mismatch(setting: Setting, found: str) -> str:
 
 def _type_in_words(value: Any) -> str:
     words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list"}
-    return words.get(type(value), "a table" if isinstance(value, Mapping) else "something else") + (
-        " that does not fit" if type(value) in words else ""
-    )
+    if type(value) in words:
+        return f"{words[type(value)]} that does not fit"
+    return "a table" if isinstance(value, Mapping) else "something else"
 
 
 def _refusal(setting: Setting, value: Any) -> str:
@@ -268,6 +278,8 @@ def _refusal(setting: Setting, value: Any) -> str:
 
 
 def _unknown(name: str) -> str:
+    if name in REMOVED:
+        return f"there is no setting `{name}` any more: {REMOVED[name]}"
     if name in _INNER:
         return f"`{name}` is a table of settings"
     guess = nearest(name, [*SETTINGS, *_INNER])
@@ -290,19 +302,6 @@ def _leaves(tables: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
         else:
             found.append(((name,), value))
     return found
-
-
-def _unfold(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    unfolded: dict[str, Any] = {}
-    for name, value in arguments.items():
-        table, dot, inner = name.partition(".")
-        if dot and table in _INNER:
-            unfolded.setdefault(table, {})[inner] = value
-        elif name in _INNER and isinstance(value, Mapping):
-            unfolded.setdefault(name, {}).update(value)
-        else:
-            unfolded[name] = value
-    return unfolded
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -402,23 +401,17 @@ def _project_counts(setting: Setting, project: SettingValue, winner: SettingValu
 def _bind(setting: Setting, managed: SettingValue, settled: ResolvedSetting) -> ResolvedSetting:
     """The answer under a managed file."""
     own = SettingValue(settled.value, settled.origin)
-    if setting.merge == "narrow":
-        value = _narrow(managed.value, own.value)
-        if value == own.value:
-            return _keep(settled, managed, "wider")
-    elif setting.merge in ("lower", "stricter"):
-        value = managed.value
-        if not is_tighter(setting, value, own.value):
-            return _keep(settled, managed, "no tighter")
-    else:
-        value = managed.value
-    why = f"{managed.origin} is managed, and nobody overrules it"
-    return ResolvedSetting(value, managed.origin, (*settled.overridden, Overridden(own, why)))
-
-
-def _keep(settled: ResolvedSetting, managed: SettingValue, how: str) -> ResolvedSetting:
-    lost = Overridden(managed, f"{how} than {settled.origin}")
-    return ResolvedSetting(settled.value, settled.origin, (*settled.overridden, lost))
+    value = _narrow(managed.value, own.value) if setting.merge == "narrow" else managed.value
+    beaten = ""
+    if setting.merge == "narrow" and value == own.value:
+        beaten = "wider"
+    elif setting.merge in ("lower", "stricter") and not is_tighter(setting, value, own.value):
+        beaten = "no tighter"
+    if beaten:
+        lost = Overridden(managed, f"{beaten} than {settled.origin}")
+        return ResolvedSetting(settled.value, settled.origin, (*settled.overridden, lost))
+    lost = Overridden(own, f"{managed.origin} is managed, and nobody overrules it")
+    return ResolvedSetting(value, managed.origin, (*settled.overridden, lost))
 
 
 def _narrow(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
@@ -490,9 +483,9 @@ class Config(Struct, frozen=True):
         """The waiting times of a connection."""
         return Timeouts(**self.section("timeouts"))
 
-    def registry(self, below: Registry | None = None) -> Registry:
+    def registry(self) -> Registry:
         """The providers and families that are known, with the rows of the user's file."""
-        registry = default_registry() if below is None else below
+        registry = default_registry()
         rows = {name: self[name] for name in ("providers", "profiles") if self[name]}
         if not rows:
             return registry
@@ -513,5 +506,4 @@ class Config(Struct, frozen=True):
 
 
 def _unknown_setting(name: str) -> ConfigError:
-    guess = nearest(name, SETTINGS)
-    return ConfigError(f"there is no setting {name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+    return ConfigError(f"there is no setting {name!r}{did_you_mean(name, SETTINGS)}")

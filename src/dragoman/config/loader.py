@@ -50,7 +50,8 @@ def load(
     project = files.project_file(here, around)
     if project is not None and user is not None and _same(project, user):
         project = None
-    layers = [defaults(_places(around))]
+    state = state_folder(around)
+    layers = [defaults({"journal.path": str(state / JOURNAL_FILE)} if state is not None else {})]
     if project is not None:
         layers.append(files.read_layer(project, "project"))
     if user is not None:
@@ -64,12 +65,6 @@ def load(
     merged = merge(layers)
     warnings = [warning for layer in layers for warning in layer.warnings]
     return Config(merged, user, project, (*warnings, *_tell_refused(merged)), managed)
-
-
-def _places(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Defaults that depend on the machine."""
-    folder = state_folder(environment)
-    return {} if folder is None else {"journal.path": str(folder / JOURNAL_FILE)}
 
 
 def _tell_refused(merged: Mapping[str, ResolvedSetting]) -> list[str]:
@@ -91,7 +86,7 @@ def _existing(path: Path | None, *, must_exist: bool) -> Path | None:
         # A file that was named and is not there is a mistake, not an empty configuration.
         return path if must_exist else None
     except OSError:
-        return path
+        pass
     return path
 
 
@@ -121,9 +116,7 @@ def _own_layer(path: Path, kind: Source, environment: Mapping[str, str]) -> Laye
     kept = {name: source for name, source in said.value.items() if name not in written}
     warning = f"{path} holds keys ({', '.join(written)}) and others can read it; they are not used: chmod 600 {path}"
     return structs.replace(
-        layer,
-        said={**layer.said, "keys": SettingValue(kept, said.origin)},
-        warnings=[*layer.warnings, warning],
+        layer, said={**layer.said, "keys": SettingValue(kept, said.origin)}, warnings=[*layer.warnings, warning]
     )
 
 
@@ -140,15 +133,14 @@ def _with_paths(layer: Layer, folder: Path, environment: Mapping[str, str]) -> L
         if isinstance(each.value, str):
             value: Any = whole(each.value)
         elif isinstance(each.value, dict):
-            value = {key: _whole_source(source, whole) for key, source in each.value.items()}
+            value = {
+                key: {"file": whole(source["file"])} if isinstance(source, dict) and "file" in source else source
+                for key, source in each.value.items()
+            }
         else:
             value = tuple(whole(entry) if is_file(entry) else entry for entry in each.value)
         said[name] = SettingValue(value, each.origin)
     return structs.replace(layer, said=said)
-
-
-def _whole_source(source: Any, whole: Any) -> Any:
-    return {"file": whole(source["file"])} if isinstance(source, dict) and "file" in source else source
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -218,7 +210,7 @@ def keys_by_variable(
     known = config.registry() if registry is None else registry
     found = {}
     for provider, key in read_keys(config, environment, problems).items():
-        names = known.get(provider).key_names if provider in known else ()
+        names = known.get(provider).key if provider in known else ()
         if not names:
             raise ConfigError(
                 f"{config.origin('keys')}: {provider!r} is no provider that takes a key",

@@ -13,32 +13,28 @@ from dragoman.agent.result import Limits
 from dragoman.builtin import NAMES
 from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
-from dragoman.errors import ConfigError, nearest
+from dragoman.errors import ConfigError, did_you_mean
 from dragoman.policy import read_rule
 from dragoman.policy.decision import MODE_RANKS, MODES
 from dragoman.providers import WIRES
 from dragoman.providers.prices import Prices
 from dragoman.providers.provider import plain_name
-from dragoman.types import SandboxName, ToolModeName, TrustName, Usage
+from dragoman.types import SandboxName, ToolModeName, TrustName
 
 # --------------------------------------------------------------------------------------------------------------------
 # The prices of a user's file: rows like those that ship, or in short `[prices."provider:model"]`.
 
 
-def read_prices(rows: Mapping[str, Any], below: Prices | None = None) -> Prices:
+def read_prices(rows: Mapping[str, Any]) -> Prices:
     """The prices that ship with the package, with these rows over them. Raises ConfigError for a row that is none."""
-    known = Prices.default() if below is None else below
-    return known.with_rows(_expand(rows)) if rows else known
-
-
-def _expand(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """The rows in full: `"openai:gpt-5*"` is a row for that provider, and a `*` stands for anything in the model."""
+    known = Prices.default()
     # An exact name counts before a pattern that also fits it.
     ordered = sorted(rows.items(), key=lambda row: "*" in row[0])
-    return {name: _in_full(name, row) for name, row in ordered}
+    return known.with_rows({name: _in_full(name, row) for name, row in ordered}) if rows else known
 
 
 def _in_full(name: str, row: Any) -> Any:
+    """A row in full: `"openai:gpt-5*"` is a row for that provider, and a `*` stands for anything in the model."""
     provider, colon, model = name.partition(":")
     if not colon or not isinstance(row, Mapping) or "match" in row:
         return row
@@ -46,24 +42,10 @@ def _in_full(name: str, row: Any) -> Any:
     return {"providers": [provider], "match": [pattern], **row}
 
 
-def price_by(
-    rows: Mapping[str, Any], provider: str, below: Callable[[Usage, str], float | None] | None = None
-) -> Callable[[Usage, str], float | None]:
-    """A function from usage and model to dollars at one provider; `below` is asked where no price is known."""
-    prices = read_prices(rows)
-
-    def price(usage: Usage, model: str) -> float | None:
-        known = prices.cost(provider, model, usage)
-        return below(usage, model) if known is None and below is not None else known
-
-    return price
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # What a value of a setting may be: how it is read from TOML or from text, and how it is said in words.
 
 NO_LIMIT = "none"
-EVERY_TOOL = "ask"
 BUILTIN_TOOLS = tuple(NAMES)
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})
@@ -105,17 +87,13 @@ def _number(least: float, *, above: bool = False, most: float = math.inf) -> Cal
     return read
 
 
-def _limit(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _or_none(kind: Kind) -> Kind:
     """The same, or the word for no limit, which is None."""
-    return lambda value: None if value == NO_LIMIT else read(value)
-
-
-def _whole_text(text: str) -> Any:
-    return NO_LIMIT if text == NO_LIMIT else int(text)
-
-
-def _number_text(text: str) -> Any:
-    return NO_LIMIT if text == NO_LIMIT else float(text)
+    return Kind(
+        f'{kind.words}, or "{NO_LIMIT}"',
+        lambda value: None if value == NO_LIMIT else kind.read(value),
+        lambda text: text if text == NO_LIMIT else kind.from_text(text),
+    )
 
 
 def _text(value: Any) -> str:
@@ -125,30 +103,22 @@ def _text(value: Any) -> str:
 
 
 def _model(value: Any) -> str:
-    # A model's name may become part of an address, so nothing that leads elsewhere stands in it.
+    from dragoman.providers.registry import shipped
+
     name = _text(value)
-    if _has_model(name):
+    # A provider may bring its model, as the embedded one does.
+    if ":" not in name and name in shipped() and shipped().get(name).model:
         return name
+    # A model's name may become part of an address, so nothing that leads elsewhere stands in it.
     if ":" not in name or name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
         raise ValueError
     return name
-
-
-def _has_model(name: str) -> bool:
-    """Whether it is a provider that brings its model, such as the embedded one."""
-    from dragoman.providers.registry import shipped
-
-    return ":" not in name and name in shipped() and bool(shipped().get(name).model)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each for each in value):
         raise ValueError
     return tuple(dict.fromkeys(value))
-
-
-def _models(value: Any) -> tuple[str, ...]:
-    return tuple(_model(each) for each in _texts(value))
 
 
 def _rules(value: Any) -> tuple[str, ...]:
@@ -159,10 +129,6 @@ def _rules(value: Any) -> tuple[str, ...]:
         except ConfigError as error:
             raise ValueError(f"{error}; {error.next_step}") from None
     return texts
-
-
-def _rules_or_all(value: Any) -> tuple[str, ...]:
-    return ("*",) if value == EVERY_TOOL else _rules(value)
 
 
 def _texts_text(text: str) -> list[str]:
@@ -181,18 +147,13 @@ def _rules_text(text: str) -> list[str]:
     return [stripped for part in parts if (stripped := part.strip())]
 
 
-def _rules_or_all_text(text: str) -> Any:
-    return EVERY_TOOL if text == EVERY_TOOL else _rules_text(text)
-
-
 def _builtin(value: Any) -> tuple[str, ...]:
     if value in ("all", "none"):
         return BUILTIN_TOOLS if value == "all" else ()
     names = _texts(value)
     for name in names:
         if name not in BUILTIN_TOOLS:
-            guess = nearest(name, BUILTIN_TOOLS)
-            raise ValueError(f"{name!r}" + (f"; did you mean {guess!r}?" if guess else ""))
+            raise ValueError(f"{name!r}{did_you_mean(name, BUILTIN_TOOLS)}")
     return tuple(name for name in BUILTIN_TOOLS if name in names)
 
 
@@ -206,13 +167,6 @@ def _variables(value: Any) -> tuple[str, ...]:
     if not all(map(_variable_name, names)):
         raise ValueError("something that is no name of a variable")
     return names
-
-
-def _sandbox(value: Any) -> str:
-    found = "none" if value == "off" else value
-    if found not in SANDBOXES:
-        raise ValueError
-    return str(found)
 
 
 def _servers(value: Any) -> dict[str, Any]:
@@ -265,7 +219,6 @@ def _prices(value: Any) -> dict[str, Any]:
     return table
 
 
-SANDBOXES: tuple[SandboxName, ...] = get_args(SandboxName)
 _KEY_FIELDS = ("env", "file")
 
 
@@ -281,42 +234,38 @@ def _keys(value: Any) -> dict[str, Any]:
     return table
 
 
-def one_of(*choices: str) -> Kind:
-    """One of several words."""
+def one_of(*choices: str, **synonyms: str) -> Kind:
+    """One of several words; a synonym stands for one of them."""
 
     def read(value: Any) -> str:
-        if value not in choices:
+        found = synonyms.get(value, value) if isinstance(value, str) else value
+        if found not in choices:
             raise ValueError
-        return str(value)
+        return str(found)
 
     return Kind("one of " + ", ".join(choices), read)
 
 
 TEXT = Kind("a text", _text)
 MODEL = Kind("a model such as ollama:qwen3", _model)
-MODELS = Kind("a list of models such as ollama:qwen3", _models, _texts_text)
+MODELS = Kind("a list of models such as ollama:qwen3", lambda value: tuple(map(_model, _texts(value))), _texts_text)
 TEXTS = Kind("a list of texts", _texts, _texts_text)
 TOOLS = Kind(
     "a list of file.py, package.module, package.module:name or entry:NAME", _texts, _texts_text, folder_matters=True
 )
 RULES = Kind("a list of rules such as git_* or write(src/**)", _rules, _rules_text)
-RULES_OR_ALL = Kind(
-    f'"{EVERY_TOOL}" for all tools, or a list of rules such as git_* or write(src/**)',
-    _rules_or_all,
-    _rules_or_all_text,
-)
 BUILTIN = Kind('a list of built-in tools such as read and bash, "all" or "none"', _builtin, _builtin_text)
 VARIABLES = Kind("a list of names of variables", _variables, _texts_text)
-SANDBOX = Kind("one of " + ", ".join(SANDBOXES), _sandbox)
+SANDBOX = one_of(*get_args(SandboxName), off="none")
 SWITCH = Kind("true or false", _switch, _switch_text)
 PATH = Kind("the path of a file", _text, folder_matters=True)
 WHOLE = Kind("a whole number", _whole(-(2**63)), int)
 COUNT = Kind("a whole number, at least 1", _whole(1), int)
-COUNT_LIMIT = Kind(f'a whole number, at least 1, or "{NO_LIMIT}"', _limit(_whole(1)), _whole_text)
+COUNT_LIMIT = _or_none(COUNT)
 COUNT_OR_ZERO = Kind("a whole number, at least 0", _whole(0), int)
-COST_LIMIT = Kind(f'US dollars, more than 0, or "{NO_LIMIT}"', _limit(_number(0, above=True)), _number_text)
+COST_LIMIT = _or_none(Kind("US dollars, more than 0", _number(0, above=True), float))
 SECONDS = Kind("seconds, more than 0", _number(0, above=True), float)
-SECONDS_LIMIT = Kind(f'seconds, more than 0, or "{NO_LIMIT}"', _limit(_number(0, above=True)), _number_text)
+SECONDS_LIMIT = _or_none(SECONDS)
 TEMPERATURE = Kind("a number from 0 to 2", _number(0, most=2), float)
 FRACTION = Kind("a number from 0 to 1", _number(0, most=1), float)
 REASONING = Kind('an effort such as "high", "off", or a table', _reasoning)
@@ -415,14 +364,7 @@ _MODELS = (
 )
 
 _SAFETY = (
-    Setting(
-        "trust",
-        one_of(*_TRUST),
-        "default",
-        "which calls in a model's text count",
-        "stricter",
-        strictness=_TRUST,
-    ),
+    Setting("trust", one_of(*_TRUST), "default", "which calls in a model's text count", "stricter", strictness=_TRUST),
     Setting(
         "mode",
         one_of(*MODES),
@@ -434,14 +376,6 @@ _SAFETY = (
     ),
     Setting("allow", RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),
     Setting("ask", RULES, (), "calls that are always asked about", "union", '["bash(git push*)"]'),
-    Setting(
-        "approvals",
-        RULES_OR_ALL,
-        (),
-        "tools whose calls somebody has to allow; another name for `ask`",
-        "union",
-        '["delete_*"]',
-    ),
     Setting(
         "deny",
         RULES,
@@ -500,21 +434,8 @@ _SAFETY = (
 )
 
 _TOOLS = (
-    Setting(
-        "builtin",
-        BUILTIN,
-        BUILTIN_TOOLS,
-        "the built-in tools that are offered",
-        "narrow",
-    ),
-    Setting(
-        "tools",
-        TOOLS,
-        (),
-        "where tools come from",
-        "user_only",
-        '["~/tools/weather.py", "entry:search"]',
-    ),
+    Setting("builtin", BUILTIN, BUILTIN_TOOLS, "the built-in tools that are offered", "narrow"),
+    Setting("tools", TOOLS, (), "where tools come from", "user_only", '["~/tools/weather.py", "entry:search"]'),
     Setting(
         "installed_tools",
         one_of(*_INSTALLED),
@@ -545,12 +466,7 @@ _CONNECTION = (
     Setting("timeouts.idle", SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
     Setting("retries.attempts", COUNT, Retries().attempts, "how often a request is sent at most", "lower"),
     Setting(
-        "proxy",
-        TEXT,
-        None,
-        "the address of a proxy; none is used unless named",
-        "user_only",
-        '"http://localhost:3128"',
+        "proxy", TEXT, None, "the address of a proxy; none is used unless named", "user_only", '"http://localhost:3128"'
     ),
 )
 
@@ -561,14 +477,7 @@ _OPTIONS = (
     Setting("options.top_k", COUNT, None, "sampling among the most likely tokens", "suggest", "40"),
     Setting("options.seed", WHOLE, None, "a seed, where the endpoint takes one", "suggest", "7"),
     Setting("options.stop", TEXTS, None, "texts that end a reply", "suggest", '["END"]'),
-    Setting(
-        "options.reasoning",
-        REASONING,
-        None,
-        "how much the model thinks",
-        "suggest",
-        '"high"',
-    ),
+    Setting("options.reasoning", REASONING, None, "how much the model thinks", "suggest", '"high"'),
     Setting("options.parallel_tool_calls", SWITCH, None, "false asks for one call in a reply", "suggest", "false"),
     *(Setting(f"options.{wire}", TABLE, None, f"fields that only {wire} has", "user_only") for wire in WIRES),
 )

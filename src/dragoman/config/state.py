@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +19,7 @@ from dragoman.policy import Rule, Rules, Scope, Verdict, read_rule, write_rule
 from dragoman.providers import Fact
 from dragoman.providers.endpoint import read_quirks
 from dragoman.providers.provider import from_mapping
+from dragoman.state_files import change_file
 
 # --------------------------------------------------------------------------------------------------------------------
 # What was learned of endpoints, kept in a file beside the user's own: `learned.toml`, one row per address and model.
@@ -64,6 +63,9 @@ class LearnedRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
         return Fact(self.native_tool_calls, self.wire, self.why, self.quirks, self.capabilities, self.format)
 
 
+LearnedRows = dict[tuple[str, str], LearnedRow]
+
+
 class FileFacts:
     """Facts that outlive the process. What cannot be read or written costs the lesson, never the run."""
 
@@ -71,7 +73,7 @@ class FileFacts:
         self.path = path
         self._source: LearnedBy = source
         self._calendar = calendar
-        self._facts: dict[tuple[str, str], LearnedRow] | None = None
+        self._facts: LearnedRows | None = None
         self._is_ours = True
         self.problems: list[str] = []
         """What is wrong with the file, in words."""
@@ -82,34 +84,23 @@ class FileFacts:
 
     def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
         """Keep a fact. The doctor's replaces what was known; a run's is added to it."""
-        # Somebody else may have written in the meantime.
-        self._facts = None
-        facts = self._read()
-        before = facts.pop((endpoint_url, model), None)
-        whole = fact if self._source == "doctor" or before is None else before.fact | fact
-        source = self._source if before is None or before.source == "run" else before.source
-        facts[endpoint_url, model] = LearnedRow(
-            endpoint_url,
-            model,
-            source,
-            self._today(),
-            whole.native_tool_calls,
-            whole.wire,
-            whole.format,
-            whole.why,
-            whole.quirks,
-            whole.capabilities,
-        )
-        self._write(facts)
+        today = time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
+
+        def add(facts: LearnedRows) -> None:
+            before = facts.pop((endpoint_url, model), None)
+            whole = fact if self._source == "doctor" or before is None else before.fact | fact
+            source = self._source if before is None or before.source == "run" else before.source
+            facts[endpoint_url, model] = LearnedRow(endpoint_url, model, source, today, **structs.asdict(whole))
+
+        self._change(add)
 
     def forget(self, endpoint_url: str, model: str) -> bool:
         """Drop what is known of an endpoint; whether there was anything."""
         self._facts = None
-        facts = self._read()
-        known = facts.pop((endpoint_url, model), None)
-        if known is not None:
-            self._write(facts)
-        return known is not None
+        is_known = (endpoint_url, model) in self._read()
+        if is_known:
+            self._change(lambda facts: facts.pop((endpoint_url, model), None))
+        return is_known
 
     def __len__(self) -> int:
         return len(self._read())
@@ -125,10 +116,7 @@ class FileFacts:
             return False
         return self._calendar() - day < (KEPT_DAYS + 1) * _DAY
 
-    def _today(self) -> str:
-        return time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
-
-    def _read(self) -> dict[tuple[str, str], LearnedRow]:
+    def _read(self) -> LearnedRows:
         if self._facts is None:
             try:
                 self._facts, problems = read_learned(self.path)
@@ -138,14 +126,24 @@ class FileFacts:
             self.problems += [problem for problem in problems if problem not in self.problems]
         return self._facts
 
-    def _write(self, facts: Mapping[tuple[str, str], LearnedRow]) -> None:
-        kept = list(facts.values())[-MOST_ROWS:]
+    def _change(self, change: Callable[[LearnedRows], object]) -> None:
+        """Change the facts in the file as they are now; in memory alone where it is not ours, or cannot be written."""
+        self._facts = None
+        facts = self._read()
+        change(facts)
         if not self._is_ours:
             return
         try:
-            replace_file(self.path, format_learned(kept))
+            with change_file(self.path, lambda path: read_learned(path)[0], _write_rows) as stored:
+                change(stored)
+        except ConfigError as error:
+            self.problems.append(f"{self.path} is not used: {error}")
         except OSError as error:
             self.problems.append(f"{self.path} cannot be written: {(error.strerror or 'it failed').lower()}")
+
+
+def _write_rows(facts: LearnedRows) -> str:
+    return format_learned(list(facts.values())[-MOST_ROWS:])
 
 
 def learned_file(environment: Mapping[str, str]) -> Path | None:
@@ -154,12 +152,12 @@ def learned_file(environment: Mapping[str, str]) -> Path | None:
     return own and own.parent / LEARNED_FILE
 
 
-def read_learned(path: Path) -> tuple[dict[tuple[str, str], LearnedRow], list[str]]:
+def read_learned(path: Path) -> tuple[LearnedRows, list[str]]:
     """The rows of a file, and what is wrong with the others. Raises ConfigError if it is none."""
     if not path.exists():
         return {}, []
     rows = parse(read_text(path), str(path)).get("facts", [])
-    found: dict[tuple[str, str], LearnedRow] = {}
+    found: LearnedRows = {}
     problems = []
     for number, row in enumerate(rows if isinstance(rows, list) else [], start=1):
         try:
@@ -197,22 +195,6 @@ def _write_learned(value: Any) -> str:
         return "[" + ", ".join(map(_write_learned, value)) + "]"
     # The words of an endpoint may hold what no TOML can: half a character, or one that controls a terminal.
     return to_toml(value.encode("utf-8", "replace").decode().translate(_CONTROLS) if isinstance(value, str) else value)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Write a file so that whoever reads it sees the old text or the new one, and nothing in between."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -255,17 +237,14 @@ def remember_rule(environment: Mapping[str, str], workspace: str | os.PathLike[s
     # What cannot be read again must not be written.
     read_rule(text, rule.verdict)
     try:
-        with _locked(path):
-            table = _read(path)
+        with change_file(path, _read, _write_permissions) as table:
             kept = table.setdefault(_name(workspace), {}).setdefault(rule.verdict, [])
-            if text in kept:
-                return path
-            if len(kept) >= MOST_RULES:
+            if text not in kept and len(kept) >= MOST_RULES:
                 raise ConfigError(
                     f"{path} has {len(kept)} rules for this folder", hint="put wider ones in your own file"
                 )
-            kept.append(text)
-            replace_file(path, _write_permissions(table))
+            if text not in kept:
+                kept.append(text)
     except UnicodeEncodeError:
         raise ConfigError(f"{path} cannot hold a name that is no text", hint="rename the folder or the file") from None
     except OSError as error:
@@ -279,14 +258,12 @@ def forget_rule(environment: Mapping[str, str], workspace: str | os.PathLike[str
     path = permissions_file(environment)
     if path is None or not path.exists():
         return False
-    with _locked(path):
-        table = _read(path)
+    with change_file(path, _read, _write_permissions) as table:
         kept = table.get(_name(workspace), {}).get(rule.verdict, [])
-        if write_rule(rule) not in kept:
-            return False
-        kept.remove(write_rule(rule))
-        replace_file(path, _write_permissions(table))
-    return True
+        was_kept = write_rule(rule) in kept
+        if was_kept:
+            kept.remove(write_rule(rule))
+    return was_kept
 
 
 def _name(workspace: str | os.PathLike[str]) -> str:
@@ -305,25 +282,21 @@ def _read(path: Path) -> _Table:
             raise ConfigError(f"{path}: {workspace!r} is no table", hint="write the folder in brackets and quotes")
         found[workspace] = {}
         for verdict, texts in rows.items():
-            if verdict not in _VERDICTS or not isinstance(texts, list) or not all(map(_is_text, texts)):
+            if (
+                verdict not in _VERDICTS
+                or not isinstance(texts, list)
+                or not all(isinstance(text, str) for text in texts)
+            ):
                 raise ConfigError(
                     f"{path}: {verdict!r} of {workspace!r} is no list of rules", hint="write allow = [...]"
                 )
-            for text in texts:
-                _check(path, text, verdict)
+            try:
+                for text in texts:
+                    read_rule(text, verdict)
+            except ConfigError as error:
+                raise ConfigError(f"{path}: {error}", hint=error.next_step) from None
             found[workspace][verdict] = list(texts)
     return found
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _check(path: Path, text: str, verdict: Verdict) -> None:
-    try:
-        read_rule(text, verdict)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}", hint=error.next_step) from None
 
 
 def _write_permissions(table: _Table) -> str:
@@ -337,33 +310,9 @@ def _write_permissions(table: _Table) -> str:
     return "".join(parts)
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Nobody else writes the file meanwhile: two sessions may keep a rule at the same time."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(
-        path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600
-    )
-    try:
-        with contextlib.suppress(ImportError):
-            # Where there are no such locks, the last one to write wins.
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # The rules that settings lay down, each with the scope of whoever wrote it.
 
-_SETTINGS: tuple[tuple[str, Verdict], ...] = (
-    ("deny", "deny"),
-    ("ask", "ask"),
-    ("approvals", "ask"),
-    ("allow", "allow"),
-)
 _SCOPES: dict[Source, Scope] = {
     "managed": "managed",
     "user": "user",
@@ -381,8 +330,8 @@ def permissions(config: Config, remembered: Iterable[Rule] = (), *, attended: bo
     """
     rules = [
         read_rule(text, verdict, _SCOPES[said.origin.kind])
-        for name, verdict in _SETTINGS
-        for said in config.settled[name].parts
+        for verdict in reversed(_VERDICTS)
+        for said in config.settled[verdict].parts
         if said.origin.kind in _SCOPES
         for text in said.value
     ]

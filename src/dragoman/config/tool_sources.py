@@ -13,13 +13,14 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct, structs
 
-from dragoman.errors import ConfigError, DragomanError, InvalidTool, nearest
+from dragoman.errors import ConfigError, DragomanError, InvalidTool, did_you_mean
 from dragoman.policy import covers, read_rule
 from dragoman.policy.patterns import matches_name
 from dragoman.tools import tool_from, tools_in
@@ -61,14 +62,7 @@ def is_file(source: str) -> bool:
 
 def load_tools(sources: Iterable[str], entry_points: Iterable[EntryPoint] | None = None) -> Toolbox:
     """The tools of several places, in their order; of two with the same name the first one counts."""
-    found: list[tuple[str, Tool]] = []
-    problems: list[str] = []
-    for source in dict.fromkeys(sources):
-        try:
-            found += [(source, each) for each in load_source(source, entry_points)]
-        except DragomanError as error:
-            problems.append(f"{error}" + (f" ({error.next_step})" if error.next_step else ""))
-    return _without_twins(found, problems)
+    return _gather((source, partial(load_source, source, entry_points)) for source in dict.fromkeys(sources))
 
 
 def load_installed(entry_points: Iterable[EntryPoint] | None = None, *, ask: bool = True) -> Toolbox:
@@ -76,16 +70,27 @@ def load_installed(entry_points: Iterable[EntryPoint] | None = None, *, ask: boo
 
     Nobody named them, so with `ask` each of their calls has to be allowed; a name in `tools` lifts that.
     """
-    found: list[tuple[str, Tool]] = []
+    found = _gather((f"{ENTRY}{point.name}", partial(_from_point, point)) for point in _points(entry_points))
+    asking = [structs.replace(each, requires_approval=True) for each in found.tools]
+    return structs.replace(found, tools=asking) if ask else found
+
+
+def _gather(places: Iterable[tuple[str, Callable[[], list[Tool]]]]) -> Toolbox:
+    first: dict[str, tuple[str, Tool]] = {}
     problems: list[str] = []
-    for point in _points(entry_points):
+    twins: list[str] = []
+    for source, load in places:
         try:
-            found += [(f"{ENTRY}{point.name}", each) for each in _from_point(point)]
+            tools = load()
         except DragomanError as error:
-            problems.append(str(error))
-    if ask:
-        found = [(source, structs.replace(each, requires_approval=True)) for source, each in found]
-    return _without_twins(found, problems)
+            problems.append(f"{error}" + (f" ({error.next_step})" if error.next_step else ""))
+            continue
+        for each in tools:
+            if each.name in first:
+                twins.append(f"tool {each.name!r} of {source} is left out: {first[each.name][0]} has one of that name")
+            else:
+                first[each.name] = (source, each)
+    return Toolbox([each for _, each in first.values()], (*problems, *twins))
 
 
 def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -> list[Tool]:
@@ -102,18 +107,13 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
     return _many(_look_up(module, inner, source), source)
 
 
-def restrict(tools: Iterable[Tool], *, deny: Sequence[str] = (), approvals: Sequence[str] = ()) -> list[Tool]:
-    """The tools without the forbidden ones, and with approval demanded where a rule says so.
+def restrict(tools: Iterable[Tool], deny: Sequence[str]) -> list[Tool]:
+    """The tools without the forbidden ones.
 
     Only rules about whole tools count here; of one with brackets, each call has to be looked at.
     """
     forbidden = [rule for text in deny if (rule := read_rule(text, "deny")).pattern is None]
-    guarded = [rule for text in approvals if (rule := read_rule(text, "ask")).pattern is None]
-    kept = [each for each in tools if not any(covers(rule, each) for rule in forbidden)]
-    return [
-        structs.replace(each, requires_approval=True) if any(covers(rule, each) for rule in guarded) else each
-        for each in kept
-    ]
+    return [each for each in tools if not any(covers(rule, each) for rule in forbidden)]
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
@@ -149,10 +149,8 @@ def _look_up(module: ModuleType, inner: str, source: str) -> Any:
     value: Any = module
     for name in inner.split("."):
         if not hasattr(value, name):
-            guess = nearest(name, dir(value))
-            raise ConfigError(
-                f"tools {source!r}: there is no {name!r}" + (f"; did you mean {guess!r}?" if guess else ""), hint=_HINT
-            )
+            guess = did_you_mean(name, dir(value))
+            raise ConfigError(f"tools {source!r}: there is no {name!r}{guess}", hint=_HINT)
         value = getattr(value, name)
     return value
 
@@ -161,9 +159,8 @@ def _from_entry(name: str, points: list[EntryPoint]) -> list[Tool]:
     chosen = [point for point in points if fnmatch.fnmatchcase(point.name, name)]
     if not chosen and name != "*":
         known = [point.name for point in points]
-        guess = nearest(name, known)
         raise ConfigError(
-            f"no installed package has tools named {name!r}" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"no installed package has tools named {name!r}{did_you_mean(name, known)}",
             hint=f"installed are {', '.join(known)}" if known else "install the package that brings them",
         )
     return [each for point in chosen for each in _from_point(point)]
@@ -220,16 +217,6 @@ def _one(value: Any, source: str) -> Tool:
     if isinstance(value, Mapping) and made.run is None:
         raise InvalidTool(f"{source}: tool {made.name!r} has nothing to run", hint="give the dict a `run`")
     return made
-
-
-def _without_twins(found: list[tuple[str, Tool]], problems: list[str]) -> Toolbox:
-    first: dict[str, tuple[str, Tool]] = {}
-    for source, each in found:
-        if each.name in first:
-            problems.append(f"tool {each.name!r} of {source} is left out: {first[each.name][0]} has one of that name")
-        else:
-            first[each.name] = (source, each)
-    return Toolbox([each for _, each in first.values()], tuple(problems))
 
 
 # ---- what can go wrong ---------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The doctor asks an endpoint what it can do, and says what works, what does not, and what to do about it.
 
-A `Probe` is a few questions and a judgement, both pure; an `Asker` puts the questions to the endpoint, each once;
+A `Probe` is a few questions and a judgement, both pure; a `Prober` puts the questions to the endpoint, each once;
 `examine` makes all probes and ends with a `Report`, whose `fact` later runs can use.
 """
 

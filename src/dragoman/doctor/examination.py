@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
+from dragoman.agent.result import add_usage
 from dragoman.client.auth import choose_auth
 from dragoman.client.client import Client, base_of, open_transport
 from dragoman.client.keys import Secret, find_key
@@ -18,7 +19,7 @@ from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Trans
 from dragoman.doctor.metadata import judge_context, judge_models, lookups_for
 from dragoman.doctor.probe import Finding, Observation, Probe, Question, Report, Subject
 from dragoman.doctor.probes import basics, calls, streams
-from dragoman.doctor.probes.calls import KINDS
+from dragoman.doctor.probes.calls import KINDS, NATIVE
 from dragoman.events import Event
 from dragoman.extraction.tool_mode import ComposedRequest, choose_tool_mode, compose, open_reader
 from dragoman.providers import Endpoint, Fact
@@ -87,10 +88,8 @@ class Prober:
         key: str | Secret | None = None,
         environment: Mapping[str, str],
         timeouts: Timeouts | None = None,
-        retries: Retries | None = None,
         tokens: int = 1024,
         seconds: float = 120.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.endpoint = endpoint
         self._environment = environment
@@ -105,14 +104,12 @@ class Prober:
             environment=environment,
             timeouts=self._timeouts,
             # Failures are what is looked for here: they are neither hidden by trying again nor held against anybody.
-            retries=retries or Retries(attempts=1),
+            retries=Retries(attempts=1),
             breakers=Breakers(failures=_NEVER),
-            clock=clock,
         )
         self._auth = choose_auth(endpoint, find_key(endpoint, key, None, environment), environment)
         self._tokens = tokens
         self._seconds = seconds
-        self._clock = clock
         self._seen: dict[str, Observation] = {}
         self.usage = Usage()
 
@@ -149,7 +146,7 @@ class Prober:
         folding = ReplyFolder()
         events: list[Event] = []
         losses = list(composed.losses)
-        started = self._clock()
+        started = time.monotonic()
         stream = self._client.stream(composed.request, whole=not question.stream, deadline=started + self._seconds)
         async for event in stream:
             if isinstance(event, RequestPrepared):
@@ -160,9 +157,9 @@ class Prober:
                 events.append(event)
         reader.close()
         reply = folding.reply()
-        self.usage = _add(self.usage, reply.usage)
+        self.usage = add_usage(self.usage, reply.usage)
         frames = read_frames(self._client.codec, bytes(self._tap.kept)) if question.stream else ()
-        seconds = self._clock() - started
+        seconds = time.monotonic() - started
         return Observation(question, reply, tuple(events), reader.extraction, frames, tuple(losses), seconds)
 
     def _compose(self, question: Question) -> ComposedRequest:
@@ -210,7 +207,7 @@ async def fetch(transport: Transport, request: HttpRequest, timeouts: Timeouts) 
 
 def read_frames(codec: Codec, data: bytes) -> tuple[JsonObject, ...]:
     """The JSON objects in the bytes of a stream."""
-    framing = codec.open_framing()
+    framing = codec.framing()
     frames = []
     for frame in [*framing.feed(data), *framing.close()]:
         text = getattr(frame, "data", None)
@@ -225,41 +222,63 @@ def read_frames(codec: Codec, data: bytes) -> tuple[JsonObject, ...]:
     return tuple(frames)
 
 
-def _add(one: Usage, other: Usage) -> Usage:
-    return Usage(*(first + second for first, second in zip(structs.astuple(one), structs.astuple(other), strict=True)))
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # All probes in the order in which they are made, and how many requests they need.
 
-_BY_NAME = {
-    probe.name: probe
-    for group in (basics.PROBES, (basics.FINISH,), calls.CALL_PROBES, streams.STREAM_PROBES, calls.CHOICE_PROBES)
-    for probe in group
-} | {probe.name: probe for group in (calls.REASONING_PROBES, streams.WRITING_PROBES) for probe in group}
-_ORDER = (
-    "reachable",
-    "native_calls",
-    "streaming",
-    "stream_end",
-    "finish_reason",
-    "length",
-    "usage",
-    "call_ids",
-    "parallel_calls",
-    "stream_calls",
-    "stream_parallel",
-    "tool_choice_none",
-    "tool_choice_required",
-    "tool_choice_named",
-    "schema",
-    "results",
-    "reasoning",
-    "text_formats",
-    "grammar",
-    "structured_output",
+_STREAMS = ("reachable", "streaming")
+_NATIVE_STREAMS = (*NATIVE, "streaming")
+_IDS = (calls.ONE_CITY, calls.ONE_CITY_STREAMED)
+
+
+def _ask_finish(subject: Subject) -> tuple[Question, ...]:
+    return (basics.GREETING, calls.ONE_CITY) if subject.native else (basics.GREETING,)
+
+
+def _ask_ids(subject: Subject) -> tuple[Question, ...]:
+    return _IDS if subject.quick else (*_IDS, calls.TWO_CITIES)
+
+
+PROBES: tuple[Probe, ...] = (
+    Probe("reachable", "It answers", (basics.GREETING,), basics.judge_reachable, quick=True, needs=()),
+    Probe("native_calls", "Native calls", (calls.ONE_CITY,), calls.judge_native, quick=True),
+    Probe("streaming", "Streams", (basics.COUNTING,), streams.judge_text, quick=True),
+    Probe("stream_end", "The end of a stream", (basics.COUNTING,), streams.judge_end, quick=True, needs=_STREAMS),
+    # It looks at native calls, too.
+    Probe("finish_reason", "It says why it stopped", _ask_finish, basics.judge_finish, quick=True),
+    Probe("length", "It says when it was cut", (basics.LIMITED,), basics.judge_limit),
+    Probe("usage", "It counts tokens", (basics.GREETING, basics.COUNTING), basics.judge_usage, quick=True),
+    Probe("call_ids", "Ids of calls", _ask_ids, calls.judge_ids, quick=True, needs=NATIVE),
+    Probe("parallel_calls", "Several calls at once", (calls.TWO_CITIES,), calls.judge_parallel, needs=NATIVE),
+    Probe(
+        "stream_calls",
+        "Calls in streams",
+        (calls.ONE_CITY_STREAMED,),
+        streams.judge_calls,
+        quick=True,
+        needs=_NATIVE_STREAMS,
+    ),
+    Probe(
+        "stream_parallel",
+        "Several calls in a stream",
+        (calls.TWO_CITIES_STREAMED,),
+        streams.judge_several,
+        needs=(*_NATIVE_STREAMS, "parallel_calls"),
+    ),
+    *map(calls.choice_probe, KINDS),
+    Probe("schema", "Schemas are kept to", (calls.BOOKING,), calls.judge_schema, needs=NATIVE),
+    Probe("results", "Results go back", calls.ask_result, calls.judge_result, quick=True),
+    Probe(
+        "reasoning",
+        "Reasoning goes back",
+        (calls.ONE_CITY,),
+        calls.judge_reasoning,
+        calls.follow_reasoning,
+        needs=NATIVE,
+    ),
+    Probe("text_formats", "Calls as text", streams.ask_text, streams.judge_text_calls, quick=True),
+    Probe("grammar", "Grammars", streams.ask_grammar, streams.judge_grammar, quick=True),
+    Probe("structured_output", "Answers by a schema", (streams.ANSWER,), streams.judge_answer),
 )
-PROBES: tuple[Probe, ...] = tuple(_BY_NAME[name] for name in _ORDER)
 
 
 def probes_for(subject: Subject) -> tuple[Probe, ...]:
@@ -270,7 +289,7 @@ def probes_for(subject: Subject) -> tuple[Probe, ...]:
 def count_requests(subject: Subject) -> int:
     """The most requests that an examination sends to the model. A question that several probes have is asked once."""
     probes = probes_for(subject)
-    names = {question.name for probe in probes for question in probe.questions(subject)}
+    names = {question.name for probe in probes for question in probe.questions_for(subject)}
     return len(names) + sum(probe.follow is not None for probe in probes)
 
 
@@ -285,17 +304,14 @@ def learn(row: Endpoint, findings: Iterable[Finding]) -> Fact:
     for finding in seen.values():
         if finding.fact is not None:
             fact |= finding.fact
-    flags: dict[str, Any] = dict(fact.quirks)
-    choices = _choices(row, seen)
-    if choices is not None:
-        flags["tool_choice"] = choices
+    flags: dict[str, Any] = fact.quirks | {"tool_choice": _choices(row, seen)}
     flags = {name: value for name, value in flags.items() if _plain(getattr(row.quirks, name)) != _plain(value)}
     able = {name: value for name, value in fact.capabilities.items() if getattr(row.capabilities, name) != value}
     return structs.replace(fact, quirks=flags, capabilities=able)
 
 
-def _choices(row: Endpoint, seen: dict[str, Finding]) -> list[str] | None:
-    """The kinds of tool choice that hold; None where nothing was found out, or the wire has no field for them."""
+def _choices(row: Endpoint, seen: dict[str, Finding]) -> list[str]:
+    """The kinds of tool choice that hold; those of the row where nothing was found out, or the wire has no field."""
     kinds = list(row.quirks.tool_choice)
     for kind in KINDS:
         finding = seen.get(f"tool_choice_{kind}")
@@ -305,7 +321,7 @@ def _choices(row: Endpoint, seen: dict[str, Finding]) -> list[str] | None:
             kinds.append(kind)
         elif finding.verdict != "works" and kind in kinds:
             kinds.remove(kind)
-    return kinds if kinds != list(row.quirks.tool_choice) else None
+    return kinds
 
 
 def _plain(value: Any) -> Any:
@@ -355,18 +371,12 @@ async def _look_up(subject: Subject, prober: Prober) -> list[Finding]:
 
 
 async def _make(probe: Probe, subject: Subject, prober: Prober) -> Finding:
-    observations: list[Observation] = [await prober.ask(question) for question in probe.questions(subject)]
-    if probe.follow is not None:
-        further = probe.follow(subject, tuple(observations))
-        if further is not None:
-            observations.append(await prober.ask(further))
-    return _scrub(probe.judge(subject, tuple(observations)), prober.scrubber)
-
-
-def _scrub(finding: Finding, scrubber: RequestRedactor) -> Finding:
-    fact = finding.fact
-    if fact is not None:
-        fact = structs.replace(fact, why=scrubber.text(fact.why))
+    observations = [await prober.ask(question) for question in probe.questions_for(subject)]
+    further = probe.follow(subject, observations[0]) if probe.follow is not None else None
+    if further is not None:
+        observations.append(await prober.ask(further))
+    finding, scrubber = probe.find(subject, observations), prober.scrubber
+    fact = finding.fact and structs.replace(finding.fact, why=scrubber.text(finding.fact.why))
     return structs.replace(finding, evidence=scrubber.text(finding.evidence), fact=fact)
 
 

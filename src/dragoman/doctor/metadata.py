@@ -162,15 +162,12 @@ async def recognise(url: str, look: Look) -> RecognizedServer:
     if found is not None:
         return found
     if models is not None:
-        if isinstance(listed, dict) and "has_more" in listed:
-            return RecognizedServer("custom", f"{root}/v1", "anthropic", tuple(models))
-        return RecognizedServer("custom", f"{root}/v1", "", tuple(models))
-    models = read_models(await look(f"{given}/models"))
-    if models is not None:
-        return RecognizedServer("custom", given, "", tuple(models))
-    models = read_models(await look(f"{root}/v1beta/models"))
-    if models is not None:
-        return RecognizedServer("custom", f"{root}/v1beta", "gemini", tuple(models))
+        wire = "anthropic" if isinstance(listed, dict) and "has_more" in listed else ""
+        return RecognizedServer("custom", f"{root}/v1", wire, tuple(models))
+    for base, wire in ((given, ""), (f"{root}/v1beta", "gemini")):
+        models = read_models(await look(f"{base}/models"))
+        if models is not None:
+            return RecognizedServer("custom", base, wire, tuple(models))
     raise ConfigError(
         f"nobody at {url} lists models as an endpoint of a known kind does",
         hint="is the server running, and does it want a key (--key-env NAME)? else name the provider: "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from msgspec import Struct, field, structs
@@ -116,7 +117,11 @@ class Observation(Struct, frozen=True):
     @property
     def is_refused(self) -> bool:
         """Whether the endpoint will not do what was asked, now or later."""
-        return self.failure is not None and not self.is_disturbed and self.failure.kind != "stream_cut"
+        return self.failure is not None and not self.is_disturbed and not self.was_stream_cut
+
+    @property
+    def was_stream_cut(self) -> bool:
+        return self.failure is not None and self.failure.kind == "stream_cut"
 
     @property
     def is_disturbed(self) -> bool:
@@ -153,7 +158,7 @@ def admit(endpoint: Endpoint, *, quick: bool = False, tokens: int = 1024) -> Sub
     curious = structs.replace(
         endpoint,
         quirks=structs.replace(endpoint.quirks, tool_choice=_ALL_CHOICES, final_frame=True),
-        capabilities=structs.replace(endpoint.capabilities, tool_choice=_ALL_CHOICES, streaming=True),
+        capabilities=structs.replace(endpoint.capabilities, streaming=True),
     )
     return Subject(curious, quick, tokens, declared=endpoint)
 
@@ -184,9 +189,6 @@ class Subject(Struct, frozen=True):
         return self.wire in ("openai_chat", "mistral")
 
 
-Observations = tuple[Observation, ...]
-
-
 def user(words: str) -> Message:
     return Message("user", [Text(words)])
 
@@ -205,37 +207,58 @@ def entries_of(observation: Observation) -> Iterator[JsonObject]:
 # A probe: the questions that it asks, and what it makes of the answers. It does neither itself.
 
 
+class Judgement(Struct, frozen=True):
+    """What a probe makes of its answers: a finding without the name of the probe."""
+
+    verdict: Verdict
+    summary: str
+    fix: str = ""
+    fact: Fact | None = None
+    evidence: str | None = None
+    """None means the first answer."""
+    is_usable: bool = False
+
+
+works = partial(Judgement, "works")
+broken = partial(Judgement, "broken")
+absent = partial(Judgement, "absent")
+unknown = partial(Judgement, "unknown")
+
+
 class Probe(Struct, frozen=True):
     """One idea about an endpoint, and how to find out whether it holds."""
 
     name: str
     title: str
-    questions: Callable[[Subject], tuple[Question, ...]]
-    judge: Callable[[Subject, Observations], Finding]
-    """Its verdict; the answers come in the order of the questions, a further one behind them."""
-    follow: Callable[[Subject, Observations], Question | None] | None = None
-    """A further question that needs the answers to the others."""
+    questions: tuple[Question, ...] | Callable[[Subject], tuple[Question, ...]]
+    judge: Callable[..., Judgement]
+    """Called with the subject and the answers, in the order of the questions, a further one behind them."""
+    follow: Callable[[Subject, Observation], Question | None] | None = None
+    """A further question that needs the answer to the first."""
     quick: bool = False
     """Whether it is made with `--quick`."""
-    needs: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ("reachable",)
     """Probes whose verdict has to be `works` for this one to make sense."""
 
+    def questions_for(self, subject: Subject) -> tuple[Question, ...]:
+        return self.questions if isinstance(self.questions, tuple) else self.questions(subject)
 
-def cannot_tell(probe: str, observations: Observations) -> Finding | None:
-    """The finding where an answer says nothing: a busy endpoint, or a reply that the limit cut off."""
+    def find(self, subject: Subject, observations: Sequence[Observation]) -> Finding:
+        found = self.judge(subject, *observations)
+        shown = observations[0].shown if observations else ""
+        evidence = shown if found.evidence is None else found.evidence
+        return Finding(self.name, found.verdict, found.summary, evidence, found.fix, found.fact, found.is_usable)
+
+
+def cannot_tell(*observations: Observation) -> Judgement | None:
+    """The judgement where an answer says nothing: a busy endpoint, or a reply that the limit cut off."""
     for observation in observations:
+        kind = observation.failure.kind if observation.failure is not None else ""
         if observation.is_disturbed:
-            return Finding(
-                probe, "unknown", "the endpoint did not answer this question", observation.shown, _again(observation)
-            )
+            later = "try again later" if kind in ("rate_limited", "overloaded") else ""
+            fix = "allow more time for each probe: --seconds N" if kind == "timed_out" else later
+            return unknown("the endpoint did not answer this question", fix, evidence=observation.shown)
         if observation.is_cut:
             words = "the reply reached the limit of tokens before it came to the point"
-            return Finding(probe, "unknown", words, observation.shown, "allow longer replies: --tokens N")
+            return unknown(words, "allow longer replies: --tokens N", evidence=observation.shown)
     return None
-
-
-def _again(observation: Observation) -> str:
-    kind = observation.failure.kind if observation.failure is not None else ""
-    if kind == "timed_out":
-        return "allow more time for each probe: --seconds N"
-    return "try again later" if kind in ("rate_limited", "overloaded") else ""

@@ -52,21 +52,21 @@ def extract(
     `starts_in_thinking` says that the text begins inside the reasoning. `opens_thinking` says that the prompt template
     of the model opens it: calls before the closing tag are drafts, and a reply without that tag has no reasoning.
     """
-    settings = _settle(
+    stage = extractor(
         capabilities,
-        tools,
-        trust,
-        conversation,
-        nonce,
-        family,
-        aliases,
-        format,
-        include_user,
-        starts_in_thinking,
-        opens_thinking,
+        tools=tools,
+        trust=trust,
+        conversation=conversation,
+        nonce=nonce,
+        family=family,
+        aliases=aliases,
+        format=format,
+        include_user=include_user,
+        starts_in_thinking=starts_in_thinking,
+        opens_thinking=opens_thinking,
     )
-    received = receive(response, settings.book.tools, settings.background.ids)
-    return settle(received, None, settings)
+    settings = stage.settings
+    return settle(receive(response, settings.book.tools, settings.background.ids), None, settings)
 
 
 def extractor(
@@ -84,43 +84,13 @@ def extractor(
     opens_thinking: bool = False,
 ) -> Extractor:
     """The same for a streamed reply: a Stage that takes text or the events of a wire, with `.extraction` at the end."""
-    return Extractor(
-        _settle(
-            capabilities,
-            tools,
-            trust,
-            conversation,
-            nonce,
-            family,
-            aliases,
-            format,
-            include_user,
-            starts_in_thinking,
-            opens_thinking,
-        )
-    )
-
-
-def _settle(
-    capabilities: Any,
-    tools: Any,
-    trust: str | Profile,
-    conversation: Conversation,
-    nonce: str | None,
-    family: Iterable[str] | None,
-    aliases: Mapping[str, str] | None,
-    format: str,
-    include_user: bool,
-    starts_in_thinking: bool,
-    opens_thinking: bool,
-) -> Settings:
     book = ToolNames(tools, aliases)
-    return Settings(
+    if not isinstance(conversation, ConversationContext):
+        conversation = ConversationContext(conversation, book.offered, include_user=include_user)
+    settings = Settings(
         get_profile(trust),
         book,
-        conversation
-        if isinstance(conversation, ConversationContext)
-        else ConversationContext(conversation, book.offered, include_user=include_user),
+        conversation,
         _ask(capabilities, "native_tool_calls", "native_tool_calling") is not False,
         _ask(capabilities, "self_contained", "self_contained_tools") is True,
         nonce,
@@ -129,12 +99,10 @@ def _settle(
         starts_in_thinking,
         opens_thinking,
     )
+    return Extractor(settings)
 
 
 def _ask(capabilities: Any, *names: str) -> Any:
     """One capability, under any of its names; None where nothing is said."""
-    for name in names:
-        value = capabilities.get(name) if isinstance(capabilities, Mapping) else getattr(capabilities, name, None)
-        if value is not None:
-            return value
-    return None
+    get = capabilities.get if isinstance(capabilities, Mapping) else lambda name: getattr(capabilities, name, None)
+    return next((value for value in map(get, names) if value is not None), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -91,15 +92,15 @@ _MOST_LEAVES = 200
 _hump = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-class Leaf:
+class Leaf(Struct, frozen=True):
     """A value of a call: the ways in which it may be written, and the key it belongs to."""
 
-    __slots__ = ("forms", "key", "weight")
+    key: str
+    forms: tuple[str, ...]
 
-    def __init__(self, key: str, forms: tuple[str, ...]) -> None:
-        self.key = key
-        self.forms = forms
-        self.weight = len(forms[0])
+    @property
+    def weight(self) -> int:
+        return len(self.forms[0])
 
 
 class CallPattern:
@@ -150,7 +151,8 @@ class CallPattern:
             if plain:
                 self.keys[plain] = None
             text = _spell(value)
-            forms = [form for form in map(piece, _forms(value, text)) if form]
+            written_forms = (text, repr(value)) if isinstance(value, float) else (text,)
+            forms = [form for form in map(piece, written_forms) if form]
             if forms and forms[0] in written:
                 # As the model wrote it, before it was made to fit the schema.
                 forms.append(piece(written[forms[0]]) or forms[0])
@@ -192,12 +194,6 @@ def _spell(value: object) -> str:
     except Exception:
         # More digits than Python is willing to write.
         return ""
-
-
-def _forms(value: object, text: str) -> tuple[str, ...]:
-    if isinstance(value, float):
-        return text, repr(value)
-    return (text,)
 
 
 def _spellings(name: str) -> tuple[str, ...]:
@@ -248,7 +244,9 @@ class Reader:
         self.pattern = pattern
         self._budget = budget
         self.is_compact = is_compact
-        self.markup = MARKUP_WORDS | pattern.optional | _words_of_wrapper(pattern)
+        # The words of the wrapper that the model used, which the catalogue need not know.
+        wrapper = filter(None, _split(pattern.raw[:_MOST_WRAPPER]))
+        self.markup = MARKUP_WORDS | pattern.optional | frozenset(wrapper)
         self._allowed = min(_MOST_FOREIGN, max(24, pattern.weight * 3 // 10))
         self._forms = sorted({form for leaf in pattern.leaves for form in leaf.forms}, key=len, reverse=True)
         self._keys = sorted(pattern.keys, key=len, reverse=True)
@@ -295,9 +293,6 @@ class Reader:
             return True
         word = _word(text, place + 1)
         return word is None or word.group() in self.markup or _is_identifier(word.group(), "", was_one=False)
-
-    def foreign_words(self, text: str) -> list[str]:
-        return [word for word in _split(text) if word and word not in self.markup]
 
     def _next(self, text: str, position: int) -> str:
         if self.is_compact:
@@ -355,11 +350,6 @@ def _is_identifier(word: str, previous: str, *, was_one: bool) -> bool:
     if (len(word) <= 3 and word.isdigit()) or previous in COUNTED_WORDS:
         return True
     return was_one and len(word) <= 40 and any(map(str.isdigit, word))
-
-
-def _words_of_wrapper(pattern: CallPattern) -> frozenset[str]:
-    """The words of the wrapper that the model used, which the catalogue need not know."""
-    return frozenset(word for word in _split(pattern.raw[:_MOST_WRAPPER]) if word)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -430,15 +420,11 @@ def score_likeness(pattern: CallPattern, window: str, least: float, budget: Budg
     values = sum(leaf.weight for leaf in pattern.leaves)
     may_lack = max(weight * (1 - least), min(_FEW_EDITS, values * _MOST_CHANGED) if values >= _RECOGNISED else 0)
     lacking: float = sum(len(key) for key in pattern.keys if key not in window)
-    for leaf in sorted(pattern.leaves, key=_weight, reverse=True):
+    for leaf in sorted(pattern.leaves, key=attrgetter("weight"), reverse=True):
         lacking += leaf.weight - _credit(leaf, window, budget)
         if lacking > may_lack:
             return 0.0
     return (weight - lacking) / weight if weight else 0.0
-
-
-def _weight(leaf: Leaf) -> int:
-    return leaf.weight
 
 
 def _credit(leaf: Leaf, window: str, budget: Budget) -> float:
@@ -588,9 +574,9 @@ class Search:
             for match in self._matches(text):
                 if match.kind == "exact":
                     return match
-                best = max(best, match, key=_score)
+                best = max(best, match, key=attrgetter("score"))
         except Exhausted:
-            return max(best, SUSPECT, key=_score)
+            return max(best, SUSPECT, key=attrgetter("score"))
         return best
 
     def _matches(self, text: str) -> Iterator[Match]:
@@ -676,7 +662,7 @@ class Search:
         if not reading.is_complete:
             return NO_MATCH
         reading.has_brackets |= bool(_ends_in_bracket(window[: min(places)][-60:])) or CLOSE in window[reading.end :]
-        between = self._reader.foreign_words(window[reading.end :])
+        between = [word for word in _split(window[reading.end :]) if word and word not in self._reader.markup]
         # One word may be the identifier of the call.
         reading.foreign += 0 if self._is_compact else sum(map(len, between[1:]))
         return self._weigh(reading, ends=True)
@@ -702,7 +688,3 @@ class Search:
     def _reach(self) -> int:
         pattern = self._pattern
         return pattern.weight * 3 // 2 + 80 * (min(len(pattern.leaves), 40) + 2)
-
-
-def _score(match: Match) -> float:
-    return match.score

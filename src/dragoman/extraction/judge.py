@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -135,7 +135,12 @@ class Regions:
             found = None if self._is_within_call(position) else _fence(line)
             if found and opened is None:
                 opened = (position, found[1])
-            elif found and opened is not None and _closes(found, opened[1]):
+            elif (
+                found
+                and opened is not None
+                and found[1].startswith(opened[1])  # the same character, at least as often
+                and not found[2].strip()
+            ):
                 fences.append((opened[0], position + len(line)))
                 opened = None
             position += len(line)
@@ -157,12 +162,7 @@ class Regions:
                 rest += self._text[position:start]
                 position = end
         rest += self._text[position : fence[1]]
-        lines = [line for line in rest.splitlines() if line.strip()]
-        return all(_fence(line) for line in lines)
-
-
-def _closes(found: re.Match[str], opener: str) -> bool:
-    return found[1][0] == opener[0] and len(found[1]) >= len(opener) and not found[2].strip()
+        return all(_fence(line) for line in rest.splitlines() if line.strip())
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -202,15 +202,22 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
     return candidates[::-1]
 
 
-def find_loose(text: str, tools: Toolset | None, events: list[Event], *, starts_in_thinking: bool) -> list[Candidate]:
+def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candidate]:
     """What looks like a call to somebody who looks hard, and was not used by any format."""
     if "{" not in text and "(" not in text:
         return []
-    parsed = formats.parse(text, tools=tools, loose=True, starts_in_thinking=starts_in_thinking)
+    if settings.format == "auto":
+        from dragoman.formats.loose.stage import find_more
+
+        found = find_more(events, settings.book.tools)
+    else:
+        # One format was looked for, and the calls of all others are still to be found.
+        inside = settings.starts_in_thinking
+        found = formats.parse(text, tools=settings.book.tools, loose=True, starts_in_thinking=inside).calls
     taken = [_span(event) for event in events if isinstance(event, CallEnded | CallRefused | CallBroken)]
     return [
         Candidate(call, "loose", is_taken=False)
-        for call in parsed.calls
+        for call in found
         if not any(start < span_of(call)[1] and span_of(call)[0] < end for start, end in taken)
     ]
 
@@ -221,9 +228,19 @@ def _span(event: CallEnded | CallRefused | CallBroken) -> tuple[int, int]:
 
 # --------------------------------------------------------------------------------------------------------------------
 # Arguments held to the schema of their tool, and calls that cannot be run turned into honest reports.
+#
+# Every place that handles arguments does one part of the work, and coercion changes a value once:
+#
+# | where | decode and repair | coerce | validate | why there |
+# |---|---|---|---|---|
+# | `formats.cursor`, `formats.loose`, `wire.builder` | yes | yes | no | events show the call as it will run |
+# | `fit_call`, here | no | only what was decoded without the tools | yes | the one gate before a call counts |
+# | `agent.turn`, `agent.broker` | no | only what a hook or an approver put in | those | they never passed the gate |
+# | `tools.calls.bind` | no | no | no | makes Python values of JSON that fits |
+#
+# What the parser or the codec has coerced fits, and `coerce` gives a value that fits back as it is.
 
 _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "params", "argument", "parameter", "kwargs"})
-_NO_ARGUMENTS = "null_arguments"
 
 
 def fit_call(call: ToolCall, book: ToolNames, *, bare: bool, is_cut: bool) -> ToolCall | InvalidCall | None:
@@ -233,7 +250,7 @@ def fit_call(call: ToolCall, book: ToolNames, *, bare: bool, is_cut: bool) -> To
     if lacks_arguments(call):
         if bare:
             return None
-        call = _with_change(call, Change("$", _NO_ARGUMENTS, None, {}))
+        call = replace(call, changes=(*call.changes, Change("$", "null_arguments", None, {})))
     if book.offered is None:
         return call
     tool = book.find(call.name)
@@ -266,10 +283,6 @@ def lacks_arguments(call: ToolCall) -> bool:
     return not given or given[0] is None
 
 
-def _with_change(call: ToolCall, change: Change) -> ToolCall:
-    return replace(call, changes=(*call.changes, change))
-
-
 def _name_fault(name: str, book: ToolNames) -> Fault:
     known = book.offered.names if book.offered is not None else ()
     guess = nearest(name, known)
@@ -294,6 +307,7 @@ def read_broken(event: CallBroken) -> InvalidCall:
 # The judge of a reply: which of the calls in it count, which are refused, and which cannot be run.
 
 _NATIVE = Judgement("allow", "level")
+_AnyCall = TypeVar("_AnyCall", ToolCall, InvalidCall)
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -329,20 +343,18 @@ class Judge:
         for call in received.calls:
             self._settle(Candidate(call, "native"))
         for broken in received.invalid:
-            self._add_invalid(broken)
+            self._invalid.append(self._identify(broken))
         kept = {}
         for candidate in find_candidates(received.text, events):
             kept[id(candidate.call)] = self._settle(candidate, is_cut=received.is_cut)
         if events:
-            for candidate in find_loose(
-                received.text, settings.book.tools, events, starts_in_thinking=settings.starts_in_thinking
-            ):
+            for candidate in find_loose(received.text, events, settings):
                 self._settle(candidate, is_cut=received.is_cut)
         for event in events:
             if isinstance(event, CallBroken):
-                self._add_invalid(read_broken(event))
+                self._invalid.append(self._identify(read_broken(event)))
         text = _rebuild(received.text, events, kept)
-        thinking = received.thinking + "".join(_thinking(event) for event in events)
+        thinking = received.thinking + "".join(event.text for event in events if isinstance(event, ThinkingDelta))
         notice = write_notice(self._refused, settings.background.told) if self._refused else ""
         return Extraction(text, thinking, self._calls, self._refused, self._invalid, notice)
 
@@ -356,12 +368,14 @@ class Judge:
         if isinstance(ready, InvalidCall):
             if level == "T1":
                 return False
-            self._add_invalid(replace(ready, provenance=_mark(ready.provenance, level, None, candidate)))
+            marked_invalid = replace(ready, provenance=_mark(ready.provenance, level, None, candidate))
+            self._invalid.append(self._identify(marked_invalid))
             return True
-        judgement = Judgement("refuse", "bare", "bare JSON needs its arguments") if ready is None else None
-        final = call if ready is None else ready
-        judgement = judgement or self._decide(final, level, candidate)
-        marked = replace(final, provenance=_mark(final.provenance, level, judgement, candidate))
+        if ready is None:
+            judgement = Judgement("refuse", "bare", "bare JSON needs its arguments")
+        else:
+            call, judgement = ready, self._decide(ready, level, candidate)
+        marked = replace(call, provenance=_mark(call.provenance, level, judgement, candidate))
         if judgement.verdict == "refuse":
             self._refused.append(CallRefused(marked, judgement.why))
             return False
@@ -394,21 +408,14 @@ class Judge:
             settings.profile,
         )
 
-    def _identify(self, call: ToolCall) -> ToolCall:
-        identity = self._new_id(call.id)
-        return call if identity == call.id else replace(call, id=identity)
-
-    def _add_invalid(self, call: InvalidCall) -> None:
-        identity = self._new_id(call.id)
-        self._invalid.append(call if identity == call.id else replace(call, id=identity))
-
-    def _new_id(self, wanted: str) -> str:
-        identity, number = wanted, 0
+    def _identify(self, call: _AnyCall) -> _AnyCall:
+        """The call under an id that no other has."""
+        identity, number = call.id, 0
         while not identity or identity in self._ids:
             number += 1
             identity = f"call_{len(self._ids) + number}"
         self._ids.add(identity)
-        return identity
+        return call if identity == call.id else replace(call, id=identity)
 
 
 def _mark(given: Provenance | None, level: Any, judgement: Judgement | None, candidate: Candidate) -> Provenance:
@@ -416,10 +423,6 @@ def _mark(given: Provenance | None, level: Any, judgement: Judgement | None, can
     verdict = None if judgement is None or judgement.verdict == "refuse" else judgement.verdict
     region = candidate.region if candidate.region not in ("native", "loose") else provenance.region
     return replace(provenance, level=level, verdict=verdict, region=region)
-
-
-def _thinking(event: Event) -> str:
-    return event.text if isinstance(event, ThinkingDelta) else ""
 
 
 def _rebuild(text: str, events: list[Event], kept: Mapping[int, bool]) -> str:
@@ -461,7 +464,8 @@ def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, set
     """The extraction where the prompt opened the reasoning: calls before its closing tag are drafts.
 
     A reply that ends normally without a closing tag has no reasoning in its text: the server took it out, or the
-    model was told not to think.
+    model was told not to think. Only such a text is parsed a second time, because calls inside reasoning are read
+    otherwise than those in an answer.
     """
     if not received.thinking:
         inside = replace(settings, starts_in_thinking=True)
@@ -485,7 +489,7 @@ class Extractor:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
         # Made for the first piece of text: most replies with native calls have none.
         self._parser: formats.Parser | LooseParser | None = None
         self._wire: list[Event] = []
@@ -513,10 +517,10 @@ class Extractor:
         return [piece]
 
     def _open_parser(self) -> formats.Parser | LooseParser:
-        settings = self._settings
+        settings = self.settings
         if settings.opens_thinking and any(isinstance(event, ThinkingDelta) for event in self._wire):
             # The server gives the reasoning in a field of its own, so the text holds none.
-            settings = self._settings = replace(settings, opens_thinking=False)
+            settings = self.settings = replace(settings, opens_thinking=False)
         inside = settings.opens_thinking or settings.starts_in_thinking
         return open_parser(replace(settings, starts_in_thinking=inside))
 
@@ -529,7 +533,7 @@ class Extractor:
         events = self._parser.close() if self._parser is not None else []
         self._events += events
         self._reply = fold(self._wire)
-        received = receive(self._reply, self._settings.book.tools) if self._wire else ParsedResponse()
+        received = receive(self._reply, self.settings.book.tools) if self._wire else ParsedResponse()
         received = replace(received, text="".join(self._texts))
-        self.extraction = settle(received, self._events, self._settings)
+        self.extraction = settle(received, self._events, self.settings)
         return [*events, *self._held]

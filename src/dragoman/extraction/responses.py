@@ -71,23 +71,29 @@ class ConversationContext:
 
 
 def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Messages from messages, or from dicts as the chat and Anthropic wires write them."""
+    """Messages from messages, from dicts as the wires write them, or from the objects of official clients."""
     messages: list[Message] = []
     for entry in conversation:
-        if isinstance(entry, Message):
-            messages.append(entry)
-        elif isinstance(entry, Mapping):
-            wire = "anthropic" if _has_blocks(entry) else "openai_chat"
-            messages += get(wire).decode_request({"messages": [dict(entry)]}).messages
+        dump = getattr(entry, "model_dump", None)
+        plain = dump() if callable(dump) else entry
+        if isinstance(plain, Message):
+            messages.append(plain)
+        elif isinstance(plain, Mapping):
+            wire = _find_dialect(plain)
+            name = "input" if wire == "openai_responses" else "messages"
+            messages += get(wire).decode_request({name: [dict(plain)]}).messages
     return messages
 
 
-def _has_blocks(entry: Mapping[str, Any]) -> bool:
+def _find_dialect(entry: Mapping[str, Any]) -> str:
+    """The wire that writes messages like this one. What stands in it may be of any type."""
+    if "type" in entry and "role" not in entry:
+        return "openai_responses"
     content = entry.get("content")
-    kinds = (
-        {block.get("type") for block in content if isinstance(block, Mapping)} if isinstance(content, list) else set()
-    )
-    return bool(kinds & {"tool_use", "tool_result", "thinking"})
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
+    if any(block.get("type") in ("tool_use", "tool_result", "thinking") for block in blocks):
+        return "anthropic"
+    return "ollama" if "tool_name" in entry else "openai_chat"
 
 
 def _words(part: Any) -> str:
@@ -177,10 +183,9 @@ def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> ParsedResponse
     builder.terminate()
     builder.end()
     found = _from_reply(fold(builder.take()))
-    text = next((response[key] for key in ("text", "content") if isinstance(response.get(key), str)), "")
-    thinking = next(
-        (response[key] for key in ("thinking", "reasoning_content") if isinstance(response.get(key), str)), ""
-    )
+    texts = {key: value for key, value in response.items() if isinstance(value, str)}
+    text = texts.get("text", texts.get("content", ""))
+    thinking = texts.get("thinking", texts.get("reasoning_content", ""))
     return ParsedResponse(text, thinking, found.calls, found.invalid)
 
 

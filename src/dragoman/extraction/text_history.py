@@ -71,7 +71,10 @@ class AssistantWriter:
         self._format = format
         fallback = formats.get(FALLBACK)
         self._rows = (self.row,) if self.row is fallback else (self.row, fallback)
-        self._tools = tools if tools is None or not _carries_types(self.row) else _names_only(tools)
+        if tools is not None and _carries_types(self.row):
+            # What was said stays as it was said: a schema would change arguments that do not fit it.
+            tools = Toolset(Tool(tool.name) for tool in tools)
+        self._tools = tools
 
     def parse(self, text: str) -> Parsed:
         """What stands in a text of this format; calls in the fallback are read as well."""
@@ -105,13 +108,9 @@ class AssistantWriter:
         parsed = self.parse(written)
         return (
             [call.name for call in parsed.calls] == [call.name for call in calls]
-            and all(difference(one.arguments, other.arguments) is None for one, other in _pairs(calls, parsed.calls))
+            and all(difference(a.arguments, b.arguments) is None for a, b in zip(calls, parsed.calls, strict=True))
             and (text is None or (self.read_text(parsed) == text and not parsed.thinking and not parsed.broken))
         )
-
-
-def _pairs(one: Iterable[ToolCall], other: Iterable[ToolCall]) -> Iterator[tuple[ToolCall, ToolCall]]:
-    return zip(one, other, strict=True)
 
 
 def _ways_to_show(text: str) -> Iterator[str]:
@@ -130,11 +129,6 @@ def _carries_types(row: Format) -> bool:
     except CannotExpress:
         return False
     return [call.arguments for call in formats.parse(written, row).calls] == [_PROBE.arguments]
-
-
-def _names_only(tools: Toolset) -> Toolset:
-    """What was said stays as it was said: a schema would change arguments that do not fit it."""
-    return Toolset(Tool(tool.name) for tool in tools)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -16,12 +16,12 @@ from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
 from dragoman.extraction.trust import Profile
 from dragoman.formats import Format
-from dragoman.providers import Endpoint, PromptGuided
+from dragoman.providers import Endpoint
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolModeName, ToolResult
-from dragoman.wire.codec import Choice, read_choice
 from dragoman.wire.failures import Loss
+from dragoman.wire.options import Choice, read_choice
 from dragoman.wire.quirks import Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -34,28 +34,20 @@ _WEAK: dict[str, Any] = {"most_calls": 1, "most_items": 8, "longest_text": 200}
 """Narrower limits: a model that small repeats itself wherever it may."""
 
 
-class Constraint(Struct, frozen=True):
-    """The fields that hold the reply, and why there are none where there ought to be."""
+def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> JsonObject:
+    """The fields of a request that hold the reply to the format and to the choice of a tool; none where none is due.
 
-    fields: JsonObject = {}
-    loss: Loss | None = None
-
-
-def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> Constraint:
-    """The fields of a request that hold the reply to the format and to the choice of a tool; none where none is due."""
+    Raises ConfigError where no grammar can be written.
+    """
     if not (weak or choice.mode in ("required", "none") or choice.names) or not len(tools):
-        return Constraint()
+        return {}
     if not quirks.grammar_field or (quirks.grammar_syntax == "json_schema" and choice.mode != "required"):
         # A reply in words is no JSON, so a schema can only hold a call.
-        return Constraint()
-    try:
-        written = formats.grammar(
-            tools, format, quirks.grammar_syntax, tool_choice=_write(choice), **(_WEAK if weak else {})
-        )
-    except ConfigError as error:
-        return Constraint(loss=Loss("dropped", "options", f"the reply is not held by a grammar: {error}"))
+        return {}
+    wanted = {"mode": choice.mode, "names": list(choice.names)} if choice.names else choice.mode
+    written = formats.grammar(tools, format, quirks.grammar_syntax, tool_choice=wanted, **(_WEAK if weak else {}))
     value = msgspec.json.decode(written) if quirks.grammar_syntax == "json_schema" else written
-    return Constraint(nest(quirks.grammar_field, value))
+    return nest(quirks.grammar_field, value)
 
 
 def nest(path: str, value: Any) -> JsonObject:
@@ -72,12 +64,6 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
         old = merged.get(name)
         merged[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
     return merged
-
-
-def _write(choice: Choice) -> str | dict[str, Any]:
-    if choice.names:
-        return {"mode": choice.mode, "names": list(choice.names)}
-    return choice.mode
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -135,10 +121,12 @@ def choose_tool_mode(
     named = dict(aliases or {})
     if not len(tools):
         return ToolMode(endpoint, tools, trust=trust, aliases=named)
-    payload = endpoint.convert_tools(tools)
-    if not isinstance(payload, PromptGuided):
+    if endpoint.capabilities.native_tool_calls:
+        # The codec encodes the definitions when the request is sent; here only its existence matters.
+        endpoint.check_wire()
         return ToolMode(endpoint, tools, "native", trust=trust, aliases=named)
-    return ToolMode(endpoint, tools, "text", payload.instructions, trust, named)
+    taught = formats.instructions(tools, endpoint.prompt_format, layout="list")
+    return ToolMode(endpoint, tools, "text", taught, trust, named)
 
 
 def compose(
@@ -155,7 +143,9 @@ def compose(
     conversation = list(messages)
     _check_choice(choice, chosen_mode)
     if _needs_grammar(choice, chosen_mode):
-        chosen_mode = _as_text(chosen_mode)
+        # The same tools in the prompt, where a grammar can hold the reply.
+        trust, aliases = chosen_mode.trust, chosen_mode.aliases
+        chosen_mode = choose_tool_mode(chosen_mode.endpoint, chosen_mode.tools, "text", trust=trust, aliases=aliases)
     if is_written_as_text(conversation, chosen_mode):
         return _compose_text(conversation, chosen_mode, given, choice, nonce, boundaries)
     tools = list(chosen_mode.tools)
@@ -190,13 +180,6 @@ def _needs_grammar(choice: Choice, chosen_mode: ToolMode) -> bool:
         choice.mode == "required"
         and _is_ignored(choice, chosen_mode)
         and bool(chosen_mode.endpoint.quirks.grammar_field)
-    )
-
-
-def _as_text(chosen_mode: ToolMode) -> ToolMode:
-    """The same tools in the prompt, where a grammar can hold the reply."""
-    return choose_tool_mode(
-        chosen_mode.endpoint, chosen_mode.tools, "text", trust=chosen_mode.trust, aliases=chosen_mode.aliases
     )
 
 
@@ -273,10 +256,13 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
     own = own if isinstance(own, Mapping) else {}
     if options.get("response_format") or field in own:
         return []
-    held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
-    if held.fields:
-        options[wire] = merge(own, held.fields)
-    return [held.loss] if held.loss is not None else []
+    try:
+        held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
+    except ConfigError as error:
+        return [Loss("dropped", "options", f"the reply is not held by a grammar: {error}")]
+    if held:
+        options[wire] = merge(own, held)
+    return []
 
 
 def _with_instructions(
@@ -299,14 +285,11 @@ def _teach(existing: str, chosen_mode: ToolMode, nonce: str | None, choice: Choi
     weak = chosen_mode.endpoint.profile.weak
     if formats.needs_compact(f"{existing}\n\n{taught}", native=False, weak=weak) is not None:
         taught = formats.instructions(chosen_mode.tools, format, True, nonce=nonce)
-    return "\n".join(filter(None, [taught, explain_results(), _demand(choice)]))
-
-
-def _demand(choice: Choice) -> str:
-    """The choice of a tool, in words: a model that is spoken to in text has no other way to learn of it."""
+    said = [taught, explain_results()]
     if choice.mode == "required":
-        return f"Your next reply has to be a call of {' or '.join(choice.names) or 'one of these tools'}."
-    return ""
+        # A model that is spoken to in text has no other way to learn of the choice of a tool.
+        said.append(f"Your next reply has to be a call of {' or '.join(choice.names) or 'one of these tools'}.")
+    return "\n".join(filter(None, said))
 
 
 def find_breach(composed: ComposedRequest, called: Iterable[str]) -> str:

@@ -28,6 +28,10 @@ Level = Literal["T5", "T4", "T3", "T2", "T1", "T0"]
 _NEVER = frozenset({"thinking", "quote", "fence"})
 
 
+_WRAPPED = frozenset({"T5", "T4", "T3"})
+"""Where a call has a wrapper or a field of its own. Below, a tool of class `exec` is asked about in every profile."""
+
+
 def find_level(call: ToolCall, region: str, family: Collection[str] | None = None) -> Level:
     """The level of a call that was found in a region of the reply; `family` are the formats that the model writes."""
     provenance = call.provenance
@@ -130,6 +134,28 @@ def is_exec(tool: Tool | None) -> bool:
     return tool is not None and (tool.metadata.get("class") == "exec" or tool.metadata.get("exec") is True)
 
 
+def find_doubt(call: ToolCall, tool: Tool) -> str:
+    """Why the origin of a judged call demands a question that no permission rule lifts; empty if it demands none."""
+    provenance = call.provenance
+    if provenance is None:
+        return ""
+    if provenance.verdict not in (None, "allow"):
+        return f"the call was read from text in a way that has to be asked about ({name_level(call)})"
+    if _asks_as_exec("T5" if provenance.channel == "native" else provenance.level, tool):
+        return f"{tool.name} acts on the system, and the call has no wrapper of its own ({name_level(call)})"
+    return ""
+
+
+def name_level(call: ToolCall) -> str:
+    """The level of a call as reasons and records name it."""
+    return (call.provenance.level if call.provenance is not None else None) or "unjudged"
+
+
+def _asks_as_exec(level: str | None, tool: Tool | None) -> bool:
+    """The rule for tools of class `exec`. A call that nobody judged is taken for one without a wrapper."""
+    return level not in _WRAPPED and is_exec(tool)
+
+
 def decide(situation: Situation, profile: Profile) -> Judgement:
     """The verdict on a call: the severest of what its level, its echo, its position and its tool ask for."""
     if situation.level == "T5":
@@ -140,10 +166,9 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
     if situation.level != "T4" and situation.is_followed and situation.has_untrusted:
         words = "text follows it, and the conversation holds content that others wrote"
         judgements.append(Judgement(profile.followed, "position", words))
-    if situation.level in ("T2", "T1") and is_exec(situation.tool):
-        judgements.append(
-            Judgement("ask", "exec", "the tool acts on the system, and the call has no wrapper of its own")
-        )
+    if _asks_as_exec(situation.level, situation.tool):
+        words = "the tool acts on the system, and the call has no wrapper of its own"
+        judgements.append(Judgement("ask", "exec", words))
     return max(judgements, key=lambda judgement: _ORDER[judgement.verdict])
 
 

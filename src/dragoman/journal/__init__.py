@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from dragoman.journal.history import CallTrace, Turn, calls, open_calls, order_faults, turns, was_ended
+from dragoman.journal.history import CallTrace, calls, open_calls, order_faults, was_ended
 from dragoman.journal.journal import (
     DURABLE,
     KINDS,
@@ -56,7 +56,6 @@ __all__ = [
     "SessionExists",
     "SessionSummary",
     "SqliteJournal",
-    "Turn",
     "UnknownRun",
     "UnknownSession",
     "calls",
@@ -64,7 +63,6 @@ __all__ = [
     "open_calls",
     "open_journal",
     "order_faults",
-    "turns",
     "was_ended",
 ]
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -20,6 +19,7 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.secrets import HumanSink
+from dragoman.state_files import flush_folder, make_folder, open_alone, opened, wait_for_writers
 
 # --------------------------------------------------------------------------------------------------------------------
 # What can go wrong with an audit log, with the next step.
@@ -34,16 +34,22 @@ class AuditFailed(DragomanError):
     hint = "check the disk and the rights of the file; nothing should run that is not recorded"
 
 
-def explain_failure(path: object, error: OSError) -> AuditFailed:
-    """A failure of the system as one that says what to do."""
-    why = (error.strerror or "it failed").lower()
-    if error.errno in _FULL:
-        hint = "make room on the disk, then run it again"
-    elif error.errno in _FORBIDDEN:
-        hint = "check the rights of the file and its folder, or name another place for the log"
-    else:
-        hint = AuditFailed.hint
-    return AuditFailed(f"the audit log {path} cannot be used: {why}", hint=hint)
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """A failure of the system becomes one that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        why = (error.strerror or "it failed").lower()
+        if error.errno in _FULL:
+            hint = "make room on the disk, then run it again"
+        elif error.errno in _FORBIDDEN:
+            hint = "check the rights of the file and its folder, or name another place for the log"
+        elif error.errno == errno.EINVAL:
+            hint = "name a file for the audit log"
+        else:
+            hint = AuditFailed.hint
+        raise AuditFailed(f"the audit log {path} cannot be used: {why}", hint=hint) from error
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -140,74 +146,9 @@ def next_aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
-@contextmanager
-def opened(path: Path, flags: int) -> Iterator[int]:
-    """A descriptor of a file of the log, which has to be a file and not a pipe or a device."""
-    # Opening a pipe to read it would wait for somebody who writes into it.
-    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0), 0o600)
-    try:
-        if not S_ISREG(os.fstat(descriptor).st_mode):
-            raise AuditFailed(f"{path} is not a file", hint="name a file for the audit log")
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def make_folder(path: Path) -> None:
-    """Make the folder of a log, for its owner alone."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def flush_folder(path: Path) -> None:
-    """Make sure that a new name survives a power cut."""
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _is_number(text: str) -> bool:
     # Only as it is written here: audit.jsonl.07 is somebody else's.
     return text.isascii() and text.isdecimal() and not text.startswith("0")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Files that one writer at a time may have open.
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - Windows, where one process at a time may write a log
-    fcntl = None  # type: ignore[assignment]
-
-_FLAGS = os.O_RDWR | os.O_CREAT
-
-
-@contextmanager
-def open_alone(place: Path, flags: int = 0) -> Iterator[int]:
-    """A file to read and write, made if it is not there, while nobody else has it in this way."""
-    while True:
-        with opened(place, _FLAGS | flags) as descriptor:
-            if fcntl is not None:
-                # Not the lock of POSIX: that one lets every thread of a process in.
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_still(place, descriptor):
-                yield descriptor
-                return
-        # It was removed or put aside while this waited: whoever comes next opens another one.
-
-
-def wait_for_writers(descriptor: int) -> None:
-    """Wait until nobody writes a file, and keep them waiting until it is closed."""
-    if fcntl is not None:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-
-
-def _is_still(place: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(place), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -234,28 +175,17 @@ def head_path(path: Path) -> Path:
     return path.with_name(path.name + ".head")
 
 
-class HeadFile:
-    """The open head file of a log, locked."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def read(self) -> Head | None:
-        """What it knows; None if it is new or cannot be understood."""
-        return _parse(os.pread(self._descriptor, _LENGTH + 1, 0))
-
-    def write(self, head: Head) -> None:
-        """Know another head. It is always of one length, so it never needs more room on the disk."""
-        os.pwrite(self._descriptor, b"%020d %s\n" % (head.number, head.hash.encode("ascii")), 0)
-        if os.fstat(self._descriptor).st_size != _LENGTH:
-            os.ftruncate(self._descriptor, _LENGTH)
+def _read_head(descriptor: int) -> Head | None:
+    """What a head file knows; None if it is new or cannot be understood."""
+    found = _WRITTEN(os.pread(descriptor, _LENGTH + 1, 0))
+    return Head(int(found[1]), found[2].decode("ascii")) if found else None
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[HeadFile]:
-    """The head file of a log, while nobody else writes that log."""
-    with open_alone(head_path(path)) as descriptor:
-        yield HeadFile(descriptor)
+def _write_head(descriptor: int, head: Head) -> None:
+    # It is always of one length, so it never needs more room on the disk.
+    os.pwrite(descriptor, b"%020d %s\n" % (head.number, head.hash.encode("ascii")), 0)
+    if os.fstat(descriptor).st_size != _LENGTH:
+        os.ftruncate(descriptor, _LENGTH)
 
 
 @contextmanager
@@ -267,12 +197,7 @@ def reading(path: Path) -> Iterator[Head | None]:
         return
     with opened(place, os.O_RDONLY) as descriptor:
         wait_for_writers(descriptor)
-        yield HeadFile(descriptor).read()
-
-
-def _parse(content: bytes) -> Head | None:
-    found = _WRITTEN(content)
-    return Head(int(found[1]), found[2].decode("ascii")) if found else None
+        yield _read_head(descriptor)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -451,9 +376,9 @@ class AuditLog:
         Raises AuditFailed if that is not possible; then nothing was added.
         """
         content = self._put_down(kind, run, call, fields)
-        with self._one_at_a_time, _explained(self.path):
+        with self._one_at_a_time, explained(self.path):
             make_folder(self.path)
-            with writing(self.path) as head:
+            with open_alone(head_path(self.path)) as head:
                 return self._append(head, kind, content)
 
     def _put_down(self, kind: str, run: str, call: str, fields: dict[str, Any]) -> dict[str, Any]:
@@ -476,8 +401,8 @@ class AuditLog:
             return [self._scrub(each) if isinstance(each, str) else each for each in value]
         return value
 
-    def _append(self, head: HeadFile, kind: str, content: dict[str, Any]) -> Head:
-        known = head.read()
+    def _append(self, head: int, kind: str, content: dict[str, Any]) -> Head:
+        known = _read_head(head)
         # The head file is locked already. It may be removed, though, and then the next writer has another one.
         with open_alone(self.path, os.O_APPEND) as log:
             tail, lines = self._line_up(log, known, kind, content)
@@ -528,7 +453,7 @@ class AuditLog:
             lines.add(CONTINUED, {"file": before.name})
             return agrees(log, tail, known)
 
-    def _write(self, log: int, tail: Tail, lines: _Lines, head: HeadFile) -> Head:
+    def _write(self, log: int, tail: Tail, lines: _Lines, head: int) -> Head:
         try:
             rest = memoryview(lines.written)
             while rest:
@@ -537,7 +462,7 @@ class AuditLog:
                 os.fsync(log)
                 if tail.size == 0:
                     flush_folder(self.path)
-            head.write(lines.head)
+            _write_head(head, lines.head)
         except OSError:
             # Half a record is worse than none. If this fails as well, the next one that is added tells of it.
             with suppress(OSError):
@@ -561,13 +486,3 @@ class _Lines:
         self.written += line
         self.head = Head(number, hashed)
         self.count += 1
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except AuditFailed:
-        raise
-    except OSError as error:
-        raise explain_failure(path, error) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, BinaryIO, Literal
 
@@ -13,7 +12,7 @@ from msgspec import Struct
 from dragoman.journal.journal import CannotFork, Journal, Record, RunSummary, SessionSummary, UnknownSession
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the records of a run say: its turns, how far each call came, and what of it another session may keep.
+# What the records of a run say: how far each call came, and what of it another session may keep.
 
 Stage = Literal["planned", "approved", "denied", "started", "finished", "delivered"]
 _STAGES: tuple[Stage, ...] = ("planned", "approved", "denied", "started", "finished", "delivered")
@@ -40,15 +39,6 @@ class CallTrace(Struct, frozen=True):
     records: tuple[int, ...]
     settled: bool = False
     """Whether it has an answer: a result, a denial, or an input that speaks of it."""
-
-
-class Turn(Struct, frozen=True):
-    """A reply and what came of it: records `first` up to `end`, the latter not included."""
-
-    number: int
-    first: int
-    end: int
-    calls: tuple[CallTrace, ...] = ()
 
 
 def was_ended(records: Sequence[Record]) -> bool:
@@ -82,22 +72,6 @@ def _named(record: Record) -> tuple[str, ...]:
 def open_calls(records: Iterable[Record]) -> list[CallTrace]:
     """The calls without an answer: planned or approved ones have not run, of a started one nobody knows the outcome."""
     return [call for call in calls(records).values() if not call.settled and call.stage != "delivered"]
-
-
-def turns(records: Sequence[Record]) -> list[Turn]:
-    """The turns of a run, counted from 1. What stands before the first reply belongs to none of them."""
-    places = [record.number for record in records if record.kind == "reply"]
-    ends = [*places[1:], len(records)]
-    members: list[list[CallTrace]] = [[] for _ in places]
-    for call in calls(records).values():
-        # Its first record tells the turn: that it was delivered stands in the next one.
-        number = bisect_right(places, call.records[0])
-        if number:
-            members[number - 1].append(call)
-    return [
-        Turn(number, first, end, tuple(each))
-        for number, (first, end, each) in enumerate(zip(places, ends, members, strict=False), 1)
-    ]
 
 
 def order_faults(records: Sequence[Record]) -> list[str]:
@@ -184,6 +158,7 @@ def summarise(runs: Iterable[RunSummary], origins: dict[str, str] | None = None)
 # A session as lines of JSON: one for the session, one for each run, one for each record.
 
 VERSION = 1
+_RUN_FIELDS = ("run_id", "parent", "copied_from", "begun", "last", "records", "turns", "ended")
 
 
 async def export_session(journal: Journal, session: str) -> AsyncIterator[dict[str, Any]]:
@@ -194,7 +169,7 @@ async def export_session(journal: Journal, session: str) -> AsyncIterator[dict[s
     yield {"type": "session", "version": VERSION, "session": session, "runs": len(runs)}
     for run in runs:
         records = await journal.read(run.run_id)
-        yield run_line(run)
+        yield {"type": "run"} | {name: getattr(run, name) for name in _RUN_FIELDS}
         for record in records:
             yield record_line(run.run_id, record)
 
@@ -206,11 +181,6 @@ async def write_export(journal: Journal, session: str, file: BinaryIO) -> int:
         file.write(msgspec.json.encode(line) + b"\n")
         count += 1
     return count
-
-
-def run_line(run: RunSummary) -> dict[str, Any]:
-    kept = ("run_id", "parent", "copied_from", "begun", "last", "records", "turns", "ended")
-    return {"type": "run"} | {name: getattr(run, name) for name in kept}
 
 
 def record_line(run_id: str, record: Record) -> dict[str, Any]:

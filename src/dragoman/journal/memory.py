@@ -6,6 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from dragoman.journal.history import export_session, fork_plan, summarise
 from dragoman.journal.journal import (
     Entry,
@@ -26,16 +28,15 @@ from dragoman.journal.journal import (
 from dragoman.journal.leases import Holder, new_run_id, this_process
 
 
-class _Run:
-    def __init__(self, run_id: str, session: str, begun: float) -> None:
-        self.run_id = run_id
-        self.session = session
-        self.begun = begun
-        self.parent: str | None = None
-        self.copied_from: str | None = None
-        self.records: list[Record] = []
-        self.token = 0
-        self.holder: Holder | None = None
+class _Run(Struct):
+    run_id: str
+    session: str
+    begun: float
+    parent: str | None = None
+    copied_from: str | None = None
+    records: list[Record] = []
+    token: int = 0
+    holder: Holder | None = None
 
     def extend(self, entries: Sequence[Entry], at: float) -> None:
         for entry in entries:
@@ -74,10 +75,9 @@ class MemoryJournal:
         self, run_id: str, session: str | None, body: bytes, *, parent: str | None = None, owner: str = ""
     ) -> int:
         self._check_open()
-        run = _Run(check_name("run", run_id), check_name("session", session or run_id), self._clock())
+        run = _Run(check_name("run", run_id), check_name("session", session or run_id), self._clock(), parent)
         if run_id in self._runs:
             raise RunExists(run_id)
-        run.parent = parent
         run.extend([Entry("run", body)], run.begun)
         self._runs[run_id] = run
         return await self.claim(run_id, owner)
@@ -139,11 +139,9 @@ class MemoryJournal:
             raise SessionExists(new_session)
         names: dict[str, str] = {}
         for summary, records in fork_plan(history, turn):
-            run = _Run(self._new_id(), new_session, self._clock())
+            parent = names.get(summary.parent or "", summary.parent)
+            run = _Run(self._new_id(), new_session, self._clock(), parent, summary.run_id, list(records))
             names[summary.run_id] = run.run_id
-            run.parent = names.get(summary.parent or "", summary.parent)
-            run.copied_from = summary.run_id
-            run.records = list(records)
             self._runs[run.run_id] = run
         return run.summary()
 

@@ -10,10 +10,10 @@ from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from struct import pack
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dragoman.journal.journal import (
     KINDS,
@@ -26,6 +26,7 @@ from dragoman.journal.journal import (
     UnknownRun,
 )
 from dragoman.journal.leases import Holder, Lease
+from dragoman.state_files import flush_folder, make_folder
 
 # --------------------------------------------------------------------------------------------------------------------
 # The chain of checksums of a run: each covers its record and the one before, so no record can change or go unseen.
@@ -114,7 +115,7 @@ def connect(
         raise explain(error, path) from error
     try:
         connection.text_factory = bytes
-        if not writing and _is_blank(connection):
+        if not writing and is_blank(connection):
             connection.close()
             return None
         _check_version(connection, path, writing=writing, busy_seconds=busy_seconds)
@@ -143,9 +144,11 @@ def empty() -> sqlite3.Connection:
 
 def _make_file(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        _sync_folder(path.parent)
+        with contextlib.suppress(OSError):
+            # Not every system has this for folders.
+            flush_folder(path)
     except FileExistsError as error:
         if not path.is_file():
             raise _cannot_make(path, error) from error
@@ -158,48 +161,38 @@ def _cannot_make(path: Path, error: OSError) -> JournalFailed:
     return JournalFailed(f"the journal {path} cannot be made: {why}", hint="name a file in a folder that you may write")
 
 
-def _sync_folder(folder: Path) -> None:
-    """Put the name of the new file on the disk, not only its content; not every system has this for folders."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool, busy_seconds: float) -> None:
-    version, application = _stamps(connection)
-    if writing and _is_blank(connection):
-        _use_write_ahead_log(connection, busy_seconds)
+    version, application = stamps(connection)
+    if writing and is_blank(connection):
+        use_write_ahead_log(connection, busy_seconds)
         connection.execute("BEGIN EXCLUSIVE")
         try:
-            if _is_blank(connection):
+            if is_blank(connection):
                 _make_tables(connection)
         finally:
             connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
-        version, application = _stamps(connection)
+        version, application = stamps(connection)
     if application != APPLICATION:
-        raise _foreign(path)
+        raise JournalFailed(f"{path} is a database, but no journal of dragoman", hint="name another file")
     if version > VERSION:
         raise JournalTooNew(str(path), version, VERSION)
     if writing:
-        _use_write_ahead_log(connection, busy_seconds)
+        use_write_ahead_log(connection, busy_seconds)
         if version < VERSION:
             # The tables are the same. Records of version 2 may refer to the run before them, which 0.1.0 cannot read:
             # the stamp makes it refuse the file instead.
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _stamps(connection: sqlite3.Connection) -> tuple[int, int]:
+def stamps(connection: sqlite3.Connection) -> tuple[int, int]:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     return version, connection.execute("PRAGMA application_id").fetchone()[0]
 
 
-def _is_blank(connection: sqlite3.Connection) -> bool:
+def is_blank(connection: sqlite3.Connection) -> bool:
     """Whether nobody has written anything, as in the moment between the making of a file and of its tables."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return _stamps(connection) == (0, 0) and tables == 0
+    return stamps(connection) == (0, 0) and tables == 0
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
@@ -214,7 +207,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
+def use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
     """Readers then never wait for the writer. While two processes switch, SQLite says busy without waiting."""
     end = time.monotonic() + busy_seconds
     while True:
@@ -225,10 +218,6 @@ def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) ->
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                 raise
             time.sleep(0.01)
-
-
-def _foreign(path: Path) -> JournalFailed:
-    return JournalFailed(f"{path} is a database, but no journal of dragoman", hint="name another file")
 
 
 def _code(error: sqlite3.Error) -> int:
@@ -265,6 +254,7 @@ def explain(error: sqlite3.Error, path: Path) -> JournalError:
 # --------------------------------------------------------------------------------------------------------------------
 # Rows of the file as records and summaries. Text comes as bytes, because a damaged one need not be text.
 
+_Stored = TypeVar("_Stored", bytes, int)
 _NAMES = "id, run_id, session, parent, copied_from, begun, last"
 _RUN = f"{_NAMES}, records, turns, ended, checksum, token, holder, until, seconds"
 
@@ -292,18 +282,7 @@ class Row(Struct):
         return first_checksum(self.run_id, self.session, self.begun, self.parent, self.copied_from)
 
     def summary(self, holder: str) -> RunSummary:
-        return RunSummary(
-            self.run_id,
-            self.session,
-            self.begun,
-            self.last,
-            self.records,
-            self.turns,
-            self.ended,
-            self.parent,
-            self.copied_from,
-            holder,
-        )
+        return structs.replace(msgspec.convert(self, RunSummary, from_attributes=True), holder=holder)
 
 
 def find_run(connection: sqlite3.Connection, run_id: str, place: str) -> Row:
@@ -313,22 +292,22 @@ def find_run(connection: sqlite3.Connection, run_id: str, place: str) -> Row:
     return _row(found, place)
 
 
-def find_runs(connection: sqlite3.Connection, place: str, session: str | None = None) -> list[Row]:
+def find_runs(
+    connection: sqlite3.Connection, place: str, session: str | None = None, *, last: bool = False
+) -> list[Row]:
+    """The runs of a session, or of all of them, in their order; only the last one with `last`."""
     where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
-    found = connection.execute(f"SELECT {_RUN} FROM runs {where} ORDER BY id", values).fetchall()
+    order = "ORDER BY id DESC LIMIT 1" if last else "ORDER BY id"
+    found = connection.execute(f"SELECT {_RUN} FROM runs {where} {order}", values).fetchall()
     return [_row(each, place) for each in found]
-
-
-def find_last_run(connection: sqlite3.Connection, place: str, session: str) -> Row | None:
-    query = f"SELECT {_RUN} FROM runs WHERE session = ? ORDER BY id DESC LIMIT 1"
-    found = connection.execute(query, (session,)).fetchone()
-    return None if found is None else _row(found, place)
 
 
 def _row(values: tuple[Any, ...], place: str) -> Row:
     try:
         key, run_id, session, parent, copied_from, begun, last, records, turns, ended, checksum, *lease = values
         token, holder, until, seconds = lease
+        if ended not in {0, 1}:
+            raise TypeError("a flag is neither 0 nor 1")
         return Row(
             _whole(key),
             _text(run_id),
@@ -339,8 +318,8 @@ def _row(values: tuple[Any, ...], place: str) -> Row:
             _moment(last),
             _whole(records),
             _whole(turns),
-            _yes_or_no(ended),
-            _blob(checksum),
+            ended == 1,
+            _proper(checksum, bytes, "a blob is no blob"),
             Lease(
                 _whole(token),
                 None if holder is None else msgspec.json.decode(holder, type=Holder),
@@ -407,8 +386,9 @@ def _record(values: tuple[Any, ...]) -> tuple[Record, bytes]:
     listed = msgspec.json.decode(named, type=tuple[str, ...]) if named else ()
     if encode_calls(listed) != named:
         raise ValueError("the list of calls was not written so")
-    record = Record(_whole(number), name, _blob(body), _text(call_id), _moment(at), listed)  # type: ignore[arg-type]
-    return record, _blob(checksum)
+    text = _proper(body, bytes, "a blob is no blob")
+    record = Record(_whole(number), name, text, _text(call_id), _moment(at), listed)  # type: ignore[arg-type]
+    return record, _proper(checksum, bytes, "a blob is no blob")
 
 
 def link(previous: bytes, record: Record) -> bytes:
@@ -422,30 +402,20 @@ def encode_calls(calls: tuple[str, ...]) -> str:
 
 def _text(value: Any) -> str:
     # TEXT comes as bytes, and so does a BLOB: the chain tells them apart from what was written.
-    if not isinstance(value, bytes):
-        raise TypeError("a text is no text")
-    return value.decode()
-
-
-def _blob(value: Any) -> bytes:
-    if not isinstance(value, bytes):
-        raise TypeError("a blob is no blob")
-    return value
+    return _proper(value, bytes, "a text is no text").decode()
 
 
 def _whole(value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError("a count is no number")
-    return value
-
-
-def _yes_or_no(value: Any) -> bool:
-    if value not in {0, 1}:
-        raise TypeError("a flag is neither 0 nor 1")
-    return bool(value)
+    return _proper(value, int, "a count is no number")
 
 
 def _moment(value: Any) -> float:
     if not isinstance(value, float | int):
         raise TypeError("a time is no number")
     return float(value)
+
+
+def _proper(value: Any, kind: type[_Stored], fault: str) -> _Stored:
+    if not isinstance(value, kind):
+        raise TypeError(fault)
+    return value

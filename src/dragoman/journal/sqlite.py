@@ -12,10 +12,10 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.journal.history import export_session, fork_plan, summarise
 from dragoman.journal.journal import (
@@ -42,7 +42,6 @@ from dragoman.journal.schema import (
     empty,
     encode_calls,
     explain,
-    find_last_run,
     find_run,
     find_runs,
     is_broken_disk,
@@ -70,36 +69,13 @@ class Job:
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self.outcome: tuple[Any, BaseException | None] = (None, JournalFailed("the journal did not answer"))
 
-    def settle(self) -> None:
-        # Whoever was cancelled while waiting does not want to know any more; the work is done all the same.
-        if self.future.done():
-            return
-        value, error = self.outcome
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(error)
-
-
-class JobHandler(Protocol):
-    """What the thread does with the jobs. All of it is called in the thread, `close` last."""
-
-    def serve(self, jobs: list[Job]) -> None:
-        """Give each job its outcome."""
-        ...
-
-    def rest(self) -> float | None:
-        """Do what is due while nobody asks: after how many seconds to call again, None for never."""
-        ...
-
-    def close(self) -> None: ...
-
 
 class Worker:
     """The thread of one servant. It starts with the first job and ends with `close`."""
 
-    def __init__(self, name: str, handler: JobHandler) -> None:
+    def __init__(self, name: str, handler: Writer | Reader) -> None:
         self._name = name
+        # All of its methods are called in the thread, `close` last.
         self._handler = handler
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -141,7 +117,7 @@ class Worker:
                 thread.join()
 
 
-def _serve(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> None:
+def _serve(jobs: queue.SimpleQueue[Job | None], handler: Writer | Reader) -> None:
     try:
         open_ = True
         while open_:
@@ -155,7 +131,7 @@ def _serve(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> None:
         handler.close()
 
 
-def _next_batch(jobs: queue.SimpleQueue[Job | None], handler: JobHandler) -> tuple[list[Job], bool]:
+def _next_batch(jobs: queue.SimpleQueue[Job | None], handler: Writer | Reader) -> tuple[list[Job], bool]:
     """Whatever waits by now, so that it shares one commit; and whether there may be more."""
     batch: list[Job] = []
     wait = handler.rest()
@@ -186,32 +162,29 @@ def _answer(batch: list[Job]) -> None:
 
 def _settle(jobs: list[Job]) -> None:
     for job in jobs:
-        job.settle()
+        value, error = job.outcome
+        # Whoever was cancelled while waiting does not want to know any more; the work is done all the same.
+        if job.future.done():
+            continue
+        if error is None:
+            job.future.set_result(value)
+        else:
+            job.future.set_exception(error)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # The one connection that writes: jobs of many runs share a transaction, and the disk is waited for once.
 
 
-class Settings:
+class Settings(Struct, frozen=True):
     """How a file is opened; the same for its writer and its reader."""
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        busy_seconds: float,
-        most_bytes: int | None,
-        clock: Callable[[], float],
-        lease_seconds: float = LEASE_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.path = path
-        self.busy_seconds = busy_seconds
-        self.most_bytes = most_bytes
-        self.clock = clock
-        self.lease_seconds = lease_seconds
-        self.monotonic = monotonic
+    path: Path
+    busy_seconds: float
+    most_bytes: int | None
+    clock: Callable[[], float]
+    lease_seconds: float = LEASE_SECONDS
+    monotonic: Callable[[], float] = time.monotonic
 
 
 class Writer:
@@ -228,6 +201,7 @@ class Writer:
         self.fold = False
 
     def serve(self, jobs: list[Job]) -> None:
+        """Give each job its outcome."""
         try:
             connection = self._open()
         except JournalError as error:
@@ -292,15 +266,16 @@ class Writer:
         if self._failure is not None:
             raise self._failure
         if self._connection is None:
-            settings = self._settings
-            self._connection = connect(
-                settings.path, busy_seconds=settings.busy_seconds, writing=True, most_bytes=settings.most_bytes
-            )
+            at = self._settings
+            self._connection = connect(at.path, busy_seconds=at.busy_seconds, writing=True, most_bytes=at.most_bytes)
         assert self._connection is not None
         return self._connection
 
     def rest(self) -> float | None:
-        """Keep the claims alive: a process that runs a tool for minutes has not gone away."""
+        """Keep the claims alive: a process that runs a tool for minutes has not gone away.
+
+        Returns after how many seconds to call again, None for never.
+        """
         if not self.held or self._connection is None:
             return None
         due = self._renewed + self._settings.lease_seconds / 3
@@ -377,8 +352,8 @@ class Reader:
             self._connection = connect(settings.path, busy_seconds=settings.busy_seconds, writing=False)
         return self._connection
 
-    def rest(self) -> float | None:
-        return None
+    def rest(self) -> None:
+        """Nothing is due while nobody asks."""
 
     def close(self) -> None:
         if self._connection is not None:
@@ -415,9 +390,7 @@ class SqliteJournal:
         self._new_id = new_id
         self._is_alive = is_alive
         self._lease_seconds = lease_seconds
-        settings = Settings(
-            self.path, busy_seconds=busy_seconds, most_bytes=most_bytes, clock=clock, lease_seconds=lease_seconds
-        )
+        settings = Settings(self.path, busy_seconds, most_bytes, clock, lease_seconds)
         self._writer = Writer(settings)
         self._writing = Worker("dragoman-journal-writer", self._writer)
         self._reading = Worker("dragoman-journal-reader", Reader(settings))
@@ -461,16 +434,14 @@ class SqliteJournal:
         await self._writing.do(work, durable=any(entry.kind in DURABLE for entry in entries))
 
     async def read(self, run_id: str) -> list[Record]:
-        def work(connection: sqlite3.Connection) -> list[Record]:
-            return read_records(connection, find_run(connection, run_id, self._place), self._place)
-
-        return await self._reading.do(work)
+        return await self._reading.do(
+            lambda connection: read_records(connection, self._find(connection, run_id), self._place)
+        )
 
     async def first(self, run_id: str) -> Record:
-        def work(connection: sqlite3.Connection) -> Record:
-            return read_first(connection, find_run(connection, run_id, self._place), self._place)
-
-        return await self._reading.do(work)
+        return await self._reading.do(
+            lambda connection: read_first(connection, self._find(connection, run_id), self._place)
+        )
 
     # ---- who holds it ------------------------------------------------------------------------------------------
 
@@ -478,7 +449,7 @@ class SqliteJournal:
         holder = this_process(owner)
 
         def work(connection: sqlite3.Connection) -> int:
-            row = find_run(connection, run_id, self._place)
+            row = self._find(connection, run_id)
             if self._is_held(row):
                 raise RunBusy(run_id, str(row.lease.holder))
             return self._take(connection, row, holder)
@@ -502,6 +473,9 @@ class SqliteJournal:
 
         await self._writing.do(work)
 
+    def _find(self, connection: sqlite3.Connection, run_id: str) -> Row:
+        return find_run(connection, run_id, self._place)
+
     def _is_held(self, row: Row) -> bool:
         return is_held(row.lease, self._clock(), self._is_alive)
 
@@ -517,7 +491,7 @@ class SqliteJournal:
 
     def _held(self, connection: sqlite3.Connection, run_id: str, token: int) -> Row:
         """The run, if this token is the one that holds it; a lease that ran out unnoticed does not matter then."""
-        row = find_run(connection, run_id, self._place)
+        row = self._find(connection, run_id)
         if row.lease.token != token or row.lease.holder is None:
             raise RunLost(run_id, token, str(row.lease.holder or ""))
         return row
@@ -525,10 +499,7 @@ class SqliteJournal:
     # ---- what there is -----------------------------------------------------------------------------------------
 
     async def run(self, run_id: str) -> RunSummary:
-        def work(connection: sqlite3.Connection) -> RunSummary:
-            return self._summary(find_run(connection, run_id, self._place))
-
-        return await self._reading.do(work)
+        return await self._reading.do(lambda connection: self._summary(self._find(connection, run_id)))
 
     async def runs(self, session: str | None = None, *, unfinished: bool = False) -> list[RunSummary]:
         def work(connection: sqlite3.Connection) -> list[RunSummary]:
@@ -538,11 +509,10 @@ class SqliteJournal:
         return await self._reading.do(work)
 
     async def last_run(self, session: str) -> RunSummary | None:
-        def work(connection: sqlite3.Connection) -> RunSummary | None:
-            row = find_last_run(connection, self._place, session)
-            return None if row is None else self._summary(row)
+        def work(connection: sqlite3.Connection) -> list[RunSummary]:
+            return [self._summary(row) for row in find_runs(connection, self._place, session, last=True)]
 
-        return await self._reading.do(work)
+        return next(iter(await self._reading.do(work)), None)
 
     async def sessions(self) -> list[SessionSummary]:
         found = await self.runs()
@@ -610,7 +580,7 @@ class SqliteJournal:
             " token, holder, until, seconds) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, x'', 0, NULL, 0, ?)",
             (run_id, session, parent, copied_from, now, now, self._lease_seconds),
         )
-        row = find_run(connection, run_id, self._place)
+        row = self._find(connection, run_id)
         row.checksum = row.seed()
         return row
 
@@ -620,9 +590,8 @@ class SqliteJournal:
         for record in records:
             row.checksum = link(row.checksum, record)
             calls = encode_calls(record.calls)
-            rows.append(
-                (row.id, record.number, record.at, record.kind, record.call_id, calls, row.checksum, record.body)
-            )
+            told = (record.number, record.at, record.kind, record.call_id, calls, row.checksum, record.body)
+            rows.append((row.id, *told))
         connection.executemany(_INSERT, rows)
         turns = row.turns + sum(record.kind == "reply" for record in records)
         connection.execute(
@@ -648,17 +617,13 @@ class SqliteJournal:
     async def __aenter__(self) -> SqliteJournal:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self.close()
 
     def __enter__(self) -> SqliteJournal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -24,16 +24,19 @@ from dragoman.journal.audit import (
     Head,
     Link,
     escape,
-    explain_failure,
-    opened,
+    explained,
     put_aside,
     read_link,
     read_record,
     reading,
 )
+from dragoman.state_files import opened
 
 # --------------------------------------------------------------------------------------------------------------------
 # The records of a log, to look at. Whether they are to be believed is for `verify` to say.
+
+
+_NO_LOG = "check the path; a run with tools makes one"
 
 
 def read_records(
@@ -46,14 +49,12 @@ def read_records(
     place = Path(path)
     named = None if run is None else escape(run)
     found: deque[dict[str, Any]] = deque(maxlen=last)
-    try:
+    with explained(place):
         files = [*put_aside(place), *([place] if place.exists() else [])]
         if not files:
-            raise AuditFailed(f"there is no audit log at {place}", hint="check the path; a run with tools makes one")
+            raise AuditFailed(f"there is no audit log at {place}", hint=_NO_LOG)
         for file in files:
             found.extend(record for record in _read_file(file) if named is None or record.get("run") == named)
-    except OSError as error:
-        raise explain_failure(place, error) from error
     return list(found)
 
 
@@ -118,21 +119,14 @@ def verify(path: str | os.PathLike[str], *, head: str | None = None) -> AuditRep
     if head is not None and not _HASH(head := head.strip().lower()):
         raise ConfigError("a head is 64 hexadecimal digits", hint="`dragoman audit verify` prints it")
     place = Path(path)
-    try:
-        return _verify(place, head)
-    except OSError as error:
-        raise explain_failure(place, error) from error
-
-
-def _verify(place: Path, head: str | None) -> AuditReport:
-    with ExitStack() as stack:
+    with explained(place), ExitStack() as stack:
         with reading(place) as known:
             older = put_aside(place)
             live = stack.enter_context(opened(place, os.O_RDONLY)) if place.exists() else None
             # The file may be put aside meanwhile; this descriptor stays with it.
             size = os.fstat(live).st_size if live is not None else 0
         if live is None and not older and known is None:
-            raise AuditFailed(f"there is no audit log at {place}", hint="check the path; a run with tools makes one")
+            raise AuditFailed(f"there is no audit log at {place}", hint=_NO_LOG)
         walk = _Walk(known, head)
         current = place
         try:

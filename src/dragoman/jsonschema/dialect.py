@@ -22,11 +22,8 @@ BASE = "dragoman:schema"
 # Definitions are written where a reference leads to them, and `additionalItems` belongs to an older spelling.
 _ONE = CHILDREN - {"additionalItems"}
 _MAPS = MAPS - {"$defs", "definitions"}
-_NUMBERS = frozenset({"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"})
-_COUNTS = frozenset(
-    {"maxContains", "maxItems", "maxLength", "maxProperties"}
-    | {"minContains", "minItems", "minLength", "minProperties"}
-)
+_COUNTS = frozenset(key for key, types in WELL_FORMED.items() if types == {int})
+_KEPT = _COUNTS | {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "enum", "const", "pattern"}
 
 
 def normalise(schema: object) -> Any:
@@ -105,19 +102,18 @@ def read_older_spelling(key: str, value: Any, schema: JsonObject) -> JsonObject 
 
 def _is_sound(key: str, value: Any) -> bool:
     """Whether a keyword that holds no schema has a value that means something."""
-    if key in _NUMBERS:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if key in _COUNTS:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    if key == "multipleOf":
-        return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-    if key == "required":
-        return _are_names(value)
-    if key == "dependentRequired":
-        return isinstance(value, dict) and all(map(_are_names, value.values()))
-    if key == "enum":
-        return isinstance(value, list)
-    return key == "const" or (key == "pattern" and isinstance(value, str)) or (key == "uniqueItems" and value is True)
+    if key in WELL_FORMED and type(value) not in WELL_FORMED[key]:
+        return False
+    match key:
+        case "required":
+            return _are_names(value)
+        case "dependentRequired":
+            return all(map(_are_names, value.values()))
+        case "multipleOf":
+            return bool(value > 0)
+        case "uniqueItems":
+            return bool(value)
+    return key in _KEPT and (key not in _COUNTS or value >= 0)
 
 
 def _are_names(value: Any) -> bool:

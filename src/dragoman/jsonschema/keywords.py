@@ -22,15 +22,8 @@ LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 
 ANNOTATIONS = frozenset(
     {"title", "$schema", "$id", "$anchor", "$comment", "$vocabulary", "$dynamicAnchor", "examples", "example"}
-    | {
-        "deprecated",
-        "readOnly",
-        "writeOnly",
-        "discriminator",
-        "contentEncoding",
-        "contentMediaType",
-        "propertyOrdering",
-    }
+    | {"deprecated", "readOnly", "writeOnly", "discriminator", "contentEncoding", "contentMediaType"}
+    | {"propertyOrdering"}
 )
 """Keywords that ask nothing of a value: leaving them out changes no verdict."""
 
@@ -176,11 +169,6 @@ def child_path(path: str, key: str | int) -> str:
 def child_place(path: str, *steps: str | int) -> str:
     """The JSON path of a place in a schema: `$.properties.id`, `$.anyOf[0]`, `$.properties["odd name"]`."""
     for step in steps:
-        if isinstance(step, int):
-            path = f"{path}[{step}]"
-        elif step.replace("$", "_").isidentifier():
-            path = f"{path}.{step}"
-        else:
-            escaped = step.replace("\\", "\\\\").replace('"', '\\"')
-            path = f'{path}["{escaped}"]'
+        plain = isinstance(step, str) and step.replace("$", "_").isidentifier()
+        path = f"{path}.{step}" if plain else child_path(path, step)
     return path

@@ -82,8 +82,9 @@ def place_of(reference: str) -> str:
     return child_place("$", *steps)
 
 
-def leads_somewhere(reference: str, root: Any) -> bool:
-    return follow(reference, root) is not _MISSING
+def refuse_to_fetch(address: str) -> Any:
+    """What a validator calls for a reference to another place."""
+    raise LookupError(f"{address} is elsewhere")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class ReferenceLimit(Exception):
 class References:
     """The references of one root schema."""
 
-    __slots__ = ("_cyclic", "_found", "_size", "_steps", "root", "takes_null")
+    __slots__ = ("_cyclic", "_found", "_size", "_steps", "root")
 
     def __init__(self, root: Any) -> None:
         self.root = root
@@ -107,14 +108,14 @@ class References:
         self._cyclic: frozenset[str] | None = None
         self._size = 0
         self._steps = 0
-        self.takes_null: dict[str, bool] = {}
-        """What is known of the schemas behind references; False while one is looked at, for a circle adds nothing."""
 
     def has(self, reference: str) -> bool:
-        return self._find(reference) is not _MISSING
+        return self.target(reference) is not _MISSING
 
     def target(self, reference: str) -> Any:
-        return self._find(reference)
+        if reference not in self._found:
+            self._found[reference] = follow(reference, self.root)
+        return self._found[reference]
 
     def size(self) -> int:
         """How many objects the root holds, of schemas and otherwise."""
@@ -131,12 +132,6 @@ class References:
         if self._cyclic is None:
             self._cyclic = self._find_cyclic()
         return reference in self._cyclic
-
-    def _find(self, reference: str) -> Any:
-        found = self._found.get(reference, self)
-        if found is self:
-            found = self._found[reference] = follow(reference, self.root)
-        return found
 
     def _find_cyclic(self) -> frozenset[str]:
         """What is left when all those are taken away that lead nowhere further, and all that nothing leads to."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.jsonschema.keywords import MAPS
-from dragoman.jsonschema.references import MOST_NODES, multiplies
+from dragoman.jsonschema.references import MOST_NODES, multiplies, refuse_to_fetch
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -133,13 +133,9 @@ def _compile(schema: JsonObject, rules: TextRules) -> None:
     from jsonschema_rs import ReferencingError, ValidationError, validator_for
 
     try:
-        validator_for(schema, retriever=_refuse_to_fetch, validate_formats=False)
+        validator_for(schema, retriever=refuse_to_fetch, validate_formats=False)
     except (ValidationError, ReferencingError) as problem:
         why = getattr(problem, "message", "") or str(problem)
         raise BadSchema(f"its schema is no valid JSON Schema: {rules.clean_line(why, 160)}") from None
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as problem:
         raise BadSchema(f"its schema cannot be read: {rules.clean_line(str(problem), 160)}") from None
-
-
-def _refuse_to_fetch(address: str) -> Any:
-    raise LookupError(f"{address} is elsewhere")

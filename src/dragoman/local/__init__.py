@@ -9,37 +9,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.local.download import CATALOGUE, DEFAULT, Entry
-    from dragoman.local.engine import Engine
-    from dragoman.local.store import Model, Store, UnknownLocalModel
-    from dragoman.local.transport import EmbeddedTransport
+    from dragoman.local.download import CATALOGUE as CATALOGUE, DEFAULT as DEFAULT, Entry as Entry
+    from dragoman.local.engine import Engine as Engine
+    from dragoman.local.store import Model as Model, Store as Store, UnknownLocalModel as UnknownLocalModel
+    from dragoman.local.transport import EmbeddedTransport as EmbeddedTransport
     from dragoman.providers import Endpoint
+else:
+    from dragoman import export_lazily
 
-_HOMES = {
-    "CATALOGUE": "download",
-    "DEFAULT": "download",
-    "EmbeddedTransport": "transport",
-    "Engine": "engine",
-    "Entry": "download",
-    "Model": "store",
-    "Store": "store",
-    "UnknownLocalModel": "store",
-}
-
-__all__ = [
-    "CATALOGUE",
-    "DEFAULT",
-    "EmbeddedTransport",
-    "Engine",
-    "Entry",
-    "Model",
-    "Store",
-    "UnknownLocalModel",
-    "open_transport",
-]
+    __all__, __getattr__, __dir__ = export_lazily(
+        __name__,
+        {
+            "dragoman.local.download": "CATALOGUE DEFAULT Entry",
+            "dragoman.local.engine": "Engine",
+            "dragoman.local.store": "Model Store UnknownLocalModel",
+            "dragoman.local.transport": "EmbeddedTransport",
+        },
+    )
+    __all__ += ["open_transport"]
 
 
 def open_transport(endpoint: Endpoint) -> EmbeddedTransport:
@@ -49,11 +39,3 @@ def open_transport(endpoint: Endpoint) -> EmbeddedTransport:
     transport = EmbeddedTransport(context=endpoint.quirks.context_window)
     transport.check(endpoint.model)
     return transport
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

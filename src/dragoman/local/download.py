@@ -235,7 +235,8 @@ class Hub:
             raise ConfigError(f"{self._home} gave no list of files", hint="check HF_ENDPOINT") from None
         finally:
             await response.close()
-        return [_read_file(repository, entry) for entry in dicts(found) if _is_gguf(entry)]
+        files = [_read_file(repository, entry) for entry in dicts(found)]
+        return [file for file in files if file.path.lower().endswith(".gguf")]
 
     async def _get(self, url: str) -> HttpResponse:
         for _ in range(_REDIRECTS):
@@ -273,10 +274,6 @@ class Hub:
         return ConfigError(f"the hub answered {status} for {path}", hint="try again later")
 
 
-def _is_gguf(entry: dict[str, Any]) -> bool:
-    return as_text(entry.get("path")).lower().endswith(".gguf")
-
-
 def _read_file(repository: str, entry: dict[str, Any]) -> HubFile:
     size = entry.get("size")
     digest = as_text(as_dict(entry.get("lfs")).get("oid"))
@@ -296,8 +293,12 @@ def _names(files: list[HubFile]) -> str:
 
 _PIECE = 1 << 20
 _BEAT = 0.2
-_PIP = ("--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input")
-_PATIENCE = ("--retries", "2", "--timeout", "20")
+_PIP = (
+    *("download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input"),
+    *("--retries", "2", "--timeout", "20", "--dest"),
+)
+# It has no `download`; a folder of its own is as good, and nothing in it is run.
+_UV = ("pip", "install", "--no-deps", "--no-build", "--no-cache", "--target")
 
 
 def find_installer() -> list[str]:
@@ -338,21 +339,7 @@ def fetch_member(entry: Entry, folder: Path, progress: Progress, installer: Sequ
 
 
 def _command(command: list[str], entry: Entry, folder: Path, *, is_uv: bool) -> list[str]:
-    wheel = str(folder / "wheel")
-    if is_uv:
-        # It has no `download`; a folder of its own is as good, and nothing in it is run.
-        return [
-            *command,
-            "pip",
-            "install",
-            "--no-deps",
-            "--no-build",
-            "--no-cache",
-            "--target",
-            wheel,
-            entry.requirement,
-        ]
-    return [*command, "download", *_PIP, *_PATIENCE, "--dest", wheel, entry.requirement]
+    return [*command, *(_UV if is_uv else _PIP), str(folder / "wheel"), entry.requirement]
 
 
 def _run(command: list[str], entry: Entry, folder: Path, progress: Progress) -> None:
@@ -363,8 +350,9 @@ def _run(command: list[str], entry: Entry, folder: Path, progress: Progress) -> 
     said = folder / "said.txt"
     progress(words, 0, entry.download)
     with said.open("wb") as output:
+        around = {**os.environ, **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch)), "NO_COLOR": "1"}
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=_environment(scratch)
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=around
         )
         try:
             while True:
@@ -380,12 +368,6 @@ def _run(command: list[str], entry: Entry, folder: Path, progress: Progress) -> 
     if code:
         raise _failed(command, entry, said.read_text(encoding="utf-8", errors="replace"))
     progress(words, entry.download, entry.download)
-
-
-def _environment(scratch: Path) -> dict[str, str]:
-    import os
-
-    return {**os.environ, "TMPDIR": str(scratch), "TEMP": str(scratch), "TMP": str(scratch), "NO_COLOR": "1"}
 
 
 def _size(folder: Path) -> int:

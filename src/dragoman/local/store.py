@@ -14,6 +14,7 @@ from msgspec import Struct
 from dragoman.errors import ConfigError, UnknownModel
 from dragoman.local.download import CATALOGUE, DEFAULT, Entry, Hub, Progress, is_gguf, read_name, workplace
 from dragoman.paths import cache_folder, require_folder
+from dragoman.state_files import replace_file
 
 _unsafe = re.compile(r"[^a-z0-9._\-]+").sub
 
@@ -139,21 +140,19 @@ class Store:
 
     def _note_file(self, path: Path, name: str) -> Model:
         model = Model(_plain(name or path.stem), str(path), path.stat().st_size, str(path), is_ours=False)
-        with workplace(self.root) as folder:
-            self._write_note(model, folder)
+        with workplace(self.root):
+            self._write_note(model)
         return model
 
     def _keep(self, file: Path, name: str, source: str, sha256: str) -> Model:
         target = self.root / f"{name}.gguf"
         model = Model(name, str(target), file.stat().st_size, source, sha256)
         os.replace(file, target)
-        self._write_note(model, file.parent)
+        self._write_note(model)
         return model
 
-    def _write_note(self, model: Model, folder: Path) -> None:
-        draft = folder / "note.json"
-        draft.write_bytes(msgspec.json.encode(model))
-        os.replace(draft, self.root / f"{model.name}.json")
+    def _write_note(self, model: Model) -> None:
+        replace_file(self.root / f"{model.name}.json", msgspec.json.encode(model), private=False)
 
 
 def _is_path(model: str) -> bool:

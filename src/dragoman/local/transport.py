@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from dragoman.client.transport import HttpRequest, Timeouts, TransportFault
 from dragoman.errors import DragomanError
@@ -108,7 +109,7 @@ class EmbeddedTransport:
         if "error" in first:
             told = first["error"] if isinstance(first["error"], dict) else {"message": str(first["error"])}
             return EmbeddedResponse(int(told.get("code") or 500), body=msgspec.json.encode({"error": told}))
-        return EmbeddedResponse(200, job, first, streams=streams, idle=timeouts.idle)
+        return EmbeddedResponse(200, job=job, first=first, streams=streams, idle=timeouts.idle)
 
     def _engine(self, model: str) -> Engine:
         path = self._store.path(model)
@@ -182,43 +183,39 @@ class Job:
             raise TransportFault("timed_out", f"{words} for {patience:.0f} s", code=code) from None
 
 
-class EmbeddedResponse:
-    """The answer of an embedded model, in the form of HTTP."""
+class EmbeddedResponse(Struct, eq=False):
+    """The answer of an embedded model, in the form of HTTP: a body, or what the job gives."""
 
-    def __init__(
-        self,
-        status: int,
-        job: Job | None = None,
-        first: JsonObject | None = None,
-        *,
-        body: bytes = b"",
-        streams: bool = False,
-        idle: float = 0.0,
-    ) -> None:
-        self.status = status
-        self.headers: Mapping[str, str] = {"content-type": "text/event-stream" if streams else "application/json"}
-        self._job, self._first, self._body = job, first, body
-        self._streams, self._idle = streams, idle
+    status: int
+    body: bytes = b""
+    job: Job | None = None
+    first: JsonObject | None = None
+    streams: bool = False
+    idle: float = 0.0
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {"content-type": "text/event-stream" if self.streams else "application/json"}
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        if self._job is None:
-            yield self._body
+        if self.job is None:
+            yield self.body
             return
         gathering = CompletionBuilder()
-        piece = self._first
+        piece = self.first
         while piece is not None:
             if "error" in piece:
                 raise TransportFault("stream_cut", f"the embedded model failed: {_words(piece['error'])}")
-            if self._streams:
+            if self.streams:
                 yield b"data: %s\n\n" % msgspec.json.encode(piece)
             else:
                 gathering.add(piece)
-            piece = await self._job.next(self._idle)
-        yield _DONE if self._streams else msgspec.json.encode(gathering.whole())
+            piece = await self.job.next(self.idle)
+        yield _DONE if self.streams else msgspec.json.encode(gathering.whole())
 
     async def close(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
+        if self.job is not None:
+            self.job.cancel()
 
 
 def _read(data: bytes) -> JsonObject | None:

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from dragoman.errors import ConfigError, nearest
 from dragoman.jsonschema.untrusted import BadSchema, TextRules, accept_schema, words_in
 from dragoman.mcp.protocol import Limits, clean_line, clean_text, has_hidden
 from dragoman.mcp.servers import Server
+from dragoman.state_files import change_file
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -36,11 +36,9 @@ _KINDS = frozenset({"string", "integer", "boolean"})
 def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
     """The headers that a schema asks for, each with the way to its argument. Raises BadSchema for one that is wrong."""
     found: dict[str, tuple[str, ...]] = {}
-    waiting: list[tuple[tuple[str, ...], Any]] = [((), schema)]
+    waiting: list[tuple[tuple[str, ...], JsonObject]] = [((), schema)]
     while waiting:
         way, node = waiting.pop()
-        if not isinstance(node, dict):
-            continue
         if _MARK in node:
             name = node[_MARK]
             if not way or not isinstance(name, str) or _is_token(name) is None or node.get("type") not in _KINDS:
@@ -51,7 +49,7 @@ def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
             found[header] = way
         properties = node.get("properties")
         if isinstance(properties, dict):
-            waiting += [((*way, key), inner) for key, inner in properties.items()]
+            waiting += [((*way, key), inner) for key, inner in properties.items() if isinstance(inner, dict)]
     return found
 
 
@@ -140,28 +138,13 @@ def _read(server: Server, said: Any, limits: Limits) -> Definition:
     hints = {key: claims[key] for key in _HINTS if isinstance(claims.get(key), bool)}
     schema = said.get("inputSchema")
     parameters = accept_schema(schema, _TEXT_RULES, most_bytes=limits.schema_bytes, most_levels=limits.schema_depth)
-    whole = {
-        "name": name,
-        "description": description if isinstance(description, str) else "",
-        "inputSchema": schema,
-        "annotations": claims,
-    }
-    return Definition(
-        server.name,
-        name,
-        clean_text(description, limits.description_characters),
-        parameters,
-        hints,
-        digest_of(whole, server.identity()),
-        whole,
-        header_parameters(parameters),
-    )
-
-
-def digest_of(said: JsonObject, identity: list[str]) -> str:
-    """The digest of a definition; the same words from another program or address are another definition."""
-    whole = msgspec.json.encode({"definition": said, "server": identity}, order="sorted")
-    return hashlib.sha256(whole).hexdigest()
+    description = description if isinstance(description, str) else ""
+    whole = {"name": name, "description": description, "inputSchema": schema, "annotations": claims}
+    # The same words from another program or address are another definition.
+    digested = msgspec.json.encode({"definition": whole, "server": server.identity()}, order="sorted")
+    digest = hashlib.sha256(digested).hexdigest()
+    shown = clean_text(description, limits.description_characters)
+    return Definition(server.name, name, shown, parameters, hints, digest, whole, header_parameters(parameters))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -249,13 +232,8 @@ class Pins:
         if self.path is None:
             yield self._kept
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _locked(self.path):
-            pins = _read_file(self.path)
-            before = dict(pins)
+        with change_file(self.path, _read_file, _write_pins) as pins:
             yield pins
-            if pins != before:
-                _write_file(self.path, pins)
 
 
 def approve_pin(path: str | os.PathLike[str], key: str, *, digest: str | None = None) -> Pin:
@@ -272,10 +250,8 @@ def _seen(pin: Pin | None, definition: Definition) -> Pin:
     sighting = SeenDefinition(definition.digest, definition.said)
     if pin is None:
         return Pin(definition.server, definition.name, sighting)
-    if pin.held.digest == sighting.digest:
-        # It may have changed, and changed back: what was approved is approved.
-        return replace(pin, pending=None)
-    return replace(pin, pending=sighting)
+    # It may have changed, and changed back: what was approved is approved.
+    return replace(pin, pending=None if pin.held.digest == sighting.digest else sighting)
 
 
 def _find(pins: dict[str, Pin], key: str) -> Pin:
@@ -316,32 +292,5 @@ def _damaged(path: Path, why: str) -> ConfigError:
     )
 
 
-def _write_file(path: Path, pins: dict[str, Pin]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(_File(_VERSION, [pins[key] for key in sorted(pins)])))
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # readable by its owner alone
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes from changing the file meanwhile, where the system can do that."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+def _write_pins(pins: dict[str, Pin]) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(_File(_VERSION, [pins[key] for key in sorted(pins)])))

@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator
 
 from dragoman.client.http import HttpTransport
-from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
+from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, TransportFault
 from dragoman.errors import ConfigError
 from dragoman.mcp import protocol
 from dragoman.mcp.protocol import METHOD_NOT_FOUND, ErrorReply, Limits, Receive, ServerFault, ServerLost, SessionGone
@@ -19,7 +19,6 @@ from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 _SESSION = "mcp-session-id"
 _is_session = re.compile(r"[\x21-\x7e]{1,1024}").fullmatch
 _RESUMES = 3
-_LONGEST_PAUSE = 5.0
 _PAUSE = 0.5
 _DAY = 86_400.0
 
@@ -31,13 +30,11 @@ class HttpChannel:
     is_lost = False
     """Every request has a connection of its own, so the failure of one says nothing about the next."""
 
-    def __init__(
-        self, server: HttpServer, limits: Limits, receive: Receive, transport: Transport | None = None
-    ) -> None:
+    def __init__(self, server: HttpServer, limits: Limits, receive: Receive) -> None:
         self._server = server
         self._limits = limits
         self._receive = receive
-        self._transport: Transport = transport or HttpTransport()
+        self._transport = HttpTransport()
         self._session_headers: dict[str, str] = {}
         self._session = ""
         self._replies: set[asyncio.Task[None]] = set()
@@ -98,14 +95,13 @@ class HttpChannel:
     # ---- one request -----------------------------------------------------------------------------------------------
 
     async def _send(self, method: str, headers: dict[str, str], seconds: float, body: bytes = b"") -> HttpResponse:
-        session = {_SESSION: self._session} if self._session else {}
         sent = {
             **self._server.headers,
             "Accept": "text/event-stream" if method == "GET" else "application/json, text/event-stream",
             **({"Content-Type": "application/json"} if body else {}),
             **self._session_headers,
             **headers,
-            **session,
+            **({_SESSION: self._session} if self._session else {}),
         }
         timeouts = Timeouts(connect=min(10.0, seconds), first_byte=seconds, idle=seconds)
         try:
@@ -211,13 +207,7 @@ class HttpChannel:
     def _take(self, message: JsonObject) -> None:
         reply = self._receive(message)
         if reply is not None and len(self._replies) < 16:
-            task = asyncio.get_running_loop().create_task(self._reply(reply))
-            self._replies.add(task)
-            task.add_done_callback(self._replies.discard)
-
-    async def _reply(self, message: JsonObject) -> None:
-        with contextlib.suppress(ServerFault):
-            await self.tell(message, {})
+            protocol.do_beside(self._replies, protocol.tell_quietly(self, reply))
 
 
 def messages_in(data: bytes | str) -> list[JsonObject]:

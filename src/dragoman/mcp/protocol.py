@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -74,7 +76,7 @@ def clean_line(text: object, limit: int = 300) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What can go wrong between us and a server, as the parts of this room tell each other.
+# What can go wrong between us and a server, as the modules of this package tell each other.
 
 METHOD_NOT_FOUND = -32601
 UNSUPPORTED_VERSION = -32022
@@ -147,7 +149,8 @@ class Limits(Struct, frozen=True):
 # --------------------------------------------------------------------------------------------------------------------
 # JSON-RPC messages: written, and read from a stranger.
 
-_write = msgspec.json.Encoder().encode
+write = msgspec.json.Encoder().encode
+"""One message as one line, without its end."""
 _read = msgspec.json.Decoder().decode
 # Every escape is matched, so that a backslash which is itself escaped begins none.
 _escapes = re.compile(
@@ -167,13 +170,8 @@ def notification(method: str, params: JsonObject | None = None) -> JsonObject:
     return {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
 
 
-def write(message: JsonObject) -> bytes:
-    """One message as one line, without its end."""
-    return _write(message)
-
-
 def read(data: bytes | str) -> list[JsonObject]:
-    """The messages in some bytes: one, or several where a server sends a batch. Raises NoMessage."""
+    """The messages in some bytes: one, or several where a server sends a batch. Raises InvalidMessage."""
     found = _read_json(data.encode("utf-8", "replace") if isinstance(data, str) else data)
     messages = found if isinstance(found, list) else [found]
     for message in messages:
@@ -189,12 +187,9 @@ def _read_json(data: bytes, *, is_mended: bool = False) -> Any:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as problem:
         if "surrogate" in str(problem) and not is_mended:
             # Half a character, from a server that cuts text where it likes: no reason to do without the rest.
-            return _read_json(_escapes(_whole_escape, data), is_mended=True)
+            mended = _escapes(lambda match: match[0] if match[1] is None else b"\\ufffd", data)
+            return _read_json(mended, is_mended=True)
         raise InvalidMessage(f"no JSON: {clean_line(str(problem), 120)}") from None
-
-
-def _whole_escape(match: re.Match[bytes]) -> bytes:
-    return match[0] if match[1] is None else b"\\ufffd"
 
 
 def _fault_of(message: Any) -> str:
@@ -214,7 +209,7 @@ def is_answer(message: JsonObject) -> bool:
 
 
 def result_of(message: JsonObject) -> JsonObject:
-    """The result of an answer. Raises Refusal where the answer is an error."""
+    """The result of an answer. Raises ErrorReply where the answer is an error."""
     error = message.get("error")
     if error is None:
         result = message.get("result")
@@ -251,32 +246,37 @@ class Channel(Protocol):
     @property
     def is_lost(self) -> bool:
         """Whether nothing more can be asked over this channel, and a new one is needed."""
-        ...
 
     async def open(self) -> None:
         """Connect. Raises ServerFault."""
-        ...
 
     async def exchange(self, message: JsonObject, headers: dict[str, str], seconds: float) -> JsonObject:
         """Send a request and give the answer to it. Raises ServerFault; cancelling leaves the connection usable."""
-        ...
 
     async def tell(self, message: JsonObject, headers: dict[str, str]) -> None:
         """Send a message that has no answer. Raises ServerFault."""
-        ...
 
     async def listen(self, headers: dict[str, str]) -> None:
         """Take what the server says of its own accord, where that needs a connection of its own; until it ends."""
-        ...
 
     def begin_session(self, headers: dict[str, str]) -> None:
         """From here on the session has begun: these headers go with everything."""
-        ...
 
     async def close(self) -> None:
         """End the connection, and the server if it is ours."""
-        ...
 
     def diagnosis(self) -> str:
         """What the server said beside its messages, for a person who looks for the fault; empty if nothing."""
-        ...
+
+
+async def tell_quietly(channel: Channel, message: JsonObject) -> None:
+    """Send a message that has no answer, whether it arrives or not."""
+    with contextlib.suppress(ServerFault):
+        await channel.tell(message, {})
+
+
+def do_beside(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """Begin some work that nobody waits for, and hold its task for as long as it takes."""
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)

@@ -141,10 +141,8 @@ def why_unsafe(server: HttpServer) -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 
@@ -196,8 +194,7 @@ def _read_stdio(name: str, row: Mapping[str, Any], place: str, variables: Mappin
             raise ConfigError(f"{place}: `{what}` is no list of texts", hint='command = ["program", "argument"]')
     if not words or not words[0].strip():
         raise ConfigError(f"{place}: `command` is empty", hint='command = ["program", "argument"]')
-    cwd = row.get("cwd")
-    if cwd is not None and not isinstance(cwd, str):
+    if not isinstance(cwd := row.get("cwd"), str | None):
         raise ConfigError(f"{place}: `cwd` is no path", hint="leave it out to start the server where you are")
     key = "environment" if "environment" in row else "env"
     environment = _read_values(row.get(key, {}), f"{place}: `{key}`", variables)
@@ -208,8 +205,7 @@ def _read_http(name: str, row: Mapping[str, Any], place: str, variables: Mapping
     if not isinstance(row["url"], str):
         raise ConfigError(f"{place}: `url` is no address", hint='url = "https://example.org/mcp"')
     server = HttpServer(name, row["url"], _read_values(row.get("headers", {}), f"{place}: `headers`", variables))
-    why = why_unsafe(server)
-    if why:
+    if why := why_unsafe(server):
         raise ConfigError(f"{place}: {why}", hint='url = "https://..."; only this machine is spoken to without TLS')
     return server
 

@@ -37,7 +37,6 @@ STATELESS = ("2026-07-28",)
 """Protocols in which every request stands for itself."""
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 """Protocols that begin with a handshake, the newest first."""
-_META = "io.modelcontextprotocol/"
 _CLIENT = {"name": "dragoman", "version": __version__}
 _MOST_PROGRESS = 100
 _LISTENS = 5
@@ -66,16 +65,12 @@ class Session:
         assert self._channel is not None, "a session is opened before it is used"
         return self._channel
 
-    @property
-    def has_channel(self) -> bool:
-        return self._channel is not None
-
     async def open(self, connect: Callable[[], Channel]) -> None:
         """Connect and agree on a protocol. Raises ServerFault; the caller closes the session then, too."""
         self._channel = connect()
         await self._channel.open()
         try:
-            supported = await self._discover()
+            is_spoken = await self._discover()
         except ServerLost as fault:
             if not self._channel.is_lost:
                 raise
@@ -87,8 +82,14 @@ class Session:
                 await self._greet()
                 return
             raise fault from None
-        if supported is None:
-            await self._greet_or_discover()
+        if is_spoken:
+            return
+        try:
+            await self._greet()
+        except ErrorReply as refusal:
+            # It may have been slow to start, and have taken our first question for the beginning after all.
+            if refusal.code != UNSUPPORTED_VERSION or not await self._discover():
+                raise
 
     async def close(self) -> None:
         tasks = [*self._farewells, *([self._listening] if self._listening is not None else [])]
@@ -97,6 +98,9 @@ class Session:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._channel is not None:
             await self._channel.close()
+
+    def diagnosis(self) -> str:
+        return self._channel.diagnosis() if self._channel is not None else ""
 
     def receive(self, message: JsonObject) -> JsonObject | None:
         """Take what the server says of its own accord."""
@@ -111,8 +115,8 @@ class Session:
 
     # ---- agreeing on a protocol ------------------------------------------------------------------------------------
 
-    async def _discover(self) -> bool | None:
-        """Ask in the newest way: True if the server speaks it, None if it has to be greeted."""
+    async def _discover(self) -> bool:
+        """Ask in the newest way: whether the server speaks it, and need not be greeted."""
         try:
             self.version = STATELESS[0]
             found = await self.request("server/discover", {}, seconds=self._limits.probe_seconds, is_probe=True)
@@ -121,24 +125,16 @@ class Session:
             if known and not set(known) & {*STATELESS, *HANDSHAKE}:
                 words = ", ".join(clean_line(each, 20) for each in known[:5])
                 raise ServerFault(f"it speaks only versions of the protocol that are not known here: {words}") from None
-            return None
+            return False
         except RequestTimeout:
-            return None
+            return False
         finally:
             version, self.version = self.version, ""
         versions = found.get("supportedVersions")
         if not isinstance(versions, list) or version not in versions:
-            return None
+            return False
         self._adopt(version, found)
         return True
-
-    async def _greet_or_discover(self) -> None:
-        try:
-            await self._greet()
-        except ErrorReply as refusal:
-            # It may have been slow to start, and have taken our first question for the beginning after all.
-            if refusal.code != UNSUPPORTED_VERSION or not await self._discover():
-                raise
 
     async def _greet(self) -> None:
         asked = {"protocolVersion": HANDSHAKE[0], "capabilities": {}, "clientInfo": _CLIENT}
@@ -175,16 +171,14 @@ class Session:
         if progress is not None:
             self._progress[identity] = (progress, _MOST_PROGRESS)
             meta["progressToken"] = identity
-        body = {**params, "_meta": meta} if meta else params
-        message = protocol.request(identity, method, body)
+        message = protocol.request(identity, method, {**params, "_meta": meta} if meta else params)
         try:
             async with asyncio.timeout(seconds):
                 answer = await self.channel.exchange(message, self._headers(method, params, headers), seconds)
-        except TimeoutError:
+        except (TimeoutError, asyncio.CancelledError) as problem:
             self._give_up(identity, is_probe)
-            raise RequestTimeout(f"the server did not answer within {seconds:g} seconds") from None
-        except asyncio.CancelledError:
-            self._give_up(identity, is_probe)
+            if isinstance(problem, TimeoutError):
+                raise RequestTimeout(f"the server did not answer within {seconds:g} seconds") from None
             raise
         finally:
             self._progress.pop(identity, None)
@@ -197,11 +191,8 @@ class Session:
     def _envelope(self) -> JsonObject:
         if not self._is_stateless:
             return {}
-        return {
-            f"{_META}protocolVersion": self.version,
-            f"{_META}clientInfo": _CLIENT,
-            f"{_META}clientCapabilities": {},
-        }
+        meta = {"protocolVersion": self.version, "clientInfo": _CLIENT, "clientCapabilities": {}}
+        return {f"io.modelcontextprotocol/{key}": value for key, value in meta.items()}
 
     def _headers(self, method: str, params: JsonObject, more: dict[str, str] | None) -> dict[str, str]:
         if not (self._is_stateless and self.channel.needs_headers):
@@ -214,15 +205,8 @@ class Session:
         if is_probe or (self._is_stateless and self.channel.needs_headers):
             return
         params = {"requestId": identity, "reason": "nobody waits for the answer any more"}
-        task = asyncio.get_running_loop().create_task(
-            self._tell(protocol.notification("notifications/cancelled", params))
-        )
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
-
-    async def _tell(self, message: JsonObject) -> None:
-        with contextlib.suppress(ServerFault):
-            await self.channel.tell(message, {})
+        message = protocol.notification("notifications/cancelled", params)
+        protocol.do_beside(self._farewells, protocol.tell_quietly(self.channel, message))
 
     def _take_progress(self, params: JsonObject) -> None:
         token = params.get("progressToken")
@@ -411,9 +395,7 @@ class Connection:
 
     def _part_from(self, session: Session) -> None:
         """Close a session beside everything else: a server may take its time to end."""
-        task = asyncio.get_running_loop().create_task(session.close())
-        self._closings.add(task)
-        task.add_done_callback(self._closings.discard)
+        protocol.do_beside(self._closings, session.close())
 
     # ---- starting and listing --------------------------------------------------------------------------------------
 
@@ -446,12 +428,10 @@ class Connection:
         now = {each.name: each for each in found}
         self._off.clear()
         for definition in self.definitions:
-            why = self._why_off(definition, now.get(definition.name), pins.get(definition.key))
-            if why:
+            if why := self._why_off(definition, now.pop(definition.name, None), pins.get(definition.key)):
                 self._off[definition.name] = why
                 self._note(f"{self.server.name}: the tool {definition.name!r} is off: {why}")
-        known = {each.name for each in self.definitions}
-        for name in now.keys() - known:
+        for name in now:
             self._note(f"{self.server.name}: the tool {name!r} is new, and can be used after the next start")
 
     @staticmethod
@@ -499,10 +479,10 @@ class Connection:
     # ---- problems --------------------------------------------------------------------------------------------------
 
     def _tell(self, what: str, session: Session | None = None) -> None:
-        said = session.channel.diagnosis() if session is not None and session.has_channel else ""
-        words = [f"{self.server.name}: {what}" if what else "", f"{self.server.name} wrote: {said}" if said else ""]
-        for word in filter(None, words):
-            self._note(word)
+        if what:
+            self._note(f"{self.server.name}: {what}")
+        if session is not None and (said := session.diagnosis()):
+            self._note(f"{self.server.name} wrote: {said}")
 
     def _note(self, problem: str) -> None:
         if len(self._problems) < _MOST_PROBLEMS:

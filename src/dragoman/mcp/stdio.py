@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from dragoman.mcp import protocol
 from dragoman.mcp.protocol import Limits, Receive, ServerFault, ServerLost, clean_line
@@ -39,6 +39,8 @@ def clean_environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> d
 
 # --------------------------------------------------------------------------------------------------------------------
 # A server as a process of ours: in its own group, with bounded pipes, and gone for certain when it is closed.
+#
+# Messages go over its standard input and output: one in each line.
 
 _LAST_WORDS = 1.0
 """Seconds in which the output of a process that ended may still arrive; a child of it may hold the pipe for ever."""
@@ -46,14 +48,18 @@ _IN, _OUT, _ERR = 0, 1, 2
 _FORCE: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
-class ServerProcess(asyncio.SubprocessProtocol):
-    """The process, seen from the event loop. `take` is given each line, `lost` is told once why nothing more comes."""
+class StdioChannel(asyncio.SubprocessProtocol):
+    """One life of one server, seen from the event loop. After it ended, a new channel starts it again."""
 
-    def __init__(self, server: StdioServer, limits: Limits, take: Callable[[bytes], None], lost: Callable[[str], None]):
+    needs_headers = False
+
+    def __init__(self, server: StdioServer, limits: Limits, receive: Receive, inherited: Mapping[str, str]) -> None:
         self._server = server
+        self._environment = clean_environment(inherited, server.environment)
         self._limits = limits
-        self._take = take
-        self._lost = lost
+        self._receive = receive
+        self._waiting: dict[int, asyncio.Future[JsonObject]] = {}
+        self._noise = 0
         self._line = bytearray()
         self._stderr = bytearray()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -61,59 +67,52 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._open_pipes = {_IN, _OUT, _ERR}
-        self._is_over = False
         self._over = asyncio.Event()
-        self._why = "the connection was closed"
+        self._why_lost = ""
 
-    async def start(self, environment: Mapping[str, str]) -> None:
-        """Start the program. Raises ServerFault."""
+    @property
+    def is_lost(self) -> bool:
+        return self._over.is_set()
+
+    async def open(self) -> None:
         try:
             await asyncio.get_running_loop().subprocess_exec(
-                lambda: self,
-                *self._server.command,
-                env=dict(environment),
-                cwd=self._server.cwd,
-                start_new_session=True,
+                lambda: self, *self._server.command, env=self._environment, cwd=self._server.cwd, start_new_session=True
             )
         except (OSError, ValueError) as problem:
             why = getattr(problem, "strerror", None) or str(problem)
             raise ServerFault(f"{self._server.command[0]!r} cannot be started: {why}") from None
 
-    async def write(self, line: bytes) -> None:
-        """Write one line; waits while the server does not read. Raises ServerLost."""
-        await self._may_write.wait()
-        pipe = self._pipe(_IN)
-        if pipe is None or pipe.is_closing():
-            # It takes a moment to learn how the server ended.
-            await self._over.wait()
-        if self._is_over or pipe is None:
-            raise ServerLost(self._why)
-        pipe.write(line + b"\n")
+    async def exchange(self, message: JsonObject, headers: dict[str, str], seconds: float) -> JsonObject:
+        identity: int = message["id"]
+        answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        self._waiting[identity] = answer
+        try:
+            await self._write(protocol.write(message))
+            return await answer
+        finally:
+            del self._waiting[identity]
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # seen, although writing may have failed before anybody could look
 
-    def write_now(self, line: bytes) -> None:
-        """Write a line that is of use only now, such as a cancellation; a server that does not read does without."""
-        pipe = self._pipe(_IN)
-        if not self._is_over and self._may_write.is_set() and pipe is not None and not pipe.is_closing():
-            pipe.write(line + b"\n")
+    async def tell(self, message: JsonObject, headers: dict[str, str]) -> None:
+        self._write_now(message)
 
-    def stderr(self) -> str:
-        return self._stderr.decode("utf-8", "replace")
+    async def listen(self, headers: dict[str, str]) -> None:
+        """Everything comes over the one pipe, so there is nothing to open."""
+        raise ServerFault("there is nothing else to listen to")
 
-    def end(self, why: str) -> None:
-        """Nothing more is taken from the server; the process is ended without ceremony."""
-        if not self._is_over:
-            self._give_up(why)
-            self._signal(_FORCE)
+    def begin_session(self, headers: dict[str, str]) -> None:
+        """Nothing to do: the session is the process."""
 
     async def close(self) -> None:
         """End the server: first by the end of its input, then by a signal, then by force; its group with it."""
+        self._give_up("the connection was closed")
         transport = self._transport
         if transport is None:
             return
-        self._is_over = True
-        self._over.set()
         try:
-            pipe = self._pipe(_IN)
+            pipe = self._input()
             if pipe is not None:
                 pipe.close()
             if not await self._wait() and os.name != "nt":
@@ -124,6 +123,32 @@ class ServerProcess(asyncio.SubprocessProtocol):
             await self._wait()
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 transport.close()
+
+    def diagnosis(self) -> str:
+        return clean_line(self._stderr.decode("utf-8", "replace")[-2000:], 1000)
+
+    # ---- writing and ending ----------------------------------------------------------------------------------------
+
+    async def _write(self, line: bytes) -> None:
+        """Write one line; waits while the server does not read. Raises ServerLost."""
+        await self._may_write.wait()
+        pipe = self._input()
+        if pipe is None or pipe.is_closing():
+            # It takes a moment to learn how the server ended.
+            await self._over.wait()
+        if self.is_lost or pipe is None:
+            raise ServerLost(self._why_lost)
+        pipe.write(line + b"\n")
+
+    def _write_now(self, message: JsonObject) -> None:
+        """Write what is of use only now, such as a cancellation; a server that does not read does without."""
+        pipe = self._input()
+        if not self.is_lost and self._may_write.is_set() and pipe is not None and not pipe.is_closing():
+            pipe.write(protocol.write(message) + b"\n")
+
+    def _input(self) -> asyncio.WriteTransport | None:
+        pipe = None if self._transport is None else self._transport.get_pipe_transport(_IN)
+        return pipe if isinstance(pipe, asyncio.WriteTransport) else None
 
     async def _wait(self) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -142,18 +167,22 @@ class ServerProcess(asyncio.SubprocessProtocol):
             else:
                 os.killpg(transport.get_pid(), number)
 
-    def _pipe(self, number: int) -> asyncio.WriteTransport | None:
-        pipe = None if self._transport is None else self._transport.get_pipe_transport(number)
-        return pipe if isinstance(pipe, asyncio.WriteTransport) else None
+    def _end(self, why: str) -> None:
+        """Nothing more is taken from the server; the process is ended without ceremony."""
+        if not self.is_lost:
+            self._give_up(why)
+            self._signal(_FORCE)
 
     def _give_up(self, why: str) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._why = why
-            self._over.set()
-            self._may_write.set()
-            self._line.clear()
-            self._lost(why)
+        if self.is_lost:
+            return
+        self._why_lost = why
+        self._over.set()
+        self._may_write.set()
+        self._line.clear()
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ServerLost(why))
 
     # ---- what the event loop tells ---------------------------------------------------------------------------------
 
@@ -166,25 +195,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             # Read however much it is, so that the server is not held up; the last of it is enough to find a fault.
             self._stderr += data[-self._limits.stderr_bytes :]
             del self._stderr[: -self._limits.stderr_bytes]
-        elif not self._is_over:
+        elif not self.is_lost:
             self._take_output(data)
-
-    def _take_output(self, data: bytes) -> None:
-        *lines, rest = data.split(b"\n")
-        most = self._limits.message_bytes
-        for line in lines:
-            if len(self._line) + len(line) > most:
-                break
-            whole = bytes(self._line + line) if self._line else line
-            self._line.clear()
-            self._take(whole)
-            if self._is_over:
-                return
-        else:
-            self._line += rest
-            if len(self._line) <= most:
-                return
-        self.end(f"the server sent a message of more than {most} bytes")
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open_pipes.discard(fd)
@@ -198,87 +210,41 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._exited.set()
         self._see_the_end()
 
+    def pause_writing(self) -> None:
+        if not self.is_lost:
+            self._may_write.clear()
+
+    def resume_writing(self) -> None:
+        self._may_write.set()
+
     def _see_the_end(self) -> None:
         """The process and its pipes end one after the other; the last of them may take a moment, or for ever."""
         has_exited = self._exited.is_set()
         code = None if self._transport is None else self._transport.get_returncode()
         why = f"the server ended ({_ending(code)})" if has_exited else "the server closed its input or output"
         if has_exited and self._open_pipes <= {_IN}:
-            self.end(why)
-        elif not self._is_over and (has_exited or not {_IN, _OUT} <= self._open_pipes):
-            asyncio.get_running_loop().call_later(_LAST_WORDS, self.end, why)
+            self._end(why)
+        elif not self.is_lost and (has_exited or not {_IN, _OUT} <= self._open_pipes):
+            asyncio.get_running_loop().call_later(_LAST_WORDS, self._end, why)
 
-    def pause_writing(self) -> None:
-        if not self._is_over:
-            self._may_write.clear()
+    # ---- messages --------------------------------------------------------------------------------------------------
 
-    def resume_writing(self) -> None:
-        self._may_write.set()
-
-
-def _ending(code: int | None) -> str:
-    if code is None or code >= 0:
-        return f"exit status {code}"
-    with contextlib.suppress(ValueError):
-        return f"by {signal.Signals(-code).name}"
-    return f"by signal {-code}"
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Messages over the standard input and output of a process: one in each line.
-
-
-class StdioChannel:
-    """One life of one server. After it ended, a new channel starts it again."""
-
-    needs_headers = False
-
-    def __init__(self, server: StdioServer, limits: Limits, receive: Receive, inherited: Mapping[str, str]) -> None:
-        self._environment = clean_environment(inherited, server.environment)
-        self._limits = limits
-        self._receive = receive
-        self._process = ServerProcess(server, limits, self._take, self._lost)
-        self._waiting: dict[int, asyncio.Future[JsonObject]] = {}
-        self._noise = 0
-        self._why_lost = ""
-
-    @property
-    def is_lost(self) -> bool:
-        return bool(self._why_lost)
-
-    async def open(self) -> None:
-        await self._process.start(self._environment)
-
-    async def exchange(self, message: JsonObject, headers: dict[str, str], seconds: float) -> JsonObject:
-        identity: int = message["id"]
-        answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
-        self._waiting[identity] = answer
-        try:
-            if self._why_lost:
-                raise ServerLost(self._why_lost)
-            await self._process.write(protocol.write(message))
-            return await answer
-        finally:
-            del self._waiting[identity]
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # seen, although writing may have failed before anybody could look
-
-    async def tell(self, message: JsonObject, headers: dict[str, str]) -> None:
-        self._process.write_now(protocol.write(message))
-
-    async def listen(self, headers: dict[str, str]) -> None:
-        """Everything comes over the one pipe, so there is nothing to open."""
-        raise ServerFault("there is nothing else to listen to")
-
-    def begin_session(self, headers: dict[str, str]) -> None:
-        """Nothing to do: the session is the process."""
-
-    async def close(self) -> None:
-        self._lost("the connection was closed")
-        await self._process.close()
-
-    def diagnosis(self) -> str:
-        return clean_line(self._process.stderr()[-2000:], 1000)
+    def _take_output(self, data: bytes) -> None:
+        *lines, rest = data.split(b"\n")
+        most = self._limits.message_bytes
+        for line in lines:
+            if len(self._line) + len(line) > most:
+                break
+            whole = bytes(self._line + line) if self._line else line
+            self._line.clear()
+            self._take(whole)
+            if self.is_lost:
+                return
+        else:
+            self._line += rest
+            if len(self._line) <= most:
+                return
+        self._end(f"the server sent a message of more than {most} bytes")
 
     def _take(self, line: bytes) -> None:
         if not line.strip():
@@ -287,12 +253,12 @@ class StdioChannel:
             # A greeting or a log line of a careless server; it cannot be mistaken for a message.
             self._noise += 1
             if self._noise > self._limits.noise_lines:
-                self._process.end("the server keeps writing to its output what is no message")
+                self._end("the server keeps writing to its output what is no message")
             return
         try:
             found = protocol.read(line)
         except protocol.InvalidMessage as problem:
-            self._process.end(f"the server sent what is no message ({problem})")
+            self._end(f"the server sent what is no message ({problem})")
             return
         for message in found:
             self._take_message(message)
@@ -307,11 +273,12 @@ class StdioChannel:
             return
         reply = self._receive(message)
         if reply is not None:
-            self._process.write_now(protocol.write(reply))
+            self._write_now(reply)
 
-    def _lost(self, why: str) -> None:
-        self._why_lost = self._why_lost or why
-        for answer in self._waiting.values():
-            if not answer.done():
-                with contextlib.suppress(asyncio.InvalidStateError):
-                    answer.set_exception(ServerLost(why))
+
+def _ending(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"exit status {code}"
+    with contextlib.suppress(ValueError):
+        return f"by {signal.Signals(-code).name}"
+    return f"by signal {-code}"

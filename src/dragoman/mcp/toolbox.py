@@ -13,7 +13,6 @@ import time
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,12 +40,12 @@ _HASH = 8
 
 def wire_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
     """The name on the wire of each pair of a server and a tool."""
-    pairs = list(dict.fromkeys(tools))
-    plain = {pair: _plain_name(*pair) for pair in pairs}
+    wanted = {pair: "mcp__{}__{}".format(*pair) for pair in tools}
+    plain = {pair: _not_allowed("_", name)[:LONGEST] for pair, name in wanted.items()}
     # Names are found by models and parsers without regard to case, dashes and underscores, so that counts as the same.
     sharing = Counter(fold(name) for name in plain.values())
     return {
-        pair: name if sharing[fold(name)] == 1 and name == _wanted(*pair) else _hashed_name(name, *pair)
+        pair: name if sharing[fold(name)] == 1 and name == wanted[pair] else _hashed_name(name, *pair)
         for pair, name in plain.items()
     }
 
@@ -54,14 +53,6 @@ def wire_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
 def rule_name(server: str, tool: str) -> str:
     """The name by which rules of the policy speak of a tool."""
     return f"mcp:{server}/{tool}"
-
-
-def _wanted(server: str, tool: str) -> str:
-    return f"mcp__{server}__{tool}"
-
-
-def _plain_name(server: str, tool: str) -> str:
-    return _not_allowed("_", _wanted(server, tool))[:LONGEST]
 
 
 def _hashed_name(name: str, server: str, tool: str) -> str:
@@ -89,29 +80,25 @@ def read_result(result: JsonObject, limits: Limits) -> ToolResult:
     if not parts and data is not None:
         parts.append(Text(msgspec.json.encode(data).decode()))
     texts = [part.text for part in parts if isinstance(part, Text)]
-    return ToolResult(
-        "",
-        content="\n".join(texts) if len(texts) == len(parts) else parts,
-        is_error=result.get("isError") is True,
-        data=data,
-    )
+    shown = "\n".join(texts) if len(texts) == len(parts) else parts
+    return ToolResult("", content=shown, is_error=result.get("isError") is True, data=data)
 
 
 def _part_of(block: Any) -> Part:
     if not isinstance(block, dict):
         return Text("[a part that is no object, left out]")
-    kind = block.get("type")
-    text, data = block.get("text"), block.get("data")
-    if kind == "text" and isinstance(text, str):
-        return Text(whole(text))
-    if kind in ("image", "audio"):
-        return _media(kind, data, block.get("mimeType"))
-    if kind == "resource_link":
-        return Text(_link(block))
-    resource = block.get("resource")
-    if kind == "resource" and isinstance(resource, dict):
-        return _resource(resource)
-    return Text(f"[a part of the unknown kind {clean_line(kind, 40)!r}, left out]")
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return Text(whole(text))
+        case {"type": "image" | "audio" as kind}:
+            return _media(kind, block.get("data"), block.get("mimeType"))
+        case {"type": "resource_link"}:
+            # A link is shown and not followed: the address is the server's choice.
+            words = [clean_line(block.get(key), 200) for key in ("name", "uri", "mimeType", "description")]
+            return Text(f"[link to a resource: {', '.join(filter(None, words))}]")
+        case {"type": "resource", "resource": dict(resource)}:
+            return _resource(resource)
+    return Text(f"[a part of the unknown kind {clean_line(block.get('type'), 40)!r}, left out]")
 
 
 def _media(kind: str, data: Any, media_type: Any) -> Part:
@@ -120,12 +107,6 @@ def _media(kind: str, data: Any, media_type: Any) -> Part:
     if kind == "image":
         return Image(data=data, media_type=media_type)
     return File(f"audio.{media_type.partition('/')[2]}", data, media_type=media_type)
-
-
-def _link(block: JsonObject) -> str:
-    """A link is shown and not followed: the address is the server's choice."""
-    words = [clean_line(block.get(key), 200) for key in ("name", "uri", "mimeType", "description")]
-    return f"[link to a resource: {', '.join(filter(None, words))}]"
 
 
 def _resource(resource: JsonObject) -> Part:
@@ -226,17 +207,13 @@ class Toolbox:
     def __enter__(self) -> Toolbox:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Toolbox:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     # ---- tools -----------------------------------------------------------------------------------------------------
@@ -245,8 +222,7 @@ class Toolbox:
         pairs = [(each, definition) for each in self._connections for definition in each.definitions]
         names = wire_names((definition.server, definition.name) for _, definition in pairs)
         return [
-            self._make_tool(connection, definition, names[definition.server, definition.name])
-            for connection, definition in pairs
+            self._make_tool(each, definition, names[definition.server, definition.name]) for each, definition in pairs
         ]
 
     def _make_tool(self, connection: Connection, definition: Definition, name: str) -> Tool:
@@ -358,10 +334,7 @@ async def aconnect(
 
 
 async def _open(
-    servers: list[Server],
-    path: str | os.PathLike[str] | None,
-    limits: Limits,
-    environment: Mapping[str, str] | None,
+    servers: list[Server], path: str | os.PathLike[str] | None, limits: Limits, environment: Mapping[str, str] | None
 ) -> Toolbox:
     check_servers(servers)
     pins = Pins(path)

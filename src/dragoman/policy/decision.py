@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import get_args
 
-from msgspec import structs
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, nearest
-from dragoman.extraction.trust import is_exec
+from dragoman.extraction.trust import find_doubt, name_level
 from dragoman.policy.patterns import DOMAIN, read_address, spellings_of
 from dragoman.policy.rules import (
     STRICTNESS,
@@ -20,6 +21,7 @@ from dragoman.policy.rules import (
     Rules,
     ToolClass,
     Verdict,
+    ask_shell,
     class_of,
     find_against,
     find_allowing,
@@ -55,10 +57,31 @@ from dragoman.types import Operand, Tool, ToolCall
 #
 # `locked` is `default` without anybody to ask: whatever would be asked about is denied.
 
+
+class ModeTraits(Struct, frozen=True):
+    """How a mode differs from `default`. A mode is its name in `types.ModeName`, its row here and its documentation."""
+
+    rank: int
+    """Modes of a lower rank are stricter. Those of one rank are not ordered: each forbids what the other allows."""
+    forbids_changes: bool = False
+    allows_edits: bool = False
+    uses_sandbox: bool = False
+    allows_all: bool = False
+    asks: bool = True
+
+
+TRAITS: dict[Mode, ModeTraits] = {
+    "plan": ModeTraits(0, forbids_changes=True),
+    "locked": ModeTraits(0, asks=False),
+    "default": ModeTraits(1),
+    "edits": ModeTraits(2, allows_edits=True),
+    "sandboxed": ModeTraits(3, allows_edits=True, uses_sandbox=True),
+    "bypass": ModeTraits(4, allows_all=True),
+}
 MODES: tuple[Mode, ...] = get_args(Mode)
 """From the strictest to the loosest."""
-MODE_RANKS: tuple[tuple[Mode, ...], ...] = (MODES[:2], *((mode,) for mode in MODES[2:]))
-"""The same by rank. `plan` and `locked` are not ordered: each forbids something that the other allows."""
+MODE_RANKS = tuple(tuple(group) for _, group in groupby(MODES, lambda mode: TRAITS[mode].rank))
+"""The same by rank."""
 
 
 def known_mode(mode: str) -> Mode:
@@ -68,9 +91,10 @@ def known_mode(mode: str) -> Mode:
 
 def default_decision(context: DecisionContext, mode: Mode) -> Decision:
     """What a mode says where no rule does. `locked` says here what it would ask about; nobody is asked in the end."""
-    if mode == "bypass":
-        return _allow(mode, "the mode is bypass")
-    decision = _BY_CLASS[class_of(context.tool)](context, "default" if mode == "locked" else mode)
+    traits = TRAITS[mode]
+    if traits.allows_all:
+        return _allow(mode, f"the mode is {mode}")
+    decision = _BY_CLASS[class_of(context.tool)](context, mode if traits.asks else "default")
     if decision.verdict == "allow" and context.tool.requires_approval:
         return Decision("ask", f"{context.tool.name} is marked as needing approval", "marked", "marked")
     return decision
@@ -81,44 +105,36 @@ def _session(context: DecisionContext, mode: Mode) -> Decision:
 
 
 def _own(context: DecisionContext, mode: Mode) -> Decision:
-    if mode == "plan" and not context.tool.read_only:
-        return _forbid_change(context)
-    return _allow(mode, f"{context.tool.name} is a function of the program itself")
+    return _forbid_change(context, mode) or _allow(mode, f"{context.tool.name} is a function of the program itself")
 
 
 def _read(context: DecisionContext, mode: Mode) -> Decision:
-    outside = _outside(context)
-    if outside:
-        return _ask(mode, f"{outside} lies outside the workspace", "outside")
-    return _allow(mode, f"{context.tool.name} only reads in the workspace")
+    return _ask_outside(context, mode) or _allow(mode, f"{context.tool.name} only reads in the workspace")
 
 
 def _write(context: DecisionContext, mode: Mode) -> Decision:
-    if mode == "plan":
-        return _forbid_change(context)
-    if mode not in ("edits", "sandboxed"):
+    if TRAITS[mode].forbids_changes:
+        return _forbid(mode, f"{context.tool.name} may change something")
+    if not TRAITS[mode].allows_edits:
         return _ask(mode, f"{context.tool.name} changes files")
     if not context.operands:
         return _ask(mode, f"it is not known which files {context.tool.name} would change")
-    outside = _outside(context)
-    if outside:
-        return _ask(mode, f"{outside} lies outside the workspace", "outside")
-    return _allow(mode, f"the mode is {mode}, and every file lies in the workspace")
+    inside = f"the mode is {mode}, and every file lies in the workspace"
+    return _ask_outside(context, mode) or _allow(mode, inside)
 
 
 def _exec(context: DecisionContext, mode: Mode) -> Decision:
-    if mode == "sandboxed":
+    if TRAITS[mode].uses_sandbox:
         if context.sandboxed:
-            return _allow(mode, "the mode is sandboxed, and the command runs in a sandbox")
-        return _ask(mode, "the mode is sandboxed, and there is no sandbox that works")
+            return _allow(mode, f"the mode is {mode}, and the command runs in a sandbox")
+        return _ask(mode, f"the mode is {mode}, and there is no sandbox that works")
     reading = read_commands(context)
     if reading.is_read_only and not reading.leaves:
         return _allow(mode, "the command only reads, and stays in the workspace")
     if reading.is_read_only:
         return _ask(mode, f"the command leaves the workspace: {reading.why}", "outside")
-    if mode == "plan":
-        return _forbid_change(context, f"the command is not known to read only: {reading.why}")
-    return _ask(mode, f"the command is not known to read only: {reading.why}")
+    why = f"the command is not known to read only: {reading.why}"
+    return _forbid(mode, why) if TRAITS[mode].forbids_changes else _ask(mode, why)
 
 
 def _fetch(context: DecisionContext, mode: Mode) -> Decision:
@@ -126,15 +142,13 @@ def _fetch(context: DecisionContext, mode: Mode) -> Decision:
 
 
 def _mcp(context: DecisionContext, mode: Mode) -> Decision:
-    if mode == "plan" and not context.tool.read_only:
-        return _forbid_change(context)
-    return _ask(mode, f"{context.tool.name} belongs to the server {context.tool.metadata['origin']}")
+    words = f"{context.tool.name} belongs to the server {context.tool.metadata['origin']}"
+    return _forbid_change(context, mode) or _ask(mode, words)
 
 
 def _unknown(context: DecisionContext, mode: Mode) -> Decision:
-    if mode == "plan" and not context.tool.read_only:
-        return _forbid_change(context)
-    return _ask(mode, f"it is not known what kind of tool {context.tool.name} is")
+    words = f"it is not known what kind of tool {context.tool.name} is"
+    return _forbid_change(context, mode) or _ask(mode, words)
 
 
 _BY_CLASS: dict[ToolClass, Callable[[DecisionContext, Mode], Decision]] = {
@@ -149,10 +163,6 @@ _BY_CLASS: dict[ToolClass, Callable[[DecisionContext, Mode], Decision]] = {
 }
 
 
-def _outside(context: DecisionContext) -> str:
-    return next((operand.value or "a place" for operand in context.operands if not operand.inside), "")
-
-
 def _allow(mode: Mode, why: str) -> Decision:
     return Decision("allow", why, f"mode:{mode}", "default")
 
@@ -161,9 +171,20 @@ def _ask(mode: Mode, why: str, code: str = "default") -> Decision:
     return Decision("ask", why, f"mode:{mode}", code)
 
 
-def _forbid_change(context: DecisionContext, why: str = "") -> Decision:
-    words = why or f"{context.tool.name} may change something"
-    return Decision("deny", f"the mode is plan, in which nothing is changed, and {words}", "mode:plan", "mode")
+def _forbid(mode: Mode, why: str) -> Decision:
+    return Decision("deny", f"the mode is {mode}, in which nothing is changed, and {why}", f"mode:{mode}", "mode")
+
+
+def _forbid_change(context: DecisionContext, mode: Mode) -> Decision | None:
+    """The denial of a tool that may change something, in a mode that forbids it."""
+    if not TRAITS[mode].forbids_changes or context.tool.read_only:
+        return None
+    return _forbid(mode, f"{context.tool.name} may change something")
+
+
+def _ask_outside(context: DecisionContext, mode: Mode) -> Decision | None:
+    outside = next((operand.value or "a place" for operand in context.operands if not operand.inside), "")
+    return _ask(mode, f"{outside} lies outside the workspace", "outside") if outside else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -171,8 +192,6 @@ def _forbid_change(context: DecisionContext, why: str = "") -> Decision:
 #
 # Deny wins over ask, ask over allow, and no rule wins by being longer or later than another. So a rule that denies or
 # asks never makes anything looser, and what is not understood is never allowed for that reason.
-
-_WRAPPED = ("T5", "T4", "T3")
 
 
 def decide(call: ToolCall, context: DecisionContext, rules: Rules) -> Decision:
@@ -200,26 +219,11 @@ def decide(call: ToolCall, context: DecisionContext, rules: Rules) -> Decision:
     return Decision("allow", f"{_who(found[0])} allows {written}", written, "rule")
 
 
-def judge_trust(call: ToolCall, tool: Tool) -> Decision | None:
-    """The question that the way in which a call came asks for, whatever the rules are; None if there is none."""
-    provenance = call.provenance
-    if provenance is None:
-        return None
-    level = provenance.level or "unjudged"
-    if provenance.verdict not in (None, "allow"):
-        why = f"the call was read from text in a way that has to be asked about ({level})"
-        return Decision("ask", why, f"trust:{level}", "trust")
-    if is_exec(tool) and provenance.level not in _WRAPPED and provenance.channel != "native":
-        why = f"{tool.name} acts on the system, and the call has no wrapper of its own ({level})"
-        return Decision("ask", why, f"trust:{level}", "trust")
-    return None
-
-
 def _find_firm(call: ToolCall, context: DecisionContext) -> Decision | None:
     """What is asked about in every mode, and what no rule lifts."""
-    trust = judge_trust(call, context.tool)
-    if trust is not None:
-        return trust
+    doubt = find_doubt(call, context.tool)
+    if doubt:
+        return Decision("ask", doubt, f"trust:{name_level(call)}", "trust")
     if context.uninspected:
         why = f"it could not be found out what {context.tool.name} would touch: {context.uninspected}"
         return Decision("ask", why, "uninspected", "uninspected")
@@ -239,7 +243,7 @@ def _find_rule(
         why = f"the search could come upon what {_who(beneath)} denies: {write_rule(beneath)}"
         return Decision("ask", why, write_rule(beneath), "rule")
     # Whoever bypasses is not asked; what is denied stays denied.
-    if mode == "bypass":
+    if TRAITS[mode].allows_all:
         return None
     asking = [rule for rule in rules.rules if rule.verdict == "ask"]
     found = find_against(asking, call, context) or find_beneath(asking, call, context)
@@ -249,14 +253,14 @@ def _find_rule(
 
 
 def _finish(asked: Decision, mode: Mode) -> Decision:
-    if mode != "locked":
+    if TRAITS[mode].asks:
         return asked
     lifted = asked.code in ("default", "marked", "outside")
     how = (
         "a rule in `allow` of the user's own settings permits it" if lifted else "only another mode could ask about it"
     )
-    why = f"{asked.reason}; the mode is locked, so nobody is asked: {how}"
-    return structs.replace(asked, verdict="deny", reason=why, code="mode")
+    why = f"{asked.reason}; the mode is {mode}, so nobody is asked: {how}"
+    return replace(asked, verdict="deny", reason=why, code="mode")
 
 
 def _who(rule: Rule) -> str:
@@ -335,12 +339,7 @@ def _suggest_command(context: DecisionContext) -> str | None:
     family = context.tool.metadata.get("family")
     if len(commands) != 1:
         return None
-    from dragoman.policy import shell
-
-    try:
-        pattern = shell.suggest(commands[0])
-    except Exception:
-        return None
+    pattern: str | None = ask_shell(lambda shell: shell.suggest(commands[0]), otherwise=None)
     return pattern and f"{family if isinstance(family, str) else context.tool.name}({pattern})"
 
 
@@ -366,15 +365,6 @@ Policy = Callable[[ToolCall, Tool], Decision]
 ALLOWED = Decision("allow")
 
 
-def _strictest(*policies: Policy) -> Policy:
-    """The strictest of several policies; a policy added to others never loosens what they say."""
-
-    def decide(call: ToolCall, tool: Tool) -> Decision:
-        return strictest_of([ALLOWED, *(consult(policy, call, tool) for policy in policies)])
-
-    return decide
-
-
 def consult(policy: Policy, call: ToolCall, tool: Tool) -> Decision:
     """What a policy says; one that fails, or says something else than a decision, denies."""
     try:
@@ -393,10 +383,14 @@ def as_policy(given: Policy | Iterable[Policy] | None) -> Policy | None:
     added = list(given)
     if not all(callable(each) for each in added):
         raise ConfigError("policy has to be a function, or a list of functions", hint="def policy(call, tool): ...")
-    return _strictest(*added) if added else None
+    return join_policies(*added)
 
 
 def join_policies(*policies: Policy | None) -> Policy | None:
-    """All of them that there are, the strictest counting."""
+    """All policies that there are as one, which says what the strictest of them says; None where there is none."""
     there = [policy for policy in policies if policy is not None]
-    return _strictest(*there) if there else None
+
+    def decide(call: ToolCall, tool: Tool) -> Decision:
+        return strictest_of([ALLOWED, *(consult(policy, call, tool) for policy in there)])
+
+    return decide if there else None

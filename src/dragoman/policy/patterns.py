@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 # --------------------------------------------------------------------------------------------------------------------
 # Patterns of paths: `*` within a name, `?` for one character, `**` for any number of folders.
@@ -47,31 +47,25 @@ def matches_name(pattern: str, name: str) -> bool:
 
 def allows_path(pattern: str, path: str) -> bool:
     """Whether a path is surely one that the pattern names, letter by letter."""
-    found = split_path(path)
+    found, wanted = split_path(path), split_path(pattern)
     if ".." in found or not path or "\0" in path:
         return False
-    states = {0}
-    wanted = split_path(pattern)
-    for name in found:
-        states = _step(wanted, states, name, matches_text)
-    return len(wanted) in _reach(wanted, states)
+    *_, reached = _follow(wanted, found, matches_text)
+    return len(wanted) in reached
 
 
 def mentions_path(pattern: str, path: str) -> bool:
     """Whether a path may be one that the pattern names, or lies beneath one."""
-    return any(_lies_in(wanted, found) for wanted in _readings(pattern) for found in _spellings(path))
+    wanted = _read_generously(pattern)
+    return any(
+        len(wanted) in reached for found in _spellings(path) for reached in _follow(wanted, found, _matches_loosely)
+    )
 
 
 def may_hold(pattern: str, folder: str) -> bool:
     """Whether something that the pattern names could lie in a folder, at any depth."""
-    for wanted in _readings(pattern):
-        for found in _spellings(folder):
-            states = {0}
-            for name in found:
-                states = _step(wanted, states, name, _matches_loosely)
-            if _reach(wanted, states):
-                return True
-    return False
+    wanted = _read_generously(pattern)
+    return any(list(_follow(wanted, found, _matches_loosely))[-1] for found in _spellings(folder))
 
 
 def split_path(path: str) -> tuple[str, ...]:
@@ -80,11 +74,11 @@ def split_path(path: str) -> tuple[str, ...]:
     return (_ROOT, *names) if path.startswith("/") else tuple(names)
 
 
-def _readings(pattern: str) -> Iterator[tuple[str, ...]]:
+def _read_generously(pattern: str) -> tuple[str, ...]:
     # Whose home is meant is not known here, so every folder may be it.
     if pattern == "~" or pattern.startswith("~/"):
         pattern = ANY_FOLDERS + pattern[1:]
-    yield split_path(_plain(pattern))
+    return split_path(_plain(pattern))
 
 
 def _spellings(path: str) -> Iterator[tuple[str, ...]]:
@@ -99,15 +93,19 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
-def _lies_in(wanted: Sequence[str], found: Sequence[str]) -> bool:
-    states = {0}
+def _follow(wanted: Sequence[str], found: Sequence[str], fits: Callable[[str, str], bool]) -> Iterator[set[int]]:
+    """The places in a pattern that are reached before the first name of a path, and after each of its names."""
+    reached = _reach(wanted, {0})
+    yield reached
     for name in found:
-        if len(wanted) in _reach(wanted, states):
-            return True
-        states = _step(wanted, states, name, _matches_loosely)
-        if not states:
-            return False
-    return len(wanted) in _reach(wanted, states)
+        after = set()
+        for index in reached - {len(wanted)}:
+            if wanted[index] == ANY_FOLDERS:
+                after.add(index)
+            elif fits(wanted[index], name):
+                after.add(index + 1)
+        reached = _reach(wanted, after)
+        yield reached
 
 
 def _reach(wanted: Sequence[str], states: set[int]) -> set[int]:
@@ -117,18 +115,6 @@ def _reach(wanted: Sequence[str], states: set[int]) -> set[int]:
         if index in reached and name == ANY_FOLDERS:
             reached.add(index + 1)
     return reached
-
-
-def _step(wanted: Sequence[str], states: set[int], name: str, fits: Callable[[str, str], bool]) -> set[int]:
-    after = set()
-    for index in _reach(wanted, states):
-        if index == len(wanted):
-            continue
-        if wanted[index] == ANY_FOLDERS:
-            after.add(index)
-        elif fits(wanted[index], name):
-            after.add(index + 1)
-    return after
 
 
 def _matches_loosely(pattern: str, text: str) -> bool:
@@ -174,14 +160,13 @@ def read_address(text: str) -> Address | None:
         return None
     if not parts.scheme or not parts.hostname:
         return None
-    login = "@" in parts.netloc
     return Address(
         parts.scheme.lower(),
         normal_host(parts.hostname),
         port if port is not None else _PORTS.get(parts.scheme.lower()),
         parts.path or "/",
-        bool(parts.query) or _ends_in_mark(parts, text),
-        login,
+        bool(parts.query) or "?" in text.partition("#")[0],
+        "@" in parts.netloc,
     )
 
 
@@ -236,17 +221,14 @@ def mentions_address(pattern: str, text: str) -> bool:
 
 def _mentions(pattern: str, address: Address) -> bool:
     if pattern.startswith(DOMAIN):
-        return _is_host_or_beneath(pattern.removeprefix(DOMAIN), address.host)
+        host = pattern.removeprefix(DOMAIN)
+        return _is_host(host, address.host) or _is_host(f"*.{host}", address.host)
     wanted = read_address(pattern)
     if wanted is None:
         return matches_text(pattern.casefold(), f"{address.scheme}://{address.host}{address.path}".casefold())
     if not _is_host(wanted.host, address.host):
         return False
     return any(mentions_path(wanted.path, path) for path in (address.path, unquote(address.path)))
-
-
-def _is_host_or_beneath(pattern: str, host: str) -> bool:
-    return _is_host(pattern, host) or _is_host(f"*.{pattern}", host)
 
 
 def _is_host(pattern: str, host: str) -> bool:
@@ -260,7 +242,3 @@ def _is_host(pattern: str, host: str) -> bool:
             return False
         found = found[-len(wanted) :]
     return len(wanted) == len(found) and all(map(matches_text, wanted, found))
-
-
-def _ends_in_mark(parts: SplitResult, text: str) -> bool:
-    return not parts.query and "?" in text.partition("#")[0]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 Verdict = Literal["allow", "ask", "deny"]
 Mode = ModeName
 Scope = Literal["managed", "user", "project", "session"]
+_Answer = TypeVar("_Answer")
 STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -204,13 +205,7 @@ def _find_fault_of_address(pattern: str) -> tuple[str, str]:
 # What kind of tool a call is for. The metadata of a tool tell; one without them is the developer's own function.
 
 ToolClass = Literal["own", "session", "read", "write", "exec", "fetch", "mcp", "unknown"]
-_CLASSES: dict[str, ToolClass] = {
-    "session": "session",
-    "read": "read",
-    "write": "write",
-    "exec": "exec",
-    "fetch": "fetch",
-}
+_TOLD: tuple[ToolClass, ...] = ("session", "read", "write", "exec", "fetch")
 _MATTERS: dict[ToolClass, OperandKind] = {"read": "path", "write": "path", "exec": "command", "fetch": "url"}
 
 
@@ -222,7 +217,7 @@ def class_of(tool: Tool) -> ToolClass:
     told = tool.metadata.get("class")
     if told is None:
         return "own"
-    return _CLASSES.get(told, "unknown") if isinstance(told, str) else "unknown"
+    return next((each for each in _TOLD if each == told), "unknown")
 
 
 def operands_that_matter(context: DecisionContext) -> Sequence[Operand]:
@@ -279,36 +274,31 @@ def paths_of(context: DecisionContext) -> list[str]:
     return [path for found in readings if found is not None for path in found.paths]
 
 
-def allows(patterns: Sequence[str], command: str) -> bool:
-    """Whether patterns of rules that allow cover a command line entirely."""
+def ask_shell(question: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer:
+    """What the reader of command lines says. The policy is total: a line that breaks it is one nobody understood."""
     from dragoman.policy import shell
 
-    # The policy is total: a line that breaks its own reader is one that nobody understood.
     try:
-        return shell.allows_any(patterns, command)
+        return question(shell)
     except Exception:
-        return False
+        return otherwise
+
+
+def allows(patterns: Sequence[str], command: str) -> bool:
+    """Whether patterns of rules that allow cover a command line entirely."""
+    return ask_shell(lambda shell: bool(shell.allows_any(patterns, command)), otherwise=False)
 
 
 def mentions(pattern: str, command: str) -> bool:
     """Whether a command line may run what a rule that denies or asks names."""
-    from dragoman.policy import shell
-
-    try:
-        return shell.mentions(pattern, command)
-    except Exception:
-        return True
+    return ask_shell(lambda shell: bool(shell.mentions(pattern, command)), otherwise=True)
 
 
 # A rule about files asks for the same reading as the mode does, and there may be many rules.
 @lru_cache(maxsize=8)
 def _read_only(command: str) -> shell.ReadOnly | None:
-    from dragoman.policy import shell
-
-    try:
-        return shell.read_only(command)
-    except Exception:
-        return None
+    found: shell.ReadOnly | None = ask_shell(lambda shell: shell.read_only(command), otherwise=None)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------------

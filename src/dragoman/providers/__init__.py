@@ -14,7 +14,8 @@ from dragoman.errors import UnknownProvider
 from dragoman.providers.endpoint import Endpoint, PromptGuided, ToolsPayload
 from dragoman.providers.facts import Fact, Facts, MemoryFacts, learn_from_error, learn_from_show
 from dragoman.providers.provider import WIRES, Capabilities, Profile, Provider, normalise_base_url, plain_name
-from dragoman.providers.registry import Registry, installed, shipped
+from dragoman.providers.registry import Registry, shipped
+from dragoman.providers.registry import installed as default
 
 __all__ = [
     "WIRES",
@@ -39,11 +40,6 @@ __all__ = [
     "profile",
     "resolve",
 ]
-
-
-def default() -> Registry:
-    """The rows that ship with the package and those of installed packages."""
-    return installed()
 
 
 def names() -> list[str]:

@@ -19,7 +19,6 @@ from dragoman.providers.provider import (
     from_mapping,
     holes_of,
     normalise_base_url,
-    of_wire,
     overrule,
 )
 from dragoman.toolset import Toolset
@@ -74,7 +73,7 @@ class Endpoint(Struct, frozen=True):
     @property
     def key_names(self) -> tuple[str, ...]:
         """The environment variables to look for a key in, in order."""
-        return self.provider.key_names
+        return self.provider.key
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -97,6 +96,11 @@ class Endpoint(Struct, frozen=True):
         """The headers of a request, the key among them. `key_name` is the variable that held the key."""
         return self.provider.headers_for(key, self.wire, key_name=key_name)
 
+    def check_wire(self) -> None:
+        """Raise ConfigError if dragoman has no codec for the wire."""
+        if self.wire not in wires.ROWS:
+            raise ConfigError(f"{self.provider.name} cannot be spoken to", hint=self.provider.notes)
+
     def convert_tools(self, tools: Toolset | Iterable[object] | None) -> ToolsPayload | PromptGuided:
         """The tools as this endpoint wants them: definitions of its wire, or instructions for the prompt."""
         offered = Toolset.of(tools) or Toolset(())
@@ -106,8 +110,7 @@ class Endpoint(Struct, frozen=True):
             # Instructions for no tools would teach the model to call what is not there.
             taught = formats.instructions(offered, self.prompt_format, layout="list") if len(offered) else ""
             return PromptGuided(taught, self.prompt_format)
-        if self.wire not in wires.ROWS:
-            raise ConfigError(f"{self.provider.name} cannot be spoken to", hint=self.provider.notes)
+        self.check_wire()
         return ToolsPayload(self.wire, wires.get(self.wire, self.quirks).encode_definitions(offered))
 
 
@@ -187,16 +190,8 @@ def judge(
     provider: Provider, profile: Profile, wire: str, quirks: Quirks, model: str, fact: Fact | None
 ) -> Capabilities:
     """What the rows and what was learned say of an endpoint and a model."""
-    told = of_wire(wire)
-    told |= {
-        "native_tool_calls": wire != OWN and judge_native(provider, profile, model, fact, quirks),
-        "parallel_switch": told["parallel_switch"] and quirks.parallel_flag,
-        "tool_choice": quirks.tool_choice,
-        "images_in_results": told["images_in_results"] or quirks.result_images,
-        "reasoning_replay": quirks.replay_reasoning,
-        "sampling": quirks.sends_sampling,
-    }
-    return from_mapping({**told, **provider.declared, **profile.declared})
+    native = wire != OWN and judge_native(provider, profile, model, fact, quirks)
+    return from_mapping({"native_tool_calls": native, **provider.declared, **profile.declared})
 
 
 def judge_native(

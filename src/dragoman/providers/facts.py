@@ -89,7 +89,10 @@ def learn_from_error(error: object, status: int | None = None) -> Fact | None:
 
 
 def learn_from_show(body: object) -> Fact | None:
-    """The lesson in Ollama's answer to /api/show: its `capabilities` name `tools`, or do not."""
+    """The lesson in Ollama's answer to /api/show: its `capabilities` name `tools`, or do not.
+
+    It is for programs that ask an endpoint before the first request, such as the gateway.
+    """
     listed = body.get("capabilities") if isinstance(body, Mapping) else None
     if not isinstance(listed, list):
         return None

@@ -6,17 +6,17 @@ A price that is not known is None and never a guess: half of a bill is worse tha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta, Struct, structs
 
 from dragoman.errors import ConfigError
 from dragoman.providers.endpoint import Endpoint
-from dragoman.providers.provider import Provider, plain_name
+from dragoman.providers.provider import Provider, match_any, plain_name
 from dragoman.providers.registry import read_toml
 from dragoman.types import Usage
 
@@ -47,6 +47,9 @@ class Tier(Struct, frozen=True, forbid_unknown_fields=True):
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """One row: what the tokens of a model cost at some providers, in US dollars for a million."""
 
+    shown_only: ClassVar = frozenset({"name", "as_of", "notes"})
+    """The columns that only people read; every other one has an effect."""
+
     name: str
     match: tuple[str, ...]
     input: Dollars
@@ -65,7 +68,9 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
 
     def fits(self, provider: str, name: str) -> bool:
         """Whether a plain model name at a provider has this price."""
-        return (not self.providers or provider in self.providers) and _pattern(self.match)(name) is not None
+        return (not self.providers or provider in self.providers) and match_any(self.match, _DECORATION)(
+            name
+        ) is not None
 
     def cost(self, usage: Usage, factor: float = 1.0) -> float:
         """What this many tokens cost. Cached and cache-writing tokens are among the input tokens."""
@@ -101,7 +106,11 @@ class Prices(Struct, frozen=True, dict=True):
         known = {price.name: price for price in self.rows}
         added = tuple(_read(name, row, known.get(name)) for name, row in given.items())
         for price in added:
-            _check_patterns(price)
+            try:
+                match_any(price.match, _DECORATION)
+            except re.error as error:
+                words = f"price {price.name}: {price.match} are no regular expressions: {error}"
+                raise ConfigError(words, hint=_FIELDS) from None
         names = {price.name for price in added}
         return Prices((*added, *(price for price in self.rows if price.name not in names)))
 
@@ -157,12 +166,6 @@ def _is_at_home(provider: str | Provider | Endpoint, model: str) -> bool:
     return not (isinstance(provider, Endpoint) and elsewhere and provider.base_url.startswith(elsewhere))
 
 
-@cache
-def _pattern(alternatives: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    joined = "|".join(f"(?:{alternative})" for alternative in alternatives or (r"(?!)",))
-    return re.compile(f"(?:{joined}){_DECORATION}").match
-
-
 def _read(name: str, row: object, known: Price | None) -> Price:
     if not isinstance(row, Mapping):
         raise ConfigError(f"price {name}: a row is a table, not {type(row).__name__}", hint=_FIELDS)
@@ -171,14 +174,6 @@ def _read(name: str, row: object, known: Price | None) -> Price:
         return msgspec.convert({**msgspec.to_builtins(below), **row, "name": name}, Price)
     except msgspec.ValidationError as error:
         raise ConfigError(f"price {name}: {error}", hint=_FIELDS) from None
-
-
-def _check_patterns(price: Price) -> None:
-    try:
-        _pattern(price.match)
-    except re.error as error:
-        words = f"price {price.name}: {price.match} are no regular expressions: {error}"
-        raise ConfigError(words, hint=_FIELDS) from None
 
 
 @cache

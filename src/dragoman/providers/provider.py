@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -23,42 +23,14 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------------------------
 # What an endpoint can do with a model, as far as a caller has to know.
 
-_OWN_ROW = wires.WireRow("", "")
-
 
 class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
     """The abilities of one endpoint with one model. A caller may overrule any of them, per call."""
 
     native_tool_calls: bool = False
     """Tools are sent as definitions and calls come back in a field; otherwise both travel as text."""
-    parallel_calls: bool = True
-    """One reply may hold several calls."""
-    parallel_switch: bool = True
-    """The caller may forbid parallel calls."""
-    tool_choice: tuple[str, ...] = ("auto", "none", "required", "named")
-    """The kinds of tool choice that are honoured."""
     streaming: bool = True
     """Replies can be streamed."""
-    streams_arguments: bool = True
-    """Arguments of calls arrive in pieces, not only whole."""
-    images_in_results: bool = False
-    """Results of tools may hold images."""
-    strict: bool = False
-    """There is a mode in which the arguments are held to the schema."""
-    reasoning_replay: Literal["never", "calls", "always"] = "never"
-    """Which assistant messages need their reasoning back."""
-    sampling: bool = True
-    """Temperature and its kin are taken."""
-
-
-def of_wire(wire: str) -> dict[str, Any]:
-    """What follows from the protocol alone."""
-    row = wires.ROWS.get(wire, _OWN_ROW)
-    return {
-        "parallel_switch": row.parallel_switch,
-        "streams_arguments": row.streams_arguments,
-        "images_in_results": row.images_in_results,
-    }
 
 
 def overrule(capabilities: Capabilities, changes: Mapping[str, Any] | Capabilities | None) -> Capabilities:
@@ -126,15 +98,11 @@ def normalise_base_url(url: str, *, default: str = "", wire: str = "") -> str:
     if wire == "ollama":
         # Its own protocol lives beside /v1, where the address of its other wires ends.
         path = path.removesuffix("/v1").removesuffix("/api")
-    elif not path:
-        path = _path_of(default, port, wire)
+    elif not path and default:
+        path = urlsplit(default).path
+    elif not path and port == _OLLAMA_PORT and wire:
+        path = "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), parts.query, ""))
-
-
-def _path_of(default: str, port: int | None, wire: str) -> str:
-    if default:
-        return urlsplit(default).path.rstrip("/")
-    return "/v1" if port == _OLLAMA_PORT and wire not in ("", "ollama") else ""
 
 
 def move(own: str, base: str, other: str) -> str | None:
@@ -186,6 +154,9 @@ _point = re.compile(r"(?<=\d)p(?=\d)").sub
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """One family of models. `match` are regular expressions for the beginning of a plain model name."""
 
+    shown_only: ClassVar = frozenset({"name", "notes"})
+    """The columns that only people read; every other one has an effect."""
+
     name: str
     match: tuple[str, ...] = ()
     native: Literal["yes", "no", "unknown"] = "unknown"
@@ -196,10 +167,6 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     """Other text formats that its models slip into."""
     prompt_format: str = ""
     """The format that instructions teach; empty means the provider's."""
-    thinking: tuple[str, ...] = ()
-    """The opening and the closing tag of its reasoning, where that stands in the text."""
-    thinking_field: str = ""
-    """The field in which servers give its reasoning."""
     weak: bool = False
     """Too small to keep to a format by itself: it is given short instructions, and a grammar where one is taken."""
     opens_thinking: bool = False
@@ -213,17 +180,19 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     quirks: dict[str, Any] = field(default_factory=dict)
     wire_quirks: dict[str, dict[str, Any]] = field(default_factory=dict)
     declared: dict[str, Any] = field(default_factory=dict, name="capabilities")
-    """Capabilities that cannot be told from wire and quirks."""
+    """Capabilities that do not follow from the other columns."""
     notes: str = ""
 
     def fits(self, model: str) -> bool:
         """Whether a plain model name belongs to the family."""
-        return _pattern(self.match)(model) is not None
+        return match_any(self.match)(model) is not None
 
 
 @cache
-def _pattern(alternatives: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    return re.compile("|".join(f"(?:{alternative})" for alternative in alternatives or (r"(?!)",))).match
+def match_any(alternatives: tuple[str, ...], end: str = "") -> Callable[[str], re.Match[str] | None]:
+    """What finds one of the regular expressions at the beginning of a name, with this end behind it."""
+    joined = "|".join(f"(?:{alternative})" for alternative in alternatives or (r"(?!)",))
+    return re.compile(f"(?:{joined}){end}").match
 
 
 UNKNOWN = Profile("unknown", match=("",))
@@ -274,6 +243,9 @@ AUTHS = {
 class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     """One endpoint. `name` is what stands before the colon in `provider:model`."""
 
+    shown_only: ClassVar = frozenset({"title", "notes"})
+    """The columns that only people read; every other one has an effect."""
+
     name: str
     title: str = ""
     group: Group = "custom"
@@ -308,7 +280,7 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     wire_quirks: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Flags for one wire only."""
     declared: dict[str, Any] = field(default_factory=dict, name="capabilities")
-    """Capabilities that cannot be told from wire and quirks."""
+    """Capabilities that do not follow from the other columns."""
     body: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By wire: fields of every request that the request itself does not set."""
     model: str = ""
@@ -326,11 +298,6 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     def speakable(self) -> bool:
         """Whether it speaks a protocol of ours."""
         return self.wire != OWN
-
-    @property
-    def key_names(self) -> tuple[str, ...]:
-        """The environment variables to look for a key in, in order."""
-        return self.key
 
     @property
     def auth_meaning(self) -> str:

@@ -6,7 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from functools import cache, reduce
 from importlib.resources import files
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
@@ -47,12 +47,6 @@ def overlay(below: Row, above: Row) -> dict[str, Any]:
     return merged
 
 
-def as_row(value: Provider | Profile) -> dict[str, Any]:
-    """A Provider or Profile as the row that would give it."""
-    row: dict[str, Any] = msgspec.to_builtins(value)
-    return row
-
-
 def expand(name: str, row: object, groups: Row, known: Mapping[str, Provider]) -> dict[str, Any]:
     """A row with everything that it takes from the row it is `like`, the row that it changes, and its group."""
     if not isinstance(row, Mapping):
@@ -62,9 +56,9 @@ def expand(name: str, row: object, groups: Row, known: Mapping[str, Provider]) -
     if like is not None:
         if not isinstance(like, str) or like not in known:
             raise UnknownProvider(str(like), known, hint=f"provider {name} is `like` a row that stands before it")
-        below = {key: value for key, value in as_row(known[like]).items() if key not in _NOT_INHERITED}
+        below = {key: value for key, value in msgspec.to_builtins(known[like]).items() if key not in _NOT_INHERITED}
     elif name in known:
-        below = as_row(known[name])
+        below = msgspec.to_builtins(known[name])
     else:
         group = groups.get(str(row.get("group", "custom")), {})
         below = group if isinstance(group, Mapping) else {}
@@ -127,8 +121,6 @@ def check_profile(profile: Profile) -> None:
             re.compile(pattern)
         except re.error as error:
             raise ConfigError(f"{where}: {pattern!r} is no regular expression: {error}") from None
-    if len(profile.thinking) not in (0, 2):
-        raise ConfigError(f"{where}: `thinking` is an opening and a closing tag")
     _check_wires(where, [*filter(None, [profile.wire]), *profile.wire_quirks])
     _check_flags(where, profile.quirks, profile.wire_quirks)
     from_mapping(profile.declared)
@@ -179,10 +171,12 @@ class Registry(Struct, frozen=True):
     @classmethod
     def default(cls, entry_points: Iterable[EntryPoint] | None = None) -> Registry:
         """The rows that ship with the package, and those of installed packages (group `dragoman.providers`)."""
-        registry = shipped()
-        for point in _installed() if entry_points is None else entry_points:
-            registry = registry._with_entry_point(point)
-        return registry
+        if entry_points is None:
+            # Looking through all installed packages is slow, and needed only when a name is not ours.
+            from importlib import metadata
+
+            entry_points = metadata.entry_points(group=ENTRY_POINTS)
+        return reduce(cls._with_entry_point, entry_points, shipped())
 
     # ---- looking up ---------------------------------------------------------------------------------------------
 
@@ -296,7 +290,7 @@ class Registry(Struct, frozen=True):
         tables = read_toml(rows) if isinstance(rows, str) else dict(rows)
         if not any(isinstance(tables.get(name), Mapping) for name in _TABLES):
             tables = {"providers": tables}
-        providers = read_providers(_table(tables, "providers"), _shipped_groups(), self.rows)
+        providers = read_providers(_table(tables, "providers"), _read_resource("table.toml")["groups"], self.rows)
         registry = structs.replace(self, rows=providers)
         for profile in reversed(read_profiles(_table(tables, "profiles"))):
             registry = registry.with_profile(profile)
@@ -340,18 +334,6 @@ def shipped() -> Registry:
 def installed() -> Registry:
     """The rows that ship with the package and those of installed packages, looked for once."""
     return Registry.default()
-
-
-def _installed() -> Iterable[EntryPoint]:
-    # Looking through all installed packages is slow, and needed only when a name is not ours.
-    from importlib.metadata import entry_points
-
-    return entry_points(group=ENTRY_POINTS)
-
-
-def _shipped_groups() -> Mapping[str, Any]:
-    groups: Mapping[str, Any] = _read_resource("table.toml")["groups"]
-    return groups
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import glob
 import itertools
 import os
 import shutil
@@ -14,13 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.sandbox.protection import PROTECTED, WATCHED
+from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a command may do, and what to start so that it can do no more.
@@ -105,20 +107,14 @@ class Launch:
         with contextlib.ExitStack() as stack:
             # One that fails keeps none of the others from being done.
             while self._endings:
-                stack.callback(_collect, self._endings.pop(0), put_back)
+                stack.callback(lambda ending: put_back.extend(ending()), self._endings.pop(0))
         return tuple(put_back)
 
     def __enter__(self) -> Launch:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.finish()
-
-
-def _collect(ending: Callable[[], tuple[str, ...]], into: list[str]) -> None:
-    into.extend(ending())
 
 
 def check_box(box: Box) -> Box:
@@ -138,20 +134,8 @@ def check_box(box: Box) -> Box:
             raise ConfigError(
                 f"protected path {path!r}: it has to lie in the workspace", hint="write it relative to it"
             )
-    return Box(
-        workspace=workspace,
-        writable=tuple(map(os.path.realpath, box.writable)),
-        readable=tuple(map(os.path.realpath, box.readable)),
-        network=box.network,
-        protected=box.protected,
-        watched=box.watched,
-        aside=box.aside,
-        hidden=tuple(map(os.path.realpath, box.hidden)),
-        environment=box.environment,
-        limits=box.limits,
-        home=home,
-        cwd=cwd,
-    )
+    real = {name: tuple(map(os.path.realpath, getattr(box, name))) for name in ("writable", "readable", "hidden")}
+    return replace(box, workspace=workspace, home=home, cwd=cwd, **real)
 
 
 def _real_folder(what: str, path: str) -> str:
@@ -215,13 +199,11 @@ def _sweep_once() -> None:
 
 
 def _is_in_use(path: str) -> bool:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
+    with closing(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
     # One that was made this moment has no lock yet, but is not filled either.
     return not os.path.isdir(os.path.join(path, "home"))
 
@@ -293,8 +275,7 @@ class ProcessBound:
         self._folder = os.path.join(folder, f"dragoman-{os.getpid()}-{next(_count)}")
         os.mkdir(self._folder)
         try:
-            with open(os.path.join(self._folder, "pids.max"), "w", encoding="ascii") as file:
-                file.write(str(processes + _OWN_PROCESSES))
+            Path(self._folder, "pids.max").write_text(str(processes + _OWN_PROCESSES), encoding="ascii")
         except OSError:
             os.rmdir(self._folder)
             raise
@@ -308,12 +289,11 @@ class ProcessBound:
         for _ in range(_TRIES):
             try:
                 os.rmdir(self._folder)
+                break
             except FileNotFoundError:
                 break
             except OSError:
                 time.sleep(_PAUSE)
-            else:
-                break
         return ()
 
 
@@ -332,10 +312,8 @@ def bound_processes(processes: int | None) -> ProcessBound | None:
 def _folders() -> tuple[str, ...]:
     """Where a group that counts processes may be made: in our own group, or in one above it."""
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8") as file:
-            mounts = [line.split() for line in file]
-        with open("/proc/self/cgroup", encoding="utf-8") as file:
-            groups = [line.rstrip("\n").split(":", 2) for line in file]
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").split("\n")[:-1]]
+        groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").split("\n")[:-1]]
     except OSError:
         return ()
     found: list[str] = []
@@ -351,9 +329,7 @@ def _folders() -> tuple[str, ...]:
 
 def _upwards(top: str, below: str, *, every: bool) -> list[str]:
     """Our own group, and those above it; in the second version only those that count processes of their children."""
-    if below.startswith(".."):
-        below = "."
-    here = os.path.normpath(os.path.join(top, below))
+    here = os.path.normpath(os.path.join(top, "." if below.startswith("..") else below))
     folders = [here]
     while every and here != top:
         here = os.path.dirname(here)
@@ -363,8 +339,7 @@ def _upwards(top: str, below: str, *, every: bool) -> list[str]:
 
 def _counts(folder: str) -> bool:
     try:
-        with open(os.path.join(folder, "cgroup.subtree_control"), encoding="ascii") as file:
-            return "pids" in file.read().split()
+        return "pids" in Path(folder, "cgroup.subtree_control").read_text(encoding="ascii").split()
     except OSError:
         return False
 
@@ -382,83 +357,38 @@ def _sweep(folder: str) -> None:
 # --------------------------------------------------------------------------------------------------------------------
 # Which parts of the system every box shows, and which never.
 
-SYSTEM_FOLDERS = (
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/gnu",
-)
+SYSTEM_FOLDERS = words("/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu")
 """What programs need in order to run. /home, /root, /run, /var, /mnt, /srv are not among them."""
 
-SYSTEM_SECRETS = (
-    "/etc/shadow",
-    "/etc/shadow-",
-    "/etc/gshadow",
-    "/etc/gshadow-",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/security/opasswd",
-    "/etc/ssl/private",
-    "/etc/pki/tls/private",
-    "/etc/letsencrypt",
-    "/etc/krb5.keytab",
-    "/etc/docker",
-    "/etc/kubernetes",
-    "/etc/rancher",
-    "/etc/wireguard",
-    "/etc/NetworkManager/system-connections",
+_SECRETS_IN_ETC = (
+    "shadow shadow- gshadow gshadow- sudoers sudoers.d security/opasswd ssl/private pki/tls/private letsencrypt "
+    "krb5.keytab docker kubernetes rancher wireguard NetworkManager/system-connections"
 )
+SYSTEM_SECRETS = tuple(f"/etc/{name}" for name in words(_SECRETS_IN_ETC))
 """Hidden in every box: root could read them there."""
 
-HOME_SECRETS = (
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".config",
-    ".docker",
-    ".kube",
-    ".netrc",
-    ".git-credentials",
-    ".pypirc",
-    ".npmrc",
-    ".password-store",
-    ".mozilla",
-    ".thunderbird",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-    ".psql_history",
-    ".local/share/keyrings",
-    ".local/share/dragoman",
-    ".local/state",
-    "Library",
+HOME_SECRETS = words(
+    ".ssh .gnupg .aws .azure .config .docker .kube .netrc .git-credentials .pypirc .npmrc .password-store .mozilla "
+    ".thunderbird .bash_history .zsh_history .python_history .psql_history .local/share/keyrings "
+    ".local/share/dragoman .local/state Library"
 )
 """Hidden where the home folder, or one above it, is visible in a box."""
+_PARTS_OF_LOCAL = ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")
 
 
 def system_secrets() -> list[str]:
     """The secrets of the system that exist here."""
-    keys = _children("/etc/ssh", lambda name: name.startswith("ssh_host_") and name.endswith("_key"))
+    keys = sorted(glob.glob("/etc/ssh/ssh_host_*_key"))
     return [path for path in (*SYSTEM_SECRETS, *keys) if os.path.lexists(path)]
 
 
 def home_folders() -> list[str]:
     """The home folder of this user, as the environment and as the system's list of users say."""
     found = [os.environ.get("HOME", "")]
-    try:
+    with contextlib.suppress(ImportError, KeyError):
         import pwd
 
         found.append(pwd.getpwuid(os.getuid()).pw_dir)
-    except (ImportError, KeyError):
-        pass
     real = [os.path.realpath(path) for path in found if os.path.isabs(path) and os.path.isdir(path)]
     return [path for path in dict.fromkeys(real) if path != "/"]
 
@@ -490,20 +420,9 @@ def toolchains(search_path: str) -> tuple[str, ...]:
             first = os.path.relpath(entry, home).split("/")[0]
             if first in {name.split("/")[0] for name in HOME_SECRETS} - {".local"}:
                 continue
-            found += _parts_of_local(home) if first == ".local" else [os.path.join(home, first)]
+            parts = [f".local/{part}" for part in _PARTS_OF_LOCAL] if first == ".local" else [first]
+            found += [os.path.join(home, part) for part in parts]
     return tuple(dict.fromkeys(path for path in found if os.path.exists(path)))
-
-
-def _parts_of_local(home: str) -> list[str]:
-    return [os.path.join(home, ".local", part) for part in ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")]
-
-
-def _children(folder: str, wanted: Callable[[str], bool]) -> list[str]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
-    return [os.path.join(folder, name) for name in names if wanted(name)]
 
 
 # --------------------------------------------------------------------------------------------------------------------

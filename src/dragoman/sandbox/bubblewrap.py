@@ -44,7 +44,7 @@ class BubblewrapSandbox(Sandbox):
         try:
             options = [*self._isolation(box), *_visible(box)]
             options += self._shield(protection, placeholders.held, box.workspace, descriptors)
-            options += _covered(box)
+            options += _cover(secrets_below([*box.readable, *box.writable, box.workspace], box.hidden))
             if can_filter():
                 families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
                 descriptors.append(in_memory("filter", make_filter(families=families)))
@@ -110,11 +110,6 @@ def _visible(box: Box) -> list[str]:
         options += ["--bind", path, path]
     options += ["--bind", box.home, box.home] if box.home else []
     return [*options, "--bind", box.workspace, box.workspace]
-
-
-def _covered(box: Box) -> list[str]:
-    shown = [*box.readable, *box.writable, box.workspace]
-    return _cover(secrets_below(shown, box.hidden))
 
 
 def _cover(paths: Iterable[str]) -> list[str]:

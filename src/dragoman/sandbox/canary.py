@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 _PTRACE_SEIZE, _PTRACE_DETACH = 0x4206, 17
@@ -42,24 +42,12 @@ def _holds(path: str, secret: str) -> None:
             raise OSError("the secret is not in it")
 
 
-def write_outside(plan: dict[str, Any]) -> None:
-    _write(f"{plan['outside']}/planted")
-
-
-def follow_link_out(plan: dict[str, Any]) -> None:
-    _write("link/through_link")
-
-
 def link_file_in(plan: dict[str, Any]) -> None:
     os.link(f"{plan['outside']}/target", "linked")
 
 
 def change_mode_outside(plan: dict[str, Any]) -> None:
     os.chmod(f"{plan['outside']}/target", 0o640)
-
-
-def read_home(plan: dict[str, Any]) -> None:
-    _holds(f"{plan['home']}/.ssh/id_canary", plan["secret"])
 
 
 def read_system_secrets(plan: dict[str, Any]) -> None:
@@ -71,14 +59,6 @@ def read_system_secrets(plan: dict[str, Any]) -> None:
 def read_environment(plan: dict[str, Any]) -> None:
     if not any(name in os.environ for name in plan["names"]):
         raise OSError("nothing of the launcher's is in it")
-
-
-def read_environment_of_process(plan: dict[str, Any]) -> None:
-    _holds(f"/proc/{plan['victim']}/environ", plan["secret"])
-
-
-def read_file_of_process(plan: dict[str, Any]) -> None:
-    _holds(f"/proc/{plan['victim']}/fd/{plan['victim_file']}", plan["secret"])
 
 
 def reach_through_proc(plan: dict[str, Any]) -> None:
@@ -109,18 +89,6 @@ def connect_unix(plan: dict[str, Any]) -> None:
 def connect_abstract(plan: dict[str, Any]) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect("\0" + plan["abstract"])
-
-
-def change_hook(plan: dict[str, Any]) -> None:
-    _write(".git/hooks/pre-push")
-
-
-def create_hook(plan: dict[str, Any]) -> None:
-    _write(".git/hooks/pre-commit")
-
-
-def change_config(plan: dict[str, Any]) -> None:
-    _write("dragoman.toml")
 
 
 def create_startup_file(plan: dict[str, Any]) -> None:
@@ -226,38 +194,34 @@ def outlive(plan: dict[str, Any]) -> None:
     os.read(ready, 1)
 
 
-ATTEMPTS: tuple[Callable[[dict[str, Any]], None], ...] = (
-    write_outside,
-    follow_link_out,
-    link_file_in,
-    change_mode_outside,
-    read_home,
-    read_system_secrets,
-    read_environment,
-    read_environment_of_process,
-    read_file_of_process,
-    reach_through_proc,
-    connect_tcp,
-    send_udp,
-    connect_unix,
-    connect_abstract,
-    change_hook,
-    create_hook,
-    change_config,
-    create_startup_file,
-    create_watched_file,
-    move_protected,
-    trace_process,
-    new_user_namespace,
-    mount_something,
-    type_into_terminal,
-    queue_kernel_calls,
-    take_memory,
-    write_large_file,
-    start_many_processes,
-    kill_process,
-    outlive,
-)
+_WRITTEN = {
+    "write_outside": "{outside}/planted",
+    "follow_link_out": "link/through_link",
+    "change_hook": ".git/hooks/pre-push",
+    "create_hook": ".git/hooks/pre-commit",
+    "change_config": "dragoman.toml",
+}
+"""Attempts to write a file."""
+_READ = {
+    "read_home": "{home}/.ssh/id_canary",
+    "read_environment_of_process": "/proc/{victim}/environ",
+    "read_file_of_process": "/proc/{victim}/fd/{victim_file}",
+}
+"""Attempts to read the secret in a file."""
+# Every function above without an underscore is an attempt.
+_FUNCTIONS = {
+    name: made for name, made in list(globals().items()) if isinstance(made, FunctionType) and not name.startswith("_")
+}
+ATTEMPTS = [*_WRITTEN, *_READ, *_FUNCTIONS]
+
+
+def _attempt(name: str, plan: dict[str, Any]) -> None:
+    if name in _WRITTEN:
+        _write(_WRITTEN[name].format(**plan))
+    elif name in _READ:
+        _holds(_READ[name].format(**plan), plan["secret"])
+    else:
+        _FUNCTIONS[name](plan)
 
 
 def main() -> None:
@@ -265,14 +229,12 @@ def main() -> None:
     with open(sys.argv[1], encoding="utf-8") as file:
         plan = json.load(file)  # noqa: TID251
     for attempt in ATTEMPTS:
+        stopped = ""
         try:
-            attempt(plan)
+            _attempt(attempt, plan)
         except (OSError, ValueError, MemoryError) as error:
-            print(
-                json.dumps([attempt.__name__, getattr(error, "strerror", None) or str(error) or "refused"]), flush=True
-            )
-        else:
-            print(json.dumps([attempt.__name__, ""]), flush=True)
+            stopped = getattr(error, "strerror", None) or str(error) or "refused"
+        print(json.dumps([attempt, stopped]), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import get_args
 
 import msgspec
@@ -20,6 +21,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier
+from dragoman.sandbox.protection import closing
 from dragoman.types import SandboxName
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -83,16 +85,15 @@ class _ProbeSetup:
         self.secret = secrets.token_hex(16)
         self.workspace, self.outside = self._folder("workspace"), self._folder("outside")
         self.home, self.aside = self._folder("home"), self._folder("aside")
-        self._file(f"{self.outside}/target", "target", 0o600)
+        self._file(f"{self.outside}/target", "target")
         self._folder("home/.ssh")
-        self._file(f"{self.home}/.ssh/id_canary", self.secret, 0o600)
+        self._file(f"{self.home}/.ssh/id_canary", self.secret)
         self._folder("workspace/.git/hooks")
         self._file(f"{self.workspace}/.git/hooks/pre-push", "hook", 0o700)
-        self._file(f"{self.workspace}/.git/config", "[core]\n", 0o600)
-        self._file(f"{self.workspace}/dragoman.toml", "", 0o600)
+        self._file(f"{self.workspace}/.git/config", "[core]\n")
+        self._file(f"{self.workspace}/dragoman.toml", "")
         os.symlink("../outside", f"{self.workspace}/link")
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "canary.py"), encoding="utf-8") as file:
-            self._file(f"{self.workspace}/canary.py", file.read(), 0o600)
+        self._file(f"{self.workspace}/canary.py", Path(__file__).with_name("canary.py").read_text(encoding="utf-8"))
         self._close = contextlib.ExitStack()
         self._listen()
         self._start_victim()
@@ -108,9 +109,8 @@ class _ProbeSetup:
         os.makedirs(path, exist_ok=True)
         return path
 
-    def _file(self, path: str, text: str, mode: int) -> None:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+    def _file(self, path: str, text: str, mode: int = 0o600) -> None:
+        Path(path).write_text(text, encoding="utf-8")
         os.chmod(path, mode)
 
     def _listen(self) -> None:
@@ -141,11 +141,8 @@ class _ProbeSetup:
                 env={"CANARY": self.secret},
                 pass_fds=(self.victim_file,),
             )
-        self._close.callback(self._end_victim)
-
-    def _end_victim(self) -> None:
-        self.victim.kill()
-        self.victim.communicate()
+        self._close.callback(self.victim.communicate)
+        self._close.callback(self.victim.kill)
 
     def write_plan(self) -> None:
         """What the attacker has to know. Its being readable in the box gives nothing away that it must not know."""
@@ -165,32 +162,26 @@ class _ProbeSetup:
             "processes": 200,
             "patience": _DAEMON_LIVES,
         }
-        self._file(f"{self.workspace}/plan.json", msgspec.json.encode(plan).decode(), 0o600)
+        self._file(f"{self.workspace}/plan.json", msgspec.json.encode(plan).decode())
 
     # ---- what the world outside says ----
 
     def heard(self, name: str) -> bool:
-        try:
+        with contextlib.suppress(BlockingIOError):
             if name == "send_udp":
                 return bool(self.listeners[name].recv(64))
-            connection, _ = self.listeners[name].accept()
-        except BlockingIOError:
-            return False
-        connection.close()
-        return True
+            self.listeners[name].accept()[0].close()
+            return True
+        return False
 
     def is_there(self, relative: str) -> bool:
         return os.path.lexists(os.path.join(self.folder, relative))
 
     def differs(self, relative: str, text: str) -> bool:
         try:
-            with open(os.path.join(self.folder, relative), encoding="utf-8") as file:
-                return file.read() != text
+            return Path(self.folder, relative).read_text(encoding="utf-8") != text
         except OSError:
             return True
-
-    def has_died(self) -> bool:
-        return self.victim.poll() is not None
 
     def lives_on(self, tier: Tier) -> bool:
         """Whether the daemon still holds its lock some time after the command is over."""
@@ -200,7 +191,7 @@ class _ProbeSetup:
             descriptor = os.open(f"{self.workspace}/alive", os.O_RDWR)
         except FileNotFoundError:
             return False
-        try:
+        with closing(descriptor):
             until = time.monotonic() + _DAEMON_MAY_DIE_IN
             while time.monotonic() < until:
                 try:
@@ -216,17 +207,17 @@ class _ProbeSetup:
                 with contextlib.suppress(OSError, ValueError):
                     os.kill(int(os.read(descriptor, 20)), signal.SIGKILL)
             return True
-        finally:
-            os.close(descriptor)
 
 
 def probe(sandbox: Sandbox) -> ProbeReport:
     """Try to break out of this sandbox in every way that is known here. Takes some tenths of a second."""
+    from dragoman.sandbox.canary import ATTEMPTS
+
     made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
     with made as folder, _ProbeSetup(folder) as setup:
         setup.write_plan()
         claims, failure = _attack(sandbox, setup)
-        attempts = tuple(_judge(name, claims, failure, setup, sandbox.tier) for name in _names())
+        attempts = tuple(_judge(name, claims, failure, setup, sandbox.tier) for name in ATTEMPTS)
     return ProbeReport(tier=sandbox.tier, user=os.getuid(), attempts=attempts)
 
 
@@ -234,12 +225,6 @@ def probe(sandbox: Sandbox) -> ProbeReport:
 def proof(sandbox: Sandbox) -> ProbeReport:
     """The report of this sandbox, probed once per process: what the mode `sandboxed` asks before it relies on it."""
     return probe(sandbox)
-
-
-def _names() -> list[str]:
-    from dragoman.sandbox.canary import ATTEMPTS
-
-    return [attempt.__name__ for attempt in ATTEMPTS]
 
 
 def _attack(sandbox: Sandbox, setup: _ProbeSetup) -> tuple[dict[str, str], str]:
@@ -261,20 +246,17 @@ def _judge(name: str, claims: dict[str, str], failure: str, setup: _ProbeSetup, 
         return Attempt(name, False, f"was not tried: {failure}")
     if shown:
         return Attempt(name, False, "its effect can be seen outside")
-    if claims[name]:
-        return Attempt(name, True, claims[name])
-    if name == "send_udp":
-        return Attempt(name, True, "sent, and heard by nobody outside")
-    if name in _UNDONE and tier != "none":
-        return Attempt(name, True, "undone when the command was over")
-    if name == "outlive" and tier != "none":
-        return Attempt(name, True, "ended with the command")
-    return Attempt(name, False, "nothing stopped it")
+    stopped = claims[name] or ("" if tier == "none" and name != "send_udp" else _WITHOUT_EFFECT.get(name, ""))
+    return Attempt(name, bool(stopped), stopped or "nothing stopped it")
 
 
-_UNDONE = frozenset(
-    {"change_hook", "create_hook", "change_config", "create_startup_file", "create_watched_file", "move_protected"}
-)
+_UNDONE = "change_hook create_hook change_config create_startup_file create_watched_file move_protected"
+_WITHOUT_EFFECT = {
+    **dict.fromkeys(_UNDONE.split(), "undone when the command was over"),
+    "send_udp": "sent, and heard by nobody outside",
+    "outlive": "ended with the command",
+}
+"""Attempts that may seem to succeed in the box, and why they have not."""
 _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "write_outside": lambda setup, _: setup.is_there("outside/planted"),
     "follow_link_out": lambda setup, _: setup.is_there("outside/through_link"),
@@ -290,7 +272,7 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "create_startup_file": lambda setup, _: setup.is_there("workspace/.bashrc"),
     "create_watched_file": lambda setup, _: setup.is_there("workspace/.vscode"),
     "move_protected": lambda setup, _: setup.is_there("workspace/.git/hooks/pre-rebase"),
-    "kill_process": lambda setup, _: setup.has_died(),
+    "kill_process": lambda setup, _: setup.victim.poll() is not None,
     "outlive": lambda setup, tier: setup.lives_on(tier),
 }
 
@@ -315,14 +297,10 @@ def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
         raise SandboxMissing(
             f"there is no sandbox called {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}"
         )
-    if wanted == "none":
-        return NoSandbox()
-    found, reasons = _look(wanted)
-    if found is not None:
-        return found
-    if wanted == "auto":
-        return NoSandbox()
-    raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
+    found, reasons = (None, ()) if wanted == "none" else _look(wanted)
+    if found is None and wanted not in ("auto", "none"):
+        raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
+    return found or NoSandbox()
 
 
 class AutoSandbox(Sandbox):

@@ -146,21 +146,20 @@ def make_filter(
     ]
     if column == 0:
         program += [_step(_AT_LEAST, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
-    for number in _numbers(_REFUSED, column):
-        program += [_step(_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    for number in _numbers(_MISSING, column):
-        program += [_step(_EQUAL, number, 0, 1), _refuse(errno.ENOSYS)]
-    for number in _numbers(_PRETENDED, column) if stay_in_group else ():
-        program += [_step(_EQUAL, number, 0, 1), _refuse(0)]
+    no, allowed = _refuse(errno.EPERM), _step(_RETURN, _ALLOW)
+    # The lower half of an argument: the kernel looks at no more of a flag, a family or a request.
+    first, second = _step(_LOAD, _FIRST_ARGUMENT), _step(_LOAD, _SECOND_ARGUMENT)
+    program += _for_each(_numbers(_REFUSED, column), no)
+    program += _for_each(_numbers(_MISSING, column), _refuse(errno.ENOSYS))
+    program += _for_each(_numbers(_PRETENDED, column), _refuse(0)) if stay_in_group else []
     for call in (_CLONE, _UNSHARE):
-        program += _when(call[column], [_load(_FIRST_ARGUMENT), *_refuse_bits(_NEW_NAMESPACES)])
-    program += _when(_IOCTL[column], [_load(_SECOND_ARGUMENT), *_refuse_values((_TIOCSTI, _TIOCLINUX))])
-    program += _when(_SOCKET[column], [_load(_FIRST_ARGUMENT), *_allow_only(families)])
-    if spared:
-        program += [_step(_EQUAL, _PIDFD_SEND_SIGNAL, 0, 1), _refuse(errno.EPERM)]
+        program += _when(call[column], [first, _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), no])
+    program += _when(_IOCTL[column], [second, *_for_each((_TIOCSTI, _TIOCLINUX), no)])
+    program += _when(_SOCKET[column], [first, *_for_each(families, allowed), _refuse(errno.EACCES)])
+    program += _for_each((_PIDFD_SEND_SIGNAL,), no) if spared else []
     for number in _numbers(_SIGNALS, column) if spared else ():
-        program += _when(number, [_load(_FIRST_ARGUMENT), *_refuse_values(tuple(p & 0xFFFFFFFF for p in spared))])
-    return b"".join([*program, _step(_RETURN, _ALLOW)])
+        program += _when(number, [first, *_for_each((process & 0xFFFFFFFF for process in spared), no)])
+    return b"".join([*program, allowed])
 
 
 def _numbers(calls: dict[str, tuple[int, int]], column: int) -> list[int]:
@@ -169,11 +168,6 @@ def _numbers(calls: dict[str, tuple[int, int]], column: int) -> list[int]:
 
 def _step(code: int, value: int, when_true: int = 0, when_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, when_true, when_false, value)
-
-
-def _load(offset: int) -> bytes:
-    """The lower half of an argument: the kernel looks at no more of a flag, a family or a request."""
-    return _step(_LOAD, offset)
 
 
 def _refuse(error: int) -> bytes:
@@ -185,17 +179,9 @@ def _when(number: int, body: list[bytes]) -> list[bytes]:
     return [_step(_EQUAL, number, 0, len(body) + 1), *body, _step(_RETURN, _ALLOW)]
 
 
-def _refuse_bits(bits: int) -> list[bytes]:
-    return [_step(_ANY_BIT, bits, 0, 1), _refuse(errno.EPERM)]
-
-
-def _refuse_values(values: tuple[int, ...]) -> list[bytes]:
-    return [part for value in values for part in (_step(_EQUAL, value, 0, 1), _refuse(errno.EPERM))]
-
-
-def _allow_only(values: tuple[int, ...]) -> list[bytes]:
-    allowed = [part for value in values for part in (_step(_EQUAL, value, 0, 1), _step(_RETURN, _ALLOW))]
-    return [*allowed, _refuse(errno.EACCES)]
+def _for_each(values: Iterable[int], answer: bytes) -> list[bytes]:
+    """Give this answer where what was loaded is one of the values."""
+    return [part for value in values for part in (_step(_EQUAL, value, 0, 1), answer)]
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -326,9 +312,7 @@ def _system_rules() -> tuple[tuple[str, int], ...]:
 
 
 def _refuse_what_cannot_be_hidden(box: Box) -> None:
-    shown = [*box.writable, box.workspace]
-    seen = secrets_below(shown, box.hidden)
-    if seen:
+    if seen := secrets_below([*box.writable, box.workspace], box.hidden):
         raise ConfigError(
             f"this kind of sandbox cannot hide {seen[0]} from a box that may write to a folder above it",
             hint="choose a workspace that holds no secrets, or install bubblewrap",

@@ -12,6 +12,7 @@ import tempfile
 import time
 import unicodedata
 from collections import deque
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -24,65 +25,23 @@ from dragoman.errors import ConfigError
 # there yet is as good a way in as one that is. This is data and one pure function; the file tools and the sandbox
 # both use it.
 
-PROTECTED_FOLDERS: tuple[str, ...] = (
-    ".git/hooks",
-    ".git/info",
-    ".husky",
-    ".dragoman",
-    ".config/dragoman",
-    ".local/state/dragoman",
-    ".github/workflows",
-    ".vscode",
-    ".idea",
-    ".zed",
-    ".claude",
-    ".codex",
-    ".cursor",
-    ".gemini",
-    ".ssh",
-    ".gnupg",
-    ".config/git",
-    ".config/fish",
-    ".config/autostart",
-    ".config/systemd",
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text: long lists of names are easier to read so."""
+    return tuple(text.split())
+
+
+PROTECTED_FOLDERS = words(
+    ".git/hooks .git/info .husky .dragoman .config/dragoman .local/state/dragoman .github/workflows .vscode .idea "
+    ".zed .claude .codex .cursor .gemini .ssh .gnupg .config/git .config/fish .config/autostart .config/systemd"
 )
 """Folders, with everything below them, wherever in a workspace they lie."""
 
-PROTECTED_FILES: tuple[str, ...] = (
-    ".git/config",
-    ".git/config.worktree",
-    ".gitmodules",
-    ".gitconfig",
-    "dragoman.toml",
-    ".dragoman.toml",
-    ".mcp.json",
-    ".envrc",
-    ".profile",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".zlogout",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".logout",
-    ".inputrc",
-    ".xprofile",
-    ".xsessionrc",
-    ".pam_environment",
-    ".vimrc",
-    ".exrc",
-    ".npmrc",
-    ".pypirc",
-    ".netrc",
-    ".gitlab-ci.yml",
+PROTECTED_FILES = words(
+    ".git/config .git/config.worktree .gitmodules .gitconfig dragoman.toml .dragoman.toml .mcp.json .envrc "
+    ".profile .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .zshrc .zshenv .zprofile .zlogin "
+    ".zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .pam_environment .vimrc .exrc "
+    ".npmrc .pypirc .netrc .gitlab-ci.yml"
 )
 """Files, wherever in a workspace they lie."""
 
@@ -196,26 +155,16 @@ def _names(folder: str) -> dict[str, bool]:
 # --------------------------------------------------------------------------------------------------------------------
 # Where the protected paths of a workspace really are, and how each of them is kept as it is.
 
-PROTECTED: tuple[str, ...] = (
-    ".git/hooks",
-    ".git/config",
-    ".dragoman",
-    ".dragoman.toml",
-    "dragoman.toml",
-    ".mcp.json",
-    ".envrc",
-    ".bashrc",
-    ".bash_profile",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
+PROTECTED = words(
+    ".git/hooks .git/config .dragoman .dragoman.toml dragoman.toml .mcp.json .envrc .bashrc .bash_profile .profile "
+    ".zshrc .zshenv"
 )
 """What no command may create either: something runs or trusts it by itself, maybe while the command is still running.
 
 They are few on purpose: while a command runs, each one that is absent is held by an empty node of its name.
 """
 
-WATCHED: tuple[str, ...] = tuple(path for path in PROTECTED_FOLDERS + PROTECTED_FILES if path not in PROTECTED)
+WATCHED = tuple(path for path in PROTECTED_FOLDERS + PROTECTED_FILES if path not in PROTECTED)
 """The other protected paths. Those that exist are read-only; those that a command creates are removed after it."""
 
 
@@ -285,11 +234,10 @@ def _follow(
             protection.anchors.append(here)
         here = os.path.join(here, part)
         try:
-            state = os.lstat(here)
+            state: os.stat_result | None = os.lstat(here)
         except FileNotFoundError:
-            (protection.absent if hold else protection.guarded).append(here)
-            return
-        if is_placeholder(state):
+            state = None
+        if state is None or is_placeholder(state):
             (protection.absent if hold else protection.guarded).append(here)
             return
         if stat.S_ISLNK(state.st_mode):
@@ -346,15 +294,14 @@ class Placeholders:
     def _lock(self, kind: int, *, tries: int) -> bool:
         """The lock is on the folder itself, so that it leaves nothing behind either. False: there are no locks here."""
         for attempt in range(tries):
+            time.sleep(_PAUSE if attempt else 0)
             try:
                 fcntl.flock(self._folder, kind | fcntl.LOCK_NB)
+                return True
             except BlockingIOError:
-                if attempt + 1 < tries:
-                    time.sleep(_PAUSE)
+                continue
             except OSError:
                 return False
-            else:
-                return True
         if tries == 1:
             return False
         raise ConfigError("the workspace is locked by another program", hint="wait for it, or end it")
@@ -364,20 +311,18 @@ def _put(path: str) -> bool:
     for kind in (stat.S_IFSOCK, stat.S_IFREG):
         try:
             os.mknod(path, kind)
+            return True
         except FileExistsError:
             if is_placeholder(os.lstat(path)):
                 return True
             raise ConfigError(f"{path} appeared while a command was being started", hint="try again") from None
         except OSError as error:
             # Where we may not create anything, the command may not either.
-            if error.errno in (errno.EACCES, errno.EROFS):
+            is_last = kind == stat.S_IFREG
+            if error.errno in (errno.EACCES, errno.EROFS) or (is_last and error.errno == errno.EPERM):
                 return False
-            if kind == stat.S_IFREG and error.errno == errno.EPERM:
-                return False
-            if kind == stat.S_IFREG:
+            if is_last:
                 raise ConfigError(f"cannot protect {path}: {error.strerror}", hint="look at its folder") from None
-        else:
-            return True
     return False
 
 
@@ -498,13 +443,11 @@ class PathSnapshot:
             for part in above:
                 try:
                     inner = _opened(part, folder)
-                except FileNotFoundError:
-                    if before.kind == "nothing":
+                except OSError as problem:
+                    if not isinstance(problem, FileNotFoundError):
+                        self._set_aside(folder, part)
+                    elif before.kind == "nothing":
                         return True
-                    os.mkdir(part, dir_fd=folder)
-                    inner = _opened(part, folder)
-                except OSError:
-                    self._set_aside(folder, part)
                     os.mkdir(part, dir_fd=folder)
                     inner = _opened(part, folder)
                 folder = stack.enter_context(inner)
@@ -572,14 +515,14 @@ def _mark(state: os.stat_result) -> tuple[int, ...]:
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_mode)
 
 
-class _opened(contextlib.AbstractContextManager[int]):
-    """The descriptor of a folder, closed at the end."""
+def _opened(path: str, above: int | None = None) -> contextlib.AbstractContextManager[int]:
+    return closing(os.open(path, _FOLDER, dir_fd=above))
 
-    def __init__(self, path: str, above: int | None = None) -> None:
-        self._descriptor = os.open(path, _FOLDER, dir_fd=above)
 
-    def __enter__(self) -> int:
-        return self._descriptor
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    """A descriptor that is closed at the end."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

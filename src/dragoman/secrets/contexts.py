@@ -97,7 +97,8 @@ def _find_quoted(text: str, quote: re.Match[str], stop: int) -> Value | None:
         inner = text[start:end] if end >= 0 else ""
         if end < 0 or "\n" in inner or _UNESCAPED.search(inner):
             return None
-        return Value(start, end - _trailing_backslashes(inner), quoted=True)
+        trailing = len(inner) - len(inner.rstrip("\\"))
+        return Value(start, end - trailing, quoted=True)
     found = _PLAIN[mark].match(text, start, stop)
     if found is None:
         return None
@@ -107,10 +108,6 @@ def _find_quoted(text: str, quote: re.Match[str], stop: int) -> Value | None:
     if mark != '"' and _CROSSES.search(text, start, end):
         return None
     return Value(start, end, quoted=True)
-
-
-def _trailing_backslashes(inner: str) -> int:
-    return len(inner) - len(inner.rstrip("\\"))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -190,14 +187,14 @@ def key_spans(view: View, start: int, end: int, stop: int) -> tuple[Span, ...]:
         weight = Weight.PASSWORD
     if weight <= Weight.WEAK and in_query(text, start):
         weight = Weight.SECRET if weight or is_query_secret(key) else weight
-    if not weight or (text[start - 1 : start] == " " and _is_harmless(text, start, key)):
+    if not weight:
         return ()
+    if text[start - 1 : start] == " " and key.lower() == "token":
+        before = text[max(0, start - 24) : start].split()
+        if before and is_harmless_before(before[-1].lower()):
+            return ()
     span = _try_forms(view, Name(start, end, key, weight), stop)
     return (span,) if span else ()
-
-
-def _is_harmless(text: str, start: int, key: str) -> bool:
-    return key.lower() == "token" and is_harmless_before((text[max(0, start - 24) : start].split() or [""])[-1].lower())
 
 
 def in_query(text: str, start: int) -> bool:
@@ -261,13 +258,9 @@ def _is_literal(view: View, start: int) -> bool:
         return True
     if before not in {" ", "\t", "'", '"'}:
         return False
-    return bool(before in {"'", '"'} or _ENV.search(text, max(0, start - 24), start)) or _is_upper(
-        text[start : start + 80]
-    )
-
-
-def _is_upper(rest: str) -> bool:
-    return rest.partition("=")[0].isupper()
+    if before in {"'", '"'} or _ENV.search(text, max(0, start - 24), start):
+        return True
+    return text[start : start + 80].partition("=")[0].isupper()
 
 
 def _paired(text: str, name: Name, stop: int) -> Span | None:
@@ -391,13 +384,18 @@ def authorization_spans(view: View, end: int, stop: int) -> Iterator[Span]:
         yield Span(credential.start(), credential.end(), "credential", CONTEXT)
 
 
-def bearer_spans(view: View, end: int, stop: int, *, basic: bool) -> Iterator[Span]:
-    """A credential after `Bearer` or `Basic` without its header."""
+def bearer_spans(view: View, end: int, stop: int) -> Iterator[Span]:
+    """A credential after `Bearer` without its header."""
     found = _SPOKEN_SCHEME.match(view.text, end, stop)
-    if found is None:
-        return
-    value = found[1]
-    if _is_basic(value) if basic else is_credential(value) and (is_random(value) or len(value) >= 32):
+    if found and is_credential(found[1]) and (is_random(found[1]) or len(found[1]) >= 32):
+        yield Span(found.start(1), found.end(1), "credential", CONTEXT)
+
+
+def basic_spans(view: View, end: int, stop: int) -> Iterator[Span]:
+    """A credential after `Basic` without its header."""
+    # The scheme ends with the blank that separates it from the credential.
+    found = _SPOKEN_SCHEME.match(view.text, end - 1, stop)
+    if found and _is_basic(found[1]):
         yield Span(found.start(1), found.end(1), "credential", CONTEXT)
 
 
@@ -436,42 +434,16 @@ def cookie_spans(view: View, end: int, stop: int, *, setting: bool) -> Iterator[
 # An option that may be followed by a password or by a user and a password.
 OPTION = re.compile(rb"-(?<=[\s\"']-)(?:[puawxk]|-user[ =]|-proxy-user[ =]|-basic-auth[ =]|-creds[ =])")
 # The programs that take a password in an option of one letter, and the option.
-_PASSWORD_OPTIONS: Final = {
-    "sshpass": "p",
-    "mysql": "p",
-    "mysqldump": "p",
-    "mysqladmin": "p",
-    "mysqlimport": "p",
-    "mariadb": "p",
-    "mariadb-dump": "p",
-    "mongo": "p",
-    "mongosh": "p",
-    "mongodump": "p",
-    "mongorestore": "p",
-    "mongoexport": "p",
-    "redis-cli": "a",
-    "login": "p",
-    "ldapsearch": "w",
-    "ldapmodify": "w",
-    "ldapadd": "w",
-    "ldapdelete": "w",
-    "ldapwhoami": "w",
-    "ldappasswd": "w",
-    "sqlcmd": "P",
-    "bcp": "P",
-    "unzip": "P",
-    "zip": "P",
-    "7z": "p",
-    "ipmitool": "P",
-    "snmpwalk": "AX",
-    "snmpget": "AX",
-    "psexec": "p",
-    "plink": "w",
-    "pscp": "w",
-    "net": "p",
-    "svn": "p",
-    "openssl": "k",
+_BY_OPTION: Final = {
+    "p": "sshpass mysql mysqldump mysqladmin mysqlimport mariadb mariadb-dump mongo"
+    " mongosh mongodump mongorestore mongoexport login 7z psexec net svn",
+    "a": "redis-cli",
+    "w": "ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldappasswd plink pscp",
+    "P": "sqlcmd bcp unzip zip ipmitool",
+    "AX": "snmpwalk snmpget",
+    "k": "openssl",
 }
+_PASSWORD_OPTIONS: Final = {program: option for option, programs in _BY_OPTION.items() for program in programs.split()}
 _NAMES: Final = "|".join(map(re.escape, sorted(_PASSWORD_OPTIONS, key=len, reverse=True)))
 _PROGRAM = re.compile(rf"(?:(?<![\w.-])|(?<=\\n))(?:{_NAMES})(?=[ \t])")
 # Attached to the option in these, `-psecret`; a blank would begin the next argument.
@@ -547,7 +519,7 @@ def secure_string_spans(view: View, end: int, stop: int) -> Iterator[Span]:
         yield Span(found.start(1), found.end(1), "password", CONTEXT)
 
 
-def dsn_spans(view: View, position: int) -> Iterator[Span]:
+def dsn_spans(view: View, position: int, stop: int) -> Iterator[Span]:
     """The password of `user:password@tcp(host)/database`, whose at sign is at `position`."""
     found = _DSN.search(view.text, max(0, position - 128), position)
     if found and is_secret(Weight.PASSWORD, found[1], quoted=False, literal=True):

@@ -11,26 +11,14 @@ import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl, quote, urlsplit, urlunsplit
 
+from dragoman.secrets.fields import is_secret_header
+from dragoman.secrets.tokens import token_shapes
+
 REDACTED = "[REDACTED]"
-NAMES = re.compile(
-    r"authorization|cookie|api[-_]?key|^x-.*-key$|^key$|token|secret|signature|password|credential|session",
-    re.IGNORECASE,
-)
-"""Names of headers and query parameters whose values are secrets."""
-SHAPES = (
-    r"\bsk-[A-Za-z0-9_-]{16,}",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    r"\bgh[pousr]_[A-Za-z0-9]{20,}",
-    r"\bhf_[A-Za-z0-9]{20,}",
-    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*",
-)
-"""What keys of well-known vendors look like."""
 _SHORTEST = 6
 _HIDDEN = "***"
 _REMEMBERED = 32
-_tells = re.compile(r"authorization|cookie|api-?key|token|secret|password|signature", re.IGNORECASE).search
-_in_query = re.compile(rb"([?&](?:key|api-key|api_key|token|access_token|sig)=)[^& \r\n]+", re.IGNORECASE)
+_parameter = re.compile(r"(?<=[?&])([^=&\s]+)=[^& \r\n]+")
 # Where a key stands behind a word in its header.
 _SCHEMES = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+")
 
@@ -39,27 +27,29 @@ class RecordingRedactor:
     """Takes secrets out of headers, addresses and bodies. `patterns` are regular expressions, beside the usual ones."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
-        self._shapes = [*SHAPES, *patterns]
+        self._shapes = [token_shapes(), *patterns]
         self._words: set[str] = set()
         self._pattern = self._compile()
 
     def learn(self, headers: dict[str, str], url: str = "") -> None:
         """Remember the secrets of a request, so that they are found wherever else they stand."""
         given = [*headers.items(), *parse_qsl(urlsplit(url).query)]
-        found = {_SCHEMES.sub("", value).strip() for name, value in given if NAMES.search(name)}
+        found = {_SCHEMES.sub("", value).strip() for name, value in given if is_secret_header(name)}
         fresh = {word for word in found if len(word) >= _SHORTEST} - self._words
         if fresh:
             self._words |= fresh
             self._pattern = self._compile()
 
     def headers(self, headers: dict[str, str]) -> dict[str, str]:
-        return {name.lower(): REDACTED if NAMES.search(name) else self.text(value) for name, value in headers.items()}
+        return {
+            name.lower(): REDACTED if is_secret_header(name) else self.text(value) for name, value in headers.items()
+        }
 
     def url(self, url: str) -> str:
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True)
         query = "&".join(
-            f"{quote(name)}={REDACTED if NAMES.search(name) else quote(self.text(value))}" for name, value in pairs
+            f"{quote(name)}={REDACTED if is_secret_header(name) else quote(self.text(value))}" for name, value in pairs
         )
         place = parts.netloc.rpartition("@")[2]  # a name and a password before the host
         return self.text(urlunsplit((parts.scheme, place, parts.path, query, "")))
@@ -128,10 +118,12 @@ class RequestRedactor:
     def address(self, url: str) -> str:
         """An address without the secrets in it, those of its query and its user included."""
         plain = re.sub(r"//[^/@]*@", f"//{_HIDDEN}@", url)
-        return self.text(_in_query.sub(rb"\1***", plain.encode()).decode())
+        return self.text(
+            _parameter.sub(lambda found: f"{found[1]}={_HIDDEN}" if is_secret_header(found[1]) else found[0], plain)
+        )
 
     def header(self, name: str, value: str) -> str:
-        return _HIDDEN if _tells(name) else self.text(value)
+        return _HIDDEN if is_secret_header(name) else self.text(value)
 
 
 class RequestRedactors:

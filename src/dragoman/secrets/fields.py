@@ -15,44 +15,23 @@ from dragoman.secrets.vendors import word_set
 
 # Pairs of letters that follow one another in words: nine of ten pairs in English text and in identifiers, but only two
 # of five pairs in random letters. That is enough to tell `maple-quartz` from `kdziSecgid` without a dictionary.
-_PAIRS: Final = {
-    "a": "bcdgiklmnprstuvwxyz",
-    "b": "aeilorsuy",
-    "c": "acehiklorstuy",
-    "d": "adefilorstuy",
-    "e": "abcdefgilmnopqrstvwxy",
-    "f": "aefilortuy",
-    "g": "aehilnorsu",
-    "h": "aeiotuy",
-    "i": "abcdefglmnoprstvxz",
-    "j": "aeou",
-    "k": "aeinsy",
-    "l": "adeilopstuvy",
-    "m": "abeimopsuy",
-    "n": "acdefgiknopstuvy",
-    "o": "abcdefgiklmnoprstuvwxy",
-    "p": "aehiloprstuy",
-    "q": "u",
-    "r": "acdegiklmnoprstuvy",
-    "s": "acehiklmopstuwy",
-    "t": "acehilmorstuwy",
-    "u": "abcdefilmnprst",
-    "v": "aeio",
-    "w": "aehiors",
-    "x": "aept",
-    "y": "elmnpst",
-    "z": "aeou",
-}
-_PAIR_SET: Final = frozenset(first + second for first, seconds in _PAIRS.items() for second in seconds)
+# Each word is a letter and the letters that may follow it.
+_PAIRS: Final = """
+    abcdgiklmnprstuvwxyz baeilorsuy cacehiklorstuy dadefilorstuy eabcdefgilmnopqrstvwxy faefilortuy gaehilnorsu
+    haeiotuy iabcdefglmnoprstvxz jaeou kaeinsy ladeilopstuvy mabeimopsuy nacdefgiknopstuvy oabcdefgiklmnoprstuvwxy
+    paehiloprstuy qu racdegiklmnoprstuvy sacehiklmopstuwy tacehilmorstuwy uabcdefilmnprst vaeio waehiors xaept
+    yelmnpst zaeou
+"""
+_PAIR_SET: Final = frozenset(row[0] + second for row in _PAIRS.split() for second in row[1:])
 
 # No more than this much of a value is looked at: a longer one is not more or less random than its beginning.
 _LOOK: Final = 256
 
 _CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _PARTS = re.compile(r"[^a-z0-9]+")
-_HEX = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z")
-_UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
-_LETTERS = re.compile(r"[A-Za-z]+\Z")
+is_hex = re.compile(r"(?:0x)?(?:[0-9a-f]+|[0-9A-F]+)\Z").match
+is_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z").match
+is_letters = re.compile(r"[A-Za-z]+\Z").match
 _SPLIT = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 # A value made of these is a stand-in for a secret, or the name of a type, or says that there is none.
@@ -79,14 +58,6 @@ _NOT_FILLED_IN = re.compile(r"(?i)(?:your|my|some|the|a|an|insert|enter|replace|
 def split_words(name: str) -> list[str]:
     """The words of an identifier in lower case: `dbPassword2` is db, password, 2."""
     return [word.lower() for word in _SPLIT.findall(name)]
-
-
-def is_hex(value: str) -> bool:
-    return _HEX.match(value) is not None
-
-
-def is_uuid(value: str) -> bool:
-    return len(value) == 36 and _UUID.match(value) is not None
 
 
 @lru_cache(maxsize=2048)
@@ -151,10 +122,6 @@ def is_mixed(value: str) -> bool:
 
 def has_digit_and_letter(value: str) -> bool:
     return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-
-
-def is_letters(value: str) -> bool:
-    return _LETTERS.match(value) is not None
 
 
 @lru_cache(maxsize=2048)
@@ -466,13 +433,24 @@ def is_credential(value: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Names of environment variables. They are judged more generously than fields: only variables with a value that is
-# worth hiding are registered, and a false hit costs a redacted word.
+# Names of environment variables, headers and query parameters. They are judged more generously than fields: only
+# variables with a value that is worth hiding are registered, and a false hit costs a redacted word.
 
 _NAMES_A_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE).search
 _NAMES_NO_SECRET = re.compile(
     r"_FILE\Z|_PATH\Z|_DIR\Z|_SOCK\Z|_URL\Z|_HOST\Z|_ID\Z|PUBLIC|KEYBOARD|KEYMAP", re.IGNORECASE
 ).search
+
+
+_HEADERS = re.compile(
+    r"authorization|cookie|api[-_]?key|^x-.*-key$|^key$|token|secret|signature|^sig$|password|credential|session",
+    re.IGNORECASE,
+).search
+
+
+def is_secret_header(name: str) -> bool:
+    """Whether the name of a header or of a query parameter says that its value is a secret."""
+    return _HEADERS(name) is not None
 
 
 def is_secret_variable(name: str) -> bool:

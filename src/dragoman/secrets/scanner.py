@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Final
 
 from dragoman.secrets.contexts import (
     OPTION,
     address_spans,
     authorization_spans,
+    basic_spans,
     bearer_spans,
     cookie_spans,
     dsn_spans,
@@ -72,8 +74,9 @@ def _is_hidden(value: str) -> bool:
 # --------------------------------------------------------------------------------------------------------------------
 # Finds the places where a secret may be, and the rule to ask there. No rule runs anywhere else.
 
-Rule = Callable[[View, int, int, int], Iterable[Span]]
-# The place, the rule to ask there, and how far before the place a name begins.
+# The view, where the rule begins, and up to where it may look.
+Rule = Callable[[View, int, int], Iterable[Span]]
+# The place, the rule to ask there, and where that rule begins.
 Hit = tuple[int, Rule, int]
 
 # The shortest token of a vendor.
@@ -109,10 +112,9 @@ _NAMES: Final = (
 )
 
 
-def name_spans(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    """The value of the field or header whose name contains the word at `position`."""
-    low = view.low
-    start, end = position - back, view.run_end(position, stop)
+def name_spans(view: View, start: int, stop: int) -> Iterable[Span]:
+    """The value of the field or header whose name begins at `start`."""
+    low, end = view.low, view.run_end(start, stop)
     if low.endswith(b"authorization", start, end):
         return authorization_spans(view, end, stop)
     if low.endswith((b"cookie", b"cookies"), start, end):
@@ -120,75 +122,40 @@ def name_spans(view: View, position: int, stop: int, back: int) -> Iterable[Span
     return key_spans(view, start, end, stop)
 
 
-def _token(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return token_spans(view, position, stop)
-
-
-def _address(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return address_spans(view, position, stop)
-
-
-def _option(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return option_spans(view, position, stop)
-
-
-def _pgpass(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return pgpass_spans(view, position, stop)
-
-
-def _bearer(view: View, position: int, stop: int, back: int) -> Iterator[Span]:
-    yield from bearer_spans(view, position + len("bearer"), stop, basic=False)
+def _bearer(view: View, position: int, stop: int) -> Iterator[Span]:
+    yield from bearer_spans(view, position + len("bearer"), stop)
     yield from key_spans(view, view.run_start(position), view.run_end(position, stop), stop)
 
 
-def _basic(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return bearer_spans(view, position + len("basic"), stop, basic=True)
-
-
-def _identified(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return identified_spans(view, position + len("identified"), stop)
-
-
-def _echo(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return echo_spans(view, position, stop)
-
-
-def _secure(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return secure_string_spans(view, position + len("securestring"), stop)
-
-
-def _dsn(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
-    return dsn_spans(view, position)
-
-
-def _phrase(view: View, position: int, stop: int, back: int) -> Iterator[Span]:
+def _phrase(view: View, position: int, stop: int) -> Iterator[Span]:
     end = view.run_end(position, stop)
     yield from phrase_spans(view, end, stop)
     yield from key_spans(view, view.run_start(position), end, stop)
 
 
-def block_spans(view: View, position: int, stop: int, back: int) -> Iterable[Span]:
+def block_spans(view: View, position: int, stop: int) -> Iterable[Span]:
     """Stands for a private key: its end is not found by lines, so `blocks` is asked instead of this."""
     return ()
 
 
-_RULES: Final[tuple[tuple[bytes, Rule], ...]] = (
-    (b"bearer", _bearer),
-    (b"basic ", _basic),
-    (b"identified", _identified),
-    (b"echo ", _echo),
-    (b"securestring", _secure),
-    (b"@tcp(", _dsn),
-    (b"phrase", _phrase),
-    (b"mnemonic", _phrase),
-    (b"://", _address),
-    (b"-----begin ", block_spans),
-    (b"private-lines:", block_spans),
+# The word, the rule for it, and whether the rule begins behind the word.
+_RULES: Final[tuple[tuple[bytes, Rule, bool], ...]] = (
+    (b"bearer", _bearer, False),
+    (b"basic ", basic_spans, True),
+    (b"identified", identified_spans, True),
+    (b"echo ", echo_spans, False),
+    (b"securestring", secure_string_spans, True),
+    (b"@tcp(", dsn_spans, False),
+    (b"phrase", _phrase, False),
+    (b"mnemonic", _phrase, False),
+    (b"://", address_spans, False),
+    (b"-----begin ", block_spans, False),
+    (b"private-lines:", block_spans, False),
 )
-_WORDS: Final = (*_TELLING.split(), b"sig", b"code=", b"psk", b"bindpw", *(word for word, _ in _RULES))
+_WORDS: Final = (*_TELLING.split(), b"sig", b"code=", b"psk", b"bindpw", *(word for word, _, _ in _RULES))
 _PATTERNS: Final[tuple[tuple[re.Pattern[bytes], Rule], ...]] = (
-    (OPTION, _option),
-    (re.compile(rb":(?:[0-9]{3,5}|\*):[\w.*$-]{1,64}:[\w.@*$-]{1,64}:"), _pgpass),
+    (OPTION, option_spans),
+    (re.compile(rb":(?:[0-9]{3,5}|\*):[\w.*$-]{1,64}:[\w.@*$-]{1,64}:"), pgpass_spans),
 )
 _LONGEST: Final = 200
 
@@ -197,18 +164,18 @@ def find_hits(view: View, first: int, last: int) -> list[Hit]:
     """The places from `first` to before `last` where a rule has to look, in order."""
     hits = _find_names(view, first, last)
     low = view.low
-    for word, rule in _RULES:
+    for word, rule, behind in _RULES:
         end = min(len(low), last + len(word) - 1)
         at = low.find(word, first, end)
         while at >= 0:
-            hits.append((at, rule, 0))
+            hits.append((at, rule, at + len(word) if behind else at))
             at = low.find(word, at + len(word), end)
     for pattern, rule in _PATTERNS:
         for found in pattern.finditer(low, first, min(len(low), last + _LONGEST)):
             if found.start() < last:
-                hits.append((found.start(), rule, 0))
+                hits.append((found.start(), rule, found.start()))
     hits.extend(_find_runs(view, first, last))
-    hits.sort(key=_by_place)
+    hits.sort(key=itemgetter(0))
     return hits
 
 
@@ -229,7 +196,7 @@ def _find_names(view: View, first: int, last: int) -> list[Hit]:
             stop = runs.find(b" ", at)
             key = text[start:stop] if stop >= 0 else text[start:]
             if weigh_key(key) or _is_telling(view, start, key):
-                hits.append((at, name_spans, at - start))
+                hits.append((at, name_spans, start))
     return hits
 
 
@@ -248,10 +215,6 @@ def first_anchor(view: View, first: int, last: int) -> int:
         if match and match.start() < last:
             last = match.start()
     return last
-
-
-def _by_place(hit: Hit) -> int:
-    return hit[0]
 
 
 def _is_telling(view: View, start: int, key: str) -> bool:
@@ -280,7 +243,7 @@ def _find_runs(view: View, first: int, last: int) -> Iterator[Hit]:
         # Most long runs are hashes: they are dropped here, before anything is called.
         plain = end - at < 50 and text[at - 1 : at] not in marks and text[at:end].isalnum()
         if (not plain or text[at : at + 2] in heads) and may_be_token(text, at, end):
-            yield at, _token, 0
+            yield at, token_spans, at
         at = runs.find(_RUN, end)
 
 
@@ -384,7 +347,7 @@ class RuleStage:
         """Ask the rules at all places that are certain; returns up to where everything is decided."""
         text = view.text
         skip = until = stop = -1
-        for place, rule, back in find_hits(view, self._scanned, certain):
+        for place, rule, start in find_hits(view, self._scanned, certain):
             if place < skip:
                 continue
             if place > until:
@@ -395,7 +358,7 @@ class RuleStage:
                 except IncompleteBlock:
                     return place
             else:
-                spans = rule(view, place, stop, back)
+                spans = rule(view, start, stop)
             if self._seed:
                 spans = (*spans, *seed_spans(view, place, stop))
             for span in spans:

@@ -18,6 +18,8 @@ from dragoman.secrets.spans import Render, get_style
 _DEEPEST: Final = 200
 
 ScrubText = Callable[[str], str]
+KnownSecrets = Iterable[str] | Mapping[str, str] | Secrets
+"""Values that are known beforehand, by name if a mapping."""
 
 
 def scrub_structure(value: Any, scrub_text: ScrubText, show: Render, *, eager: bool = False) -> Any:
@@ -68,7 +70,7 @@ class Scrubber:
 
     def __init__(
         self,
-        secrets: Iterable[str] | Mapping[str, str] | Secrets = (),
+        secrets: KnownSecrets = (),
         style: str = "kind",
         *,
         vault: Vault | None = None,
@@ -98,10 +100,10 @@ class Scrubber:
 
 
 @overload
-def scrub(text: str, *, style: str = "kind", secrets: Iterable[str] | Mapping[str, str] | Secrets = ()) -> str: ...
+def scrub(text: str, *, style: str = "kind", secrets: KnownSecrets = ()) -> str: ...
 @overload
-def scrub(text: Any, *, style: str = "kind", secrets: Iterable[str] | Mapping[str, str] | Secrets = ()) -> Any: ...
-def scrub(text: Any, *, style: str = "kind", secrets: Iterable[str] | Mapping[str, str] | Secrets = ()) -> Any:
+def scrub(text: Any, *, style: str = "kind", secrets: KnownSecrets = ()) -> Any: ...
+def scrub(text: Any, *, style: str = "kind", secrets: KnownSecrets = ()) -> Any:
     """Hide the secrets of a text: API keys, tokens, passwords, private keys.
 
     `style="kind"` shows `[redacted:github_token]`; `style="seed"` keeps the first four characters, `ghp_*[REDACTED]`.
@@ -112,12 +114,8 @@ def scrub(text: Any, *, style: str = "kind", secrets: Iterable[str] | Mapping[st
         return scrubber.feed(text) + scrubber.close()
     known = secrets if isinstance(secrets, Secrets) else Secrets(_as_secrets(secrets))
     seed = style == "seed"
-    show = _wholly if seed else get_style(style)
+    show = (lambda kind, value, bare: "[REDACTED]") if seed else get_style(style)
     return scrub_structure(text, partial(scrub, style=style, secrets=known), show, eager=seed)
-
-
-def _wholly(kind: str, value: str, bare: bool = False) -> str:
-    return "[REDACTED]"
 
 
 def _as_secrets(secrets: Iterable[str] | Mapping[str, str]) -> Iterable[str] | Mapping[str, str]:
@@ -130,26 +128,18 @@ def _as_secrets(secrets: Iterable[str] | Mapping[str, str]) -> Iterable[str] | M
 # The two readers of what tools print: the model, which may have to write it back, and people with their logs.
 
 
-class HumanSink:
-    """For logs, events, approvals and errors. What is hidden here is gone for good."""
+class _Sink:
+    """What both of them do: hide the secrets of a text, whole or in pieces, or of a value."""
 
-    def __init__(self, secrets: Iterable[str] | Mapping[str, str] | Secrets = (), style: str = "kind") -> None:
+    def __init__(self, secrets: KnownSecrets, style: str, vault: Vault | None) -> None:
         self._secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
         self._style = style
-        self._show = get_style(style)
-
-    @property
-    def longest(self) -> int:
-        """The length of the longest form of a known secret: so much of one may stand across a cut."""
-        return self._secrets.longest
+        self._vault = vault
+        self._show = get_style(style) if vault is None else vault.hide
 
     def stream(self) -> Scrubber:
         """A scrubber for a text that comes in pieces."""
-        return Scrubber(self._secrets, self._style)
-
-    def registered(self) -> RegisteredStage | None:
-        """What hides the known secrets alone, with little held back; None where none is known."""
-        return RegisteredStage(self._secrets, self._show) if self._secrets else None
+        return Scrubber(self._secrets, self._style, vault=self._vault)
 
     def text(self, text: str) -> str:
         """The text with its secrets hidden."""
@@ -162,32 +152,36 @@ class HumanSink:
         """A copy of a value of lists and mappings with its secrets hidden."""
         return scrub_structure(value, self.text, self._show)
 
+
+class HumanSink(_Sink):
+    """For logs, events, approvals and errors. What is hidden here is gone for good."""
+
+    def __init__(self, secrets: KnownSecrets = (), style: str = "kind") -> None:
+        super().__init__(secrets, style, None)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest form of a known secret: so much of one may stand across a cut."""
+        return self._secrets.longest
+
+    def registered(self) -> RegisteredStage | None:
+        """What hides the known secrets alone, with little held back; None where none is known."""
+        return RegisteredStage(self._secrets, self._show) if self._secrets else None
+
     def hides(self, text: str) -> bool:
         """Whether the text would be shown with something hidden: an approval has to say so."""
         return self.text(text) != text
 
 
-class ModelSink:
-    """For the results that go to the model. A tool that writes puts the hidden values back with `restore`."""
+class ModelSink(_Sink):
+    """For the results that go to the model, with a placeholder for each secret.
 
-    def __init__(self, secrets: Iterable[str] | Mapping[str, str] | Secrets = (), vault: Vault | None = None) -> None:
-        self._secrets = secrets if isinstance(secrets, Secrets) else Secrets(secrets)
+    A tool that writes puts the hidden values back with `restore`.
+    """
+
+    def __init__(self, secrets: KnownSecrets = (), vault: Vault | None = None) -> None:
         self.vault = Vault() if vault is None else vault
-
-    def stream(self) -> Scrubber:
-        """A scrubber for a text that comes in pieces."""
-        return Scrubber(self._secrets, vault=self.vault)
-
-    def text(self, text: str) -> str:
-        """The text with a placeholder for each secret."""
-        if not may_hide(text, self._secrets):
-            return text
-        scrubber = self.stream()
-        return scrubber.feed(text) + scrubber.close()
-
-    def value(self, value: Any) -> Any:
-        """A copy of a value of lists and mappings with a placeholder for each secret."""
-        return scrub_structure(value, self.text, self.vault.hide)
+        super().__init__(secrets, "kind", self.vault)
 
     def restore(self, text: str) -> Restored:
         """The text with the hidden values put back, exactly as they were."""

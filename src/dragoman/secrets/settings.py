@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 HIDDEN = "(hidden)"
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z").match
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*\Z").match
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _QUERY = re.compile(r"([?&][^=&\s]*=)[^&\s#]+")
 _HANDED = ("env", "environment", "headers")
@@ -17,16 +17,12 @@ _SECRET_TABLES = ("headers", "body", "metadata")
 def mask(name: str, value: Any) -> Any:
     """The value of a setting with everything hidden that could be a secret."""
     if name == "keys":
-        return {provider: _mask_source(source) for provider, source in value.items()}
+        return {provider: dict(source) if isinstance(source, Mapping) else HIDDEN for provider, source in value.items()}
     if name == "mcp":
         return {server: _mask_server(row) for server, row in value.items()}
     if name == "providers":
         return {provider: _mask_row(row) for provider, row in value.items()}
     return _mask_addresses(value)
-
-
-def _mask_source(source: Any) -> Any:
-    return dict(source) if isinstance(source, Mapping) else HIDDEN
 
 
 def _mask_row(row: Any) -> Any:
@@ -39,7 +35,7 @@ def _mask_row(row: Any) -> Any:
         elif field == "key":
             # The names of variables belong here; somebody may have written the key itself.
             names = [value] if isinstance(value, str) else list(value)
-            masked[field] = [each if isinstance(each, str) and _is_variable(each) else HIDDEN for each in names]
+            masked[field] = [each if isinstance(each, str) and _VARIABLE(each) else HIDDEN for each in names]
         else:
             masked[field] = _mask_addresses(value)
     return masked
@@ -59,10 +55,6 @@ def _mask_server(row: Any) -> Any:
         else:
             masked[field] = _mask_addresses(value)
     return masked
-
-
-def _is_variable(name: str) -> bool:
-    return _VARIABLE(name) is not None and name.upper() == name
 
 
 def _mask_addresses(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dragoman.errors import ConfigError, nearest
@@ -145,9 +145,6 @@ class RedactedOutput:
         self.done = 0
         self.spans: list[Span] = []
         self._render = render
-
-    def hide(self, spans: Iterable[Span]) -> None:
-        self.spans.extend(spans)
 
     def release(self, limit: int) -> tuple[str, int]:
         """Let the text before `limit` go, and say by how much all positions moved.

@@ -42,16 +42,38 @@ class Token(NamedTuple):
     bare: bool
 
 
-def _compile(kind: str, prefix: str, body: str, demand: str) -> Token:
+def _expand(body: str) -> str:
+    """The regular expression that the body of a row stands for."""
     body = re.sub(r"<percent (\d+)\+>", rf"(?:[A-Za-z0-9_\\-=.]|%(?:3[Dd]|2[BbFf])){{\1,{LONGEST_TOKEN}}}", body)
-    pattern = re.sub(
+    return re.sub(
         r"<(\w+) (\d+)(\+?)>",
         lambda found: f"[{_ALPHABETS[found[1]]}]{{{found[2]}{f',{LONGEST_TOKEN}' if found[3] else ''}}}",
         body,
     )
+
+
+def _compile(kind: str, prefix: str, body: str, demand: str) -> Token:
     checked = demand == "crc32"
     bare = len(prefix) < 7 and prefix.isalnum() and "(?!" not in body
-    return Token(kind, prefix, re.compile(pattern), "some" if checked else demand, checked, bare)
+    return Token(kind, prefix, re.compile(_expand(body)), "some" if checked else demand, checked, bare)
+
+
+@cache
+def token_shapes() -> str:
+    """One regular expression for the tokens of all vendors, look-alikes included.
+
+    It is for recordings, which are published and in which a false hit costs a word. Shapes are left out that only their
+    randomness tells from ordinary words.
+    """
+    rows = [(prefix, body, demand) for _, prefixes, body, demand in VENDORS for prefix in prefixes.split()]
+    # Letters and digits alone also occur inside base64.
+    tokens = [
+        ("(?<![+/])" if prefix.isalnum() else "") + re.escape(prefix) + _expand(body)
+        for prefix, body, demand in sorted(rows, key=lambda row: -len(row[0]))
+        if len(prefix) > 2 and (demand != "mixed" or not prefix.isalnum())
+    ]
+    families = [pattern.replace("?P<body>", "?:") for _, _, pattern, demand in FAMILIES if demand == "any"]
+    return rf"(?<![A-Za-z0-9_])(?:{'|'.join([*tokens, *families])})"
 
 
 @lru_cache(maxsize=1)
@@ -104,16 +126,16 @@ def _families() -> tuple[tuple[str, str, re.Pattern[str], Callable[[str], bool]]
     return tuple((kind, part, re.compile(pattern), demands[demand]) for kind, part, pattern, demand in FAMILIES)
 
 
+# Prefixes that are looked for inside a run of characters too, behind a sign.
+_STRONG: Final = "gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|sk-ant-|sk-proj-|sk_live_|AKIA|AIza|npm_|hf_|ey"
 # A run of characters that begins with no known prefix may be a token if one of these occurs in it.
 HINT = re.compile(
-    r"""[._-](?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|sk-ant-|sk-proj-|sk_live_|AKIA|AIza|npm_|hf_|ey|[._-])
-      | (?:sk|pat|key|token|secret|api|live|prod|auth|pw|pass|access|admin|svc|test|v\d)[_-][A-Za-z0-9]{20}
-      | ey[A-Za-z0-9_-]{8,64}\.\w | [MNO][\w-]{22,28}\.[\w-]{6}\. | -us\d | \.atlasv1\. | _mmk""",
+    rf"""[._-](?:{_STRONG}|[._-])
+      | (?:sk|pat|key|token|secret|api|live|prod|auth|pw|pass|access|admin|svc|test|v\d)[_-][A-Za-z0-9]{{20}}
+      | ey[A-Za-z0-9_-]{{8,64}}\.\w | [MNO][\w-]{{22,28}}\.[\w-]{{6}}\. | -us\d | \.atlasv1\. | _mmk""",
     re.VERBOSE,
 )
-_GLUED = re.compile(
-    r"(?<=[._-])(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|sk-ant-|sk-proj-|sk_live_|AKIA|AIza|npm_|hf_|ey)"
-)
+_GLUED = re.compile(rf"(?<=[._-])(?:{_STRONG})")
 _HIDDEN = re.compile(r"\[redacted:[\w#-]{1,80}\]\Z|\*\[REDACTED\]\Z")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{20}")
 _DIGITS = re.compile(r"\d{5,16}:\Z")

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dragoman.agent.events import RunEvent
 from dragoman.telemetry.log import Bounds, JsonLog, as_record
 from dragoman.telemetry.otel import OpenTelemetry
-from dragoman.telemetry.usage import Total, UsageTotals, total_results
+from dragoman.telemetry.usage import Total, UsageTotals
 
 Listener = Callable[[str, RunEvent], None]
 
-__all__ = ["Bounds", "JsonLog", "Listener", "OpenTelemetry", "Total", "UsageTotals", "as_record", "total_results"]
+__all__ = ["Bounds", "JsonLog", "Listener", "OpenTelemetry", "Total", "UsageTotals", "as_record"]

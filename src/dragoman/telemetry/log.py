@@ -20,6 +20,7 @@ from dragoman.agent.events import (
     ApprovalGiven,
     ApprovalNeeded,
     Asked,
+    CallDecided,
     RunEnded,
     RunEvent,
     ToolEnded,
@@ -87,7 +88,6 @@ class JsonSafe:
         return self._bounds.text + self._sink.longest
 
     def value(self, value: Any, depth: int = 0) -> Any:
-        """Any value as JSON."""
         if isinstance(value, str):
             return self.text(value)
         if value is None or isinstance(value, bool | int):
@@ -138,7 +138,7 @@ def as_record(event: RunEvent, json_safe: JsonSafe = _PLAIN) -> dict[str, Any]:
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    known: dict[str, Any] = {"id": call.id, "name": call.name, "arguments": call.arguments}
+    known = _pick(call, "id", "name", "arguments")
     if call.repairs:
         known["repairs"] = list(call.repairs)
     if call.changes:
@@ -154,8 +154,7 @@ def _invalid(call: InvalidCall) -> dict[str, Any]:
 def _source(provenance: Provenance | None) -> dict[str, Any]:
     if provenance is None:
         return {}
-    known = {"channel": provenance.channel, "format": provenance.format, "level": provenance.level}
-    return {name: value for name, value in known.items() if value}
+    return {name: value for name, value in _pick(provenance, "channel", "format", "level").items() if value}
 
 
 def _result(result: ToolResult) -> dict[str, Any]:
@@ -170,26 +169,22 @@ def _part(part: Text | Image | File) -> Any:
     return {"kind": type(part).__name__.lower(), "media_type": part.media_type, "characters": size}
 
 
+def _pick(value: Any, *names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names}
+
+
 def _run_result(result: RunResult) -> dict[str, Any]:
     return {
-        "outcome": result.outcome,
-        "text": result.text,
-        "data": result.data,
-        "usage": result.usage,
-        "cost": result.cost,
-        "turns": result.turns,
+        **_pick(result, "outcome", "text", "data", "usage", "cost", "turns"),
         "calls": len(result.calls),
         "messages": len(result.messages),
-        "problems": list(result.problems),
-        "run_id": result.run_id,
-        "session": result.session,
-        "model": result.model,
+        **_pick(result, "problems", "run_id", "session", "model"),
     }
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
     # The body stays out: it may repeat the whole request.
-    return {"kind": failure.kind, "message": failure.message, "status": failure.status, "code": failure.code}
+    return _pick(failure, "kind", "message", "status", "code")
 
 
 def _tool_ended(event: ToolEnded) -> dict[str, Any]:
@@ -200,7 +195,8 @@ def _tool_ended(event: ToolEnded) -> dict[str, Any]:
 _DESCRIBED: dict[type, Callable[[Any], dict[str, Any]]] = {
     ApprovalGiven: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
     ApprovalNeeded: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
-    CallBroken: lambda event: {"name": event.name, "why": event.why, "raw": event.raw, "format": event.format},
+    CallDecided: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
+    CallBroken: lambda event: _pick(event, "name", "why", "raw", "format"),
     CallEnded: lambda event: {"call": _call(event.call)},
     CallRefused: lambda event: {"call": _call(event.call), "why": event.why},
     PartEnded: lambda event: {"kind": event.kind},
@@ -321,8 +317,8 @@ class JsonLog:
             self._write(run_id, run.turn, record)
 
     def _write(self, run_id: str, turn: int, record: dict[str, Any]) -> None:
-        seconds = self._clock()
-        head = {"time": _stamp(seconds), "run": run_id, "turn": turn}
+        moment = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
+        head = {"time": moment.replace("+00:00", "Z"), "run": run_id, "turn": turn}
         line = _line(head | record)
         if len(line) > LONGEST_LINE:
             line = _line(head | {"type": record["type"], "cut": f"{len(line)} bytes"})
@@ -413,10 +409,6 @@ class _StreamSink:
 def _line(record: dict[str, Any]) -> str:
     # In ASCII alone: half a surrogate pair, and whatever some readers take for the end of a line, is escaped.
     return json.dumps(record, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _tell_on_standard_error(message: str) -> None:

@@ -6,7 +6,9 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from dragoman.agent.events import (
     ApprovalGiven,
@@ -39,7 +41,7 @@ from dragoman.types import ToolCall, Usage
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.metrics import Meter, MeterProvider
-    from opentelemetry.trace import Span, Tracer, TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -118,32 +120,40 @@ def provider_name(provider: str) -> str:
 
 UNFINISHED = "unfinished"
 """The type of error of a span whose end was never told."""
-_DELTAS = (TextDelta, ThinkingDelta, ArgumentsDelta, CallStarted)
 
 
-class Recorder(Protocol):
-    def tokens(self, kind: str, count: int, attributes: dict[str, Any]) -> None: ...
+class _Instruments:
+    """The two metrics of a client."""
 
-    def seconds(self, seconds: float, attributes: dict[str, Any]) -> None: ...
+    def __init__(self, meter: Meter) -> None:
+        self._tokens = meter.create_histogram(
+            TOKEN_USAGE,
+            unit="{token}",
+            description="Tokens of one request, in or out",
+            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
+        )
+        self._seconds = meter.create_histogram(
+            OPERATION_DURATION,
+            unit="s",
+            description="Duration of one request, run or call",
+            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
+        )
+
+    def tokens(self, kind: str, count: int, attributes: dict[str, Any]) -> None:
+        self._tokens.record(count, {**attributes, TOKEN_TYPE: kind})
+
+    def seconds(self, seconds: float, attributes: dict[str, Any]) -> None:
+        self._seconds.record(seconds, attributes)
 
 
-class SpanMaker:
+class SpanMaker(Struct, frozen=True):
     """What all runs share: the tracer, the metrics, and whether content is recorded."""
 
-    def __init__(
-        self,
-        *,
-        tracer: Tracer,
-        record: Recorder,
-        json_safe: JsonSafe | None,
-        agent_name: str,
-        clock: Callable[[], float],
-    ) -> None:
-        self.tracer = tracer
-        self.record = record
-        self.json_safe = json_safe
-        self.agent_name = agent_name
-        self.clock = clock
+    tracer: Any
+    record: _Instruments
+    json_safe: JsonSafe | None
+    agent_name: str
+    clock: Callable[[], float]
 
     def content(self, value: Any) -> str:
         """A value as JSON, bounded and scrubbed; only where content is recorded."""
@@ -152,13 +162,19 @@ class SpanMaker:
 
 
 class _Timed:
-    """A span, when it began, and the attributes that its metrics carry."""
+    """A span, when it began, and the attributes that its metrics carry; of a request also what came of it so far."""
 
     def __init__(self, maker: SpanMaker, span: Span, metric: dict[str, Any]) -> None:
         self._maker = maker
         self.span = span
         self.metric = metric
         self.began = maker.clock()
+        self.has_begun = False
+        self.error = ""
+        self.message = ""
+        self.text: list[str] = []
+        self.room = maker.json_safe.longest_text if maker.json_safe else 0
+        self.calls: list[ToolCall] = []
 
     def end(self, error: str = "", message: str = "") -> None:
         from opentelemetry.trace import Status, StatusCode
@@ -171,48 +187,42 @@ class _Timed:
         self.span.end()
 
 
-class _Chat(_Timed):
-    """The span of one request, and what came of its reply so far."""
-
-    def __init__(self, maker: SpanMaker, span: Span, metric: dict[str, Any]) -> None:
-        super().__init__(maker, span, metric)
-        self.has_begun = False
-        self.error = ""
-        self.message = ""
-        self.text: list[str] = []
-        self.room = maker.json_safe.longest_text if maker.json_safe else 0
-        self.calls: list[ToolCall] = []
-
-
 class RunSpans:
     """Takes the events of one run, in order."""
 
     def __init__(self, maker: SpanMaker, run_id: str, started: RunStarted) -> None:
-        from opentelemetry.trace import SpanKind, set_span_in_context
+        from opentelemetry.trace import set_span_in_context
 
         self._maker = maker
+        self._below: Context | None = None
+        self._conversation = started.session or run_id
         provider, model = _named(started)
         self._common = {PROVIDER: provider_name(provider)} if provider else {}
-        metric = {OPERATION: INVOKE_AGENT, **self._common, REQUEST_MODEL: model}
-        attributes = {**metric, RUN_ID: run_id, CONVERSATION: started.session or run_id}
-        title = INVOKE_AGENT
+        title, named = INVOKE_AGENT, {}
         if maker.agent_name:
-            attributes[AGENT_NAME] = maker.agent_name
-            title = f"{title} {maker.agent_name}"
+            title, named = f"{title} {maker.agent_name}", {AGENT_NAME: maker.agent_name}
+        metric = {OPERATION: INVOKE_AGENT, **self._common, REQUEST_MODEL: model}
         # No context is given: the run hangs below whatever span is current where it was started.
-        span = maker.tracer.start_span(title, kind=SpanKind.INTERNAL, attributes=attributes)
-        self._run = _Timed(maker, span, metric)
-        self._below: Context = set_span_in_context(span)
-        self._conversation = attributes[CONVERSATION]
-        self._chat: _Chat | None = None
+        self._run = self._begin(title, "INTERNAL", metric, {RUN_ID: run_id, **named})
+        self._below = set_span_in_context(self._run.span)
+        self._chat: _Timed | None = None
         self._tools: dict[str, _Timed] = {}
         self.is_over = False
 
+    def _begin(self, title: str, kind: str, metric: dict[str, Any], attributes: dict[str, Any]) -> _Timed:
+        from opentelemetry.trace import SpanKind
+
+        known = {**metric, CONVERSATION: self._conversation, **attributes}
+        span = self._maker.tracer.start_span(title, context=self._below, kind=SpanKind[kind], attributes=known)
+        return _Timed(self._maker, span, metric)
+
     def take(self, event: RunEvent) -> None:
         """Begin, fill or end the span that an event is about."""
-        handle = _HANDLERS.get(type(event))
-        if handle is not None:
-            handle(self, event)
+        on_run, on_chat = _ON_RUN.get(type(event)), _ON_CHAT.get(type(event))
+        if on_run is not None:
+            on_run(self, event)
+        elif on_chat is not None and self._chat is not None:
+            on_chat(self, self._chat, event)
 
     def abandon(self) -> None:
         """End everything, as nobody will tell how it ended."""
@@ -223,37 +233,25 @@ class RunSpans:
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def asked(self, event: Asked) -> None:
-        from opentelemetry.trace import SpanKind
-
         self._end_chat()
         provider, model = _named(event)
         common = {PROVIDER: provider_name(provider)} if provider else self._common
+        mode = {TOOL_MODE: event.mode} if event.mode else {}
         metric = {OPERATION: CHAT, **common, REQUEST_MODEL: model}
-        attributes: dict[str, Any] = {**metric, CONVERSATION: self._conversation, TURN: event.turn}
-        if event.mode:
-            attributes[TOOL_MODE] = event.mode
-        span = self._maker.tracer.start_span(
-            f"{CHAT} {model}", context=self._below, kind=SpanKind.CLIENT, attributes=attributes
-        )
-        self._chat = _Chat(self._maker, span, metric)
+        self._chat = self._begin(f"{CHAT} {model}", "CLIENT", metric, {TURN: event.turn, **mode})
 
     def retried(self, event: RequestRetried) -> None:
         attributes = {"attempt": event.attempt, "wait": event.wait, ERROR_TYPE: event.failure.kind}
         (self._chat or self._run).span.add_event("dragoman.request_retried", attributes)
 
-    def replied(self, event: ReplyStarted) -> None:
-        if self._chat is None:
-            return
+    def replied(self, chat: _Timed, event: ReplyStarted) -> None:
         if event.model:
-            self._chat.span.set_attribute(RESPONSE_MODEL, event.model)
-            self._chat.metric[RESPONSE_MODEL] = event.model
+            chat.span.set_attribute(RESPONSE_MODEL, event.model)
+            chat.metric[RESPONSE_MODEL] = event.model
         if event.id:
-            self._chat.span.set_attribute(RESPONSE_ID, event.id)
+            chat.span.set_attribute(RESPONSE_ID, event.id)
 
-    def received(self, event: TextDelta | ThinkingDelta | ArgumentsDelta | CallStarted) -> None:
-        chat = self._chat
-        if chat is None:
-            return
+    def received(self, chat: _Timed, event: TextDelta | ThinkingDelta | ArgumentsDelta | CallStarted) -> None:
         if not chat.has_begun:
             chat.has_begun = True
             chat.span.set_attribute(FIRST_CHUNK, self._maker.clock() - chat.began)
@@ -261,29 +259,24 @@ class RunSpans:
             chat.text.append(event.text[: chat.room])
             chat.room -= len(event.text)
 
-    def called(self, event: CallEnded) -> None:
-        if self._chat is not None and self._maker.json_safe is not None:
-            self._chat.calls.append(event.call)
+    def called(self, chat: _Timed, event: CallEnded) -> None:
+        if self._maker.json_safe is not None:
+            chat.calls.append(event.call)
 
-    def used(self, event: UsageReported) -> None:
-        if self._chat is not None:
-            _write_usage(self._chat.span, event.usage)
-            self._maker.record.tokens("input", event.usage.input_tokens, self._chat.metric)
-            self._maker.record.tokens("output", event.usage.output_tokens, self._chat.metric)
+    def used(self, chat: _Timed, event: UsageReported) -> None:
+        _write_usage(chat.span, event.usage)
+        self._maker.record.tokens("input", event.usage.input_tokens, chat.metric)
+        self._maker.record.tokens("output", event.usage.output_tokens, chat.metric)
 
-    def failed(self, event: ReplyFailed) -> None:
-        if self._chat is not None:
-            self._chat.error = event.failure.kind
-            # The message of a provider may repeat what it was sent.
-            self._chat.message = self._maker.content(event.failure.message) if self._maker.json_safe else ""
+    def failed(self, chat: _Timed, event: ReplyFailed) -> None:
+        chat.error = event.failure.kind
+        # The message of a provider may repeat what it was sent.
+        chat.message = self._maker.content(event.failure.message) if self._maker.json_safe else ""
 
-    def reply_ended(self, event: ReplyEnded) -> None:
-        if self._chat is not None:
-            self._chat.span.set_attribute(FINISH_REASONS, [FINISH.get(event.stop, event.stop)])
-            self._end_chat(FINISH.get(event.stop, event.stop))
-
-    def turn_ended(self, event: TurnEnded) -> None:
-        self._end_chat()
+    def reply_ended(self, chat: _Timed, event: ReplyEnded) -> None:
+        finish = FINISH.get(event.stop, event.stop)
+        chat.span.set_attribute(FINISH_REASONS, [finish])
+        self._end_chat(finish)
 
     def _end_chat(self, finish: str = "") -> None:
         chat, self._chat = self._chat, None
@@ -304,28 +297,18 @@ class RunSpans:
     # ---- tools -----------------------------------------------------------------------------------------------------
 
     def tool_started(self, event: ToolStarted) -> None:
-        from opentelemetry.trace import SpanKind
-
         # The first tool runs when the reply is over, also where nobody told its end.
         self._end_chat()
         call = event.call
-        metric: dict[str, Any] = {OPERATION: EXECUTE_TOOL, TOOL_NAME: call.name}
-        attributes: dict[str, Any] = {
-            **metric,
-            TOOL_TYPE: "function",
-            TOOL_CALL_ID: call.id,
-            CONVERSATION: self._conversation,
-            TURN: event.turn,
-        }
+        attributes: dict[str, Any] = {TOOL_TYPE: "function", TOOL_CALL_ID: call.id, TURN: event.turn}
         if self._maker.json_safe is not None:
             attributes[TOOL_ARGUMENTS] = self._maker.content(call.arguments)
-        span = self._maker.tracer.start_span(
-            f"{EXECUTE_TOOL} {call.name}", context=self._below, kind=SpanKind.INTERNAL, attributes=attributes
-        )
+        metric = {OPERATION: EXECUTE_TOOL, TOOL_NAME: call.name}
+        tool = self._begin(f"{EXECUTE_TOOL} {call.name}", "INTERNAL", metric, attributes)
         before = self._tools.pop(call.id, None)
         if before is not None:
             before.end(UNFINISHED)
-        self._tools[call.id] = _Timed(self._maker, span, metric)
+        self._tools[call.id] = tool
 
     def tool_ended(self, event: ToolEnded) -> None:
         tool = self._tools.pop(event.call.id, None)
@@ -341,12 +324,8 @@ class RunSpans:
     # ---- the run ---------------------------------------------------------------------------------------------------
 
     def decided(self, event: ApprovalGiven) -> None:
-        call = event.call
-        attributes: dict[str, Any] = {
-            TOOL_NAME: call.name,
-            TOOL_CALL_ID: call.id,
-            "approved": event.approved,
-        }
+        attributes: dict[str, Any] = {TOOL_NAME: event.call.name, TOOL_CALL_ID: event.call.id}
+        attributes["approved"] = event.approved
         self._run.span.add_event("dragoman.approval", attributes)
 
     def noticed(self, event: Noticed) -> None:
@@ -357,8 +336,7 @@ class RunSpans:
 
     def run_ended(self, event: RunEnded) -> None:
         self._end_children()
-        result = event.result
-        span = self._run.span
+        result, span = event.result, self._run.span
         _write_usage(span, result.usage)
         span.set_attributes({TURNS: result.turns, OUTCOME: result.outcome.kind})
         if result.cost is not None:
@@ -377,16 +355,19 @@ class RunSpans:
         self._tools.clear()
 
 
-_HANDLERS: dict[type, Callable[[RunSpans, Any], None]] = {
-    Asked: RunSpans.asked,
-    RequestRetried: RunSpans.retried,
+_ON_CHAT: dict[type, Callable[[RunSpans, _Timed, Any], None]] = {
     ReplyStarted: RunSpans.replied,
-    **dict.fromkeys(_DELTAS, RunSpans.received),
+    **dict.fromkeys((TextDelta, ThinkingDelta, ArgumentsDelta, CallStarted), RunSpans.received),
     CallEnded: RunSpans.called,
     UsageReported: RunSpans.used,
     ReplyFailed: RunSpans.failed,
     ReplyEnded: RunSpans.reply_ended,
-    TurnEnded: RunSpans.turn_ended,
+}
+"""Events of the reply to a request; they mean nothing when no request is open."""
+_ON_RUN: dict[type, Callable[[RunSpans, Any], None]] = {
+    Asked: RunSpans.asked,
+    RequestRetried: RunSpans.retried,
+    TurnEnded: lambda spans, event: spans._end_chat(),
     ToolStarted: RunSpans.tool_started,
     ToolEnded: RunSpans.tool_ended,
     ApprovalGiven: RunSpans.decided,
@@ -487,27 +468,3 @@ class OpenTelemetry:
         """End the spans of runs that never ended."""
         while self._runs:
             self._runs.popitem(last=False)[1].abandon()
-
-
-class _Instruments:
-    """The two metrics of a client."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._tokens = meter.create_histogram(
-            TOKEN_USAGE,
-            unit="{token}",
-            description="Tokens of one request, in or out",
-            explicit_bucket_boundaries_advisory=TOKEN_BUCKETS,
-        )
-        self._seconds = meter.create_histogram(
-            OPERATION_DURATION,
-            unit="s",
-            description="Duration of one request, run or call",
-            explicit_bucket_boundaries_advisory=DURATION_BUCKETS,
-        )
-
-    def tokens(self, kind: str, count: int, attributes: dict[str, Any]) -> None:
-        self._tokens.record(count, {**attributes, TOKEN_TYPE: kind})
-
-    def seconds(self, seconds: float, attributes: dict[str, Any]) -> None:
-        self._seconds.record(seconds, attributes)

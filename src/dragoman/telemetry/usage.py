@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.agent.events import Asked, RunEnded, RunEvent, TurnEnded
-from dragoman.agent.result import RunResult, add_usage
+from dragoman.agent.result import add_usage
 from dragoman.types import Usage
 
 _MOST_RUNS = 10_000
@@ -51,13 +51,11 @@ class UsageTotals:
                     self._models.pop(next(iter(self._models)))
                 self._models[run_id] = f"{event.provider}:{event.model}" if event.provider else event.model
             elif isinstance(event, TurnEnded):
-                self._add(self._models.get(run_id, ""), event.usage, event.cost)
+                model = self._models.get(run_id, "")
+                self._totals[model] = self._totals.get(model, Total()).plus(event.usage, event.cost)
             else:
                 self._models.pop(run_id, None)
                 self.runs += 1
-
-    def _add(self, model: str, usage: Usage, cost: float | None) -> None:
-        self._totals[model] = self._totals.get(model, Total()).plus(usage, cost)
 
     @property
     def by_model(self) -> dict[str, Total]:
@@ -68,15 +66,6 @@ class UsageTotals:
     def as_data(self) -> dict[str, Any]:
         """The totals as JSON, with a sum over all models."""
         return as_data(self.by_model) | {"runs": self.runs}
-
-
-def total_results(results: list[RunResult]) -> dict[str, Total]:
-    """The totals of finished runs, each counted for the model that it ended with."""
-    totals: dict[str, Total] = {}
-    for result in results:
-        before = totals.get(result.model, Total())
-        totals[result.model] = before.plus(result.usage, result.cost, result.turns)
-    return totals
 
 
 def as_data(totals: dict[str, Total]) -> dict[str, Any]:

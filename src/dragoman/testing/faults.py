@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Literal
 
@@ -211,18 +211,6 @@ def _break_off(fault: Fault, meant: IntendedAnswer, then: Happening) -> list[Ste
     return [*steps, Step(then=then)]
 
 
-def _reset(fault: Fault, meant: IntendedAnswer) -> list[Step]:
-    return _break_off(fault, meant, "reset")
-
-
-def _close(fault: Fault, meant: IntendedAnswer) -> list[Step]:
-    return _break_off(fault, meant, "close")
-
-
-def _stall(fault: Fault, meant: IntendedAnswer) -> list[Step]:
-    return _break_off(fault, meant, "stall")
-
-
 def _end(fault: Fault, meant: IntendedAnswer) -> list[Step]:
     body = b"".join(meant.pieces)[: fault.at]
     return [Step(data) for data in _with_pieces(meant, [body] if body else []).write()]
@@ -292,10 +280,10 @@ def _phrase(status: int) -> str:
 
 _OWN = frozenset({"status", "html", "redirect", "garbage", "bomb", "long_line", "pings", "huge_head", "many_headers"})
 _TABLE: dict[FaultKind, Callable[[Fault, IntendedAnswer], list[Step]]] = {
-    "reset": _reset,
-    "close": _close,
+    "reset": partial(_break_off, then="reset"),
+    "close": partial(_break_off, then="close"),
     "end": _end,
-    "stall": _stall,
+    "stall": partial(_break_off, then="stall"),
     "status": _status,
     "html": _html,
     "redirect": _redirect,

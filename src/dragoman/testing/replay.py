@@ -161,7 +161,6 @@ class RecordingTransport:
 
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
         number, self._number = self._number, self._number + 1
-        self._redactor.learn(request.headers, request.url)
         asked = describe(request, self._redactor, self._ignore)
         try:
             response = await self._inner.send(request, timeouts)
@@ -259,10 +258,10 @@ class ReplayTransport:
 
     def knows(self, request: HttpRequest) -> bool:
         """Whether an answer to this request is left."""
-        return bool(self._lanes.get(self._describe(request).lane))
+        return bool(self._lanes.get(describe(request, self._redactor, self._ignore).lane))
 
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> HttpResponse:
-        asked = self._describe(request)
+        asked = describe(request, self._redactor, self._ignore)
         lane = self._lanes.get(asked.lane)
         if not lane:
             raise CassetteMiss(explain_miss(asked, self.recorded, self._path))
@@ -278,10 +277,6 @@ class ReplayTransport:
 
     async def close(self) -> None:
         """Nothing is open."""
-
-    def _describe(self, request: HttpRequest) -> RecordedRequest:
-        self._redactor.learn(request.headers, request.url)
-        return describe(request, self._redactor, self._ignore)
 
 
 class _ExtendingTransport:
@@ -325,23 +320,24 @@ def cassette(
         chosen = replay = ReplayTransport(place, redact=patterns, ignore=ignore)
     if replay is None or record == "new":
         number = max((recorded.number for recorded in replay.recorded), default=-1) + 1 if replay else 0
-        inner = _default_transport() if transport is None else transport
-        recording = RecordingTransport(inner, place, redact=patterns, ignore=ignore, first_number=number)
+        if transport is None:
+            # Its connections end with the event loop that they were opened in.
+            from dragoman.client.http import HttpTransport
+
+            transport = HttpTransport()
+        recording = RecordingTransport(transport, place, redact=patterns, ignore=ignore, first_number=number)
         chosen = _ExtendingTransport(replay, recording) if replay else recording
     yield chosen
     if all_used and replay is not None:
         replay.assert_all_used()
 
 
-def _default_transport() -> Transport:
-    # Its connections end with the event loop that they were opened in.
-    from dragoman.client.http import HttpTransport
-
-    return HttpTransport()
-
-
 def describe(request: HttpRequest, redactor: RecordingRedactor, ignore: Ignore | None = None) -> RecordedRequest:
-    """A request as it is compared and kept: without secrets, and without what is to be ignored."""
+    """A request as it is compared and kept: without secrets, and without what is to be ignored.
+
+    The redactor learns the secrets of the request, so that it finds them in the answer.
+    """
+    redactor.learn(request.headers, request.url)
     body = write_body(redactor.data(request.body))
     if ignore is not None:
         body = ignore(body)

@@ -259,7 +259,7 @@ class ScriptedModel:
         deltas: int = 16,
         usage: Usage = NO_USAGE,
     ) -> None:
-        self._script = _as_script(replies)
+        self._script = as_script(replies)
         self._wire = wire
         self._native = native
         self._format = format
@@ -407,7 +407,7 @@ def _split(event: Event, size: int) -> list[Event]:
     return [structs.replace(event, text=event.text[place : place + size]) for place in range(0, len(event.text), size)]
 
 
-def _as_script(replies: Any) -> list[Script]:
+def as_script(replies: Any) -> list[Script]:
     """A single reply may be given without a list; a list is always a list of replies."""
     if isinstance(replies, list | tuple):
         return list(replies)

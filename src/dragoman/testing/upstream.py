@@ -17,7 +17,7 @@ from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Trans
 from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
 from dragoman.testing.faults import Fault, IntendedAnswer, Step, chunk, spoil
-from dragoman.testing.script import Exchange, Script, ScriptedModel
+from dragoman.testing.script import Exchange, Script, ScriptedModel, as_script
 from dragoman.types import JsonObject, Request
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -193,10 +193,8 @@ class Upstream:
     async def __aenter__(self) -> Upstream:
         return self.__enter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await asyncio.to_thread(self.__exit__, kind, error, trace)
+    async def __aexit__(self, *error: Any) -> None:
+        await asyncio.to_thread(self.__exit__, *error)
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -328,12 +326,10 @@ def _streams(headers: Mapping[str, str]) -> bool:
 
 def _sort(script: Any) -> tuple[list[Script], list[Fault | None]]:
     """The replies of a list, and the fault of each request: one that spoils belongs to the reply behind it."""
-    if not isinstance(script, list | tuple):
-        script = [script] if isinstance(script, str | Struct | BaseException) or callable(script) else list(script)
     replies: list[Script] = []
     faults: list[Fault | None] = []
     waiting: Fault | None = None
-    for entry in script:
+    for entry in as_script(script):
         if not isinstance(entry, Fault):
             replies.append(entry)
             faults.append(waiting)

@@ -33,13 +33,16 @@ Check = tuple[Callable[[Any], bool], str]
 """Whether a Python value may pass, and the words for one that may not."""
 
 _BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool], str]] = {
-    "ge": ("minimum", lambda value, bound: value >= bound, "must be at least"),
-    "gt": ("exclusiveMinimum", lambda value, bound: value > bound, "must be more than"),
-    "le": ("maximum", lambda value, bound: value <= bound, "must be at most"),
-    "lt": ("exclusiveMaximum", lambda value, bound: value < bound, "must be less than"),
+    "ge": ("minimum", operator.ge, "must be at least"),
+    "gt": ("exclusiveMinimum", operator.gt, "must be more than"),
+    "le": ("maximum", operator.le, "must be at most"),
+    "lt": ("exclusiveMaximum", operator.lt, "must be less than"),
     "multiple_of": ("multipleOf", lambda value, bound: value % bound == 0, "must be a multiple of"),
 }
-_LENGTHS = {"min_length": "at least", "max_length": "at most"}
+_LENGTHS: dict[str, tuple[Callable[[Any, Any], bool], str]] = {
+    "min_length": (lambda value, limit: len(value) >= limit, "at least"),
+    "max_length": (lambda value, limit: len(value) <= limit, "at most"),
+}
 _LENGTH_WORDS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
@@ -104,21 +107,23 @@ def _bound(schema: JsonObject, checks: list[Check], note: Any) -> None:
             schema[keyword] = bound
         else:
             # A date or a decimal number is text in JSON, where no schema can compare it.
-            checks.append((lambda value, holds=holds, bound=bound: holds(value, bound), f"{words} {bound}"))  # type: ignore[misc]
+            checks.append((_against(holds, bound), f"{words} {bound}"))
 
 
 def _limit_length(schema: JsonObject, checks: list[Check], note: Any) -> None:
-    for name, words in _LENGTHS.items():
+    for name, (holds, words) in _LENGTHS.items():
         limit = getattr(note, name, None)
         if not isinstance(limit, int) or isinstance(limit, bool):
             continue
         kind = _kind_of(schema)
         if kind in _LENGTH_WORDS and "format" not in schema:
             schema[name[:3] + _LENGTH_WORDS[kind]] = limit
-        elif name == "min_length":
-            checks.append((lambda value, limit=limit: len(value) >= limit, f"must have {words} {limit} items"))  # type: ignore[misc]
         else:
-            checks.append((lambda value, limit=limit: len(value) <= limit, f"must have {words} {limit} items"))  # type: ignore[misc]
+            checks.append((_against(holds, limit), f"must have {words} {limit} items"))
+
+
+def _against(holds: Callable[[Any, Any], bool], bound: Any) -> Callable[[Any], bool]:
+    return lambda value: holds(value, bound)
 
 
 def _kind_of(schema: JsonObject) -> str:

@@ -21,9 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.args.loader import join_words, show
-from dragoman.jsonschema.keywords import child_path
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
 from dragoman.tools.introspection import described, hints_of, signature_of
-from dragoman.tools.json_values import constant_of, exactly, is_path
+from dragoman.tools.json_values import TEXT_CLASSES, constant_of, exactly, is_path
 from dragoman.types import Fault, JsonObject
 
 if TYPE_CHECKING:
@@ -123,49 +123,47 @@ def read_members(
 # --------------------------------------------------------------------------------------------------------------------
 # The forms of single values: numbers, text, times, names of things, and choices among constants.
 
-# These classes are known by name: their modules reach for the system, and nothing in this room does.
-_TEXT_CLASSES = {
-    ("uuid", "UUID"): "uuid",
-    ("ipaddress", "IPv4Address"): "ipv4",
-    ("ipaddress", "IPv6Address"): "ipv6",
-}
 _CANNOT_READ = (ValueError, TypeError, OverflowError, InvalidOperation, binascii.Error)
 
 
 def scalar_form(kind: type) -> Form | None:
     """The form of a class whose values JSON holds as one string, number, boolean or null."""
-    made = _PLAIN.get(kind)
-    if made is not None:
-        return Form({"type": made[0]}, made[1])
-    written = _WRITTEN.get(kind)
-    if written is not None:
-        schema, convert, what = written
-        return Form(dict(schema), _text_reader(convert, what))
+    if kind in _PLAIN:
+        return Form({"type": KIND_OF_TYPE[kind]}, _PLAIN[kind])
+    if kind in _WRITTEN:
+        schema, convert, what = _WRITTEN[kind]
+        return Form({"type": "string", **schema}, _text_reader(convert, what))
+    if issubclass(kind, enum.Flag):
+        return _flag_form(kind)
     if issubclass(kind, enum.Enum):
-        return _enum_form(kind)
-    return _named_form(kind) or _derived_form(kind)
+        return literal_form(kind) if len(kind) else None
+    name = TEXT_CLASSES.get((kind.__module__, kind.__name__)) or ("path" if is_path(kind) else None)
+    if name is not None:
+        return Form({"type": "string", "format": name}, _text_reader(kind, f"a {name}"))
+    base = next((base for base in (str, int, float) if issubclass(kind, base)), None)
+    return None if base is None else Form({"type": KIND_OF_TYPE[base]}, _derived_reader(kind, _PLAIN[base]))
 
 
 def literal_form(values: Iterable[Any]) -> Form:
     """The form of a choice among constants."""
     choices = [(constant_of(value), value) for value in values]
-    return Form(_choice_schema([constant for constant, _ in choices]), _choice_reader(choices))
+    constants = [constant for constant, _ in choices]
+    kinds = list(dict.fromkeys(KIND_OF_TYPE[type(constant)] for constant in constants))
+    schema: JsonObject = {"type": kinds[0] if len(kinds) == 1 else kinds}
+    if len(constants) == 1:
+        schema["const"] = constants[0]
+    else:
+        schema["enum"] = constants
+    return Form(schema, _choice_reader(choices))
 
 
-def _read_string(value: Any, path: str, reading: ReadState) -> Any:
-    return value if type(value) is str else reading.expected("string", value, path)
+def _plain_reader(kind: type) -> Reader:
+    name = KIND_OF_TYPE[kind]
 
+    def read(value: Any, path: str, reading: ReadState) -> Any:
+        return value if type(value) is kind else reading.expected(name, value, path)
 
-def _read_boolean(value: Any, path: str, reading: ReadState) -> Any:
-    return value if type(value) is bool else reading.expected("boolean", value, path)
-
-
-def _read_integer(value: Any, path: str, reading: ReadState) -> Any:
-    return value if type(value) is int else reading.expected("integer", value, path)
-
-
-def _read_null(value: Any, path: str, reading: ReadState) -> Any:
-    return None if value is None else reading.expected("null", value, path)
+    return read
 
 
 def _read_number(value: Any, path: str, reading: ReadState) -> Any:
@@ -179,12 +177,9 @@ def _read_number(value: Any, path: str, reading: ReadState) -> Any:
         return reading.fault(path, "a number too large for a float")
 
 
-_PLAIN: dict[type, tuple[str, Reader]] = {
-    str: ("string", _read_string),
-    bool: ("boolean", _read_boolean),
-    int: ("integer", _read_integer),
-    float: ("number", _read_number),
-    type(None): ("null", _read_null),
+_PLAIN: dict[type, Reader] = {
+    **{kind: _plain_reader(kind) for kind in (str, bool, int, type(None))},
+    float: _read_number,
 }
 
 
@@ -213,62 +208,39 @@ def _read_decimal(text: str) -> Decimal:
     return number
 
 
-def _read_duration(text: str) -> timedelta:
-    return msgspec.convert(text, timedelta)
-
-
-_BASE64 = {"type": "string", "format": "byte", "contentEncoding": "base64"}
+_BASE64 = {"format": "byte", "contentEncoding": "base64"}
 _WRITTEN: dict[type, tuple[JsonObject, Callable[[str], Any], str]] = {
-    datetime: ({"type": "string", "format": "date-time"}, datetime.fromisoformat, "a date and time (ISO 8601)"),
-    date: ({"type": "string", "format": "date"}, date.fromisoformat, "a date (YYYY-MM-DD)"),
-    time: ({"type": "string", "format": "time"}, time.fromisoformat, "a time of day (ISO 8601)"),
-    timedelta: ({"type": "string", "format": "duration"}, _read_duration, "a duration (ISO 8601, such as PT1H30M)"),
-    Decimal: ({"type": "string", "format": "decimal"}, _read_decimal, "a decimal number"),
+    datetime: ({"format": "date-time"}, datetime.fromisoformat, "a date and time (ISO 8601)"),
+    date: ({"format": "date"}, date.fromisoformat, "a date (YYYY-MM-DD)"),
+    time: ({"format": "time"}, time.fromisoformat, "a time of day (ISO 8601)"),
+    timedelta: (
+        {"format": "duration"},
+        lambda text: msgspec.convert(text, timedelta),
+        "a duration (ISO 8601, such as PT1H30M)",
+    ),
+    Decimal: ({"format": "decimal"}, _read_decimal, "a decimal number"),
     bytes: (_BASE64, _read_bytes, "base64"),
     bytearray: (_BASE64, lambda text: bytearray(_read_bytes(text)), "base64"),
 }
 
 
-def _named_form(kind: type) -> Form | None:
-    name = _TEXT_CLASSES.get((kind.__module__, kind.__name__))
-    if name is not None:
-        return Form({"type": "string", "format": name}, _text_reader(kind, f"a {name}"))
-    if is_path(kind):
-        return Form({"type": "string", "format": "path"}, _text_reader(kind, "a path"))
-    return None
+def _derived_reader(kind: type, read_base: Reader) -> Reader:
+    """The reader of a class of the developer's that is a string or a number underneath."""
 
+    def read(value: Any, path: str, reading: ReadState) -> Any:
+        before = len(reading.faults)
+        found = read_base(value, path, reading)
+        if len(reading.faults) > before:
+            return None
+        try:
+            return kind(found)
+        except Exception as problem:  # The class is the developer's; whatever it refuses is a fault.
+            return reading.fault(path, f"is not a {kind.__name__}: {problem}")
 
-def _derived_form(kind: type) -> Form | None:
-    """A class of the developer's that is a string or a number underneath."""
-    for base in (str, int, float):
-        if issubclass(kind, base):
-            name, read_base = _PLAIN[base]
-
-            def read(value: Any, path: str, reading: ReadState, read_base: Reader = read_base) -> Any:
-                before = len(reading.faults)
-                found = read_base(value, path, reading)
-                if len(reading.faults) > before:
-                    return None
-                try:
-                    return kind(found)
-                except Exception as problem:  # The class is the developer's; whatever it refuses is a fault.
-                    return reading.fault(path, f"is not a {kind.__name__}: {problem}")
-
-            return Form({"type": name}, read)
-    return None
+    return read
 
 
 # ---- choices -------------------------------------------------------------------------------------------------------
-
-
-def _enum_form(kind: type[enum.Enum]) -> Form | None:
-    if issubclass(kind, enum.Flag):
-        return _flag_form(kind)
-    members = list(kind)
-    if not members:
-        return None
-    choices = [(constant_of(member), member) for member in members]
-    return Form(_choice_schema([constant for constant, _ in choices]), _choice_reader(choices))
 
 
 def _flag_form(kind: type[enum.Flag]) -> Form:
@@ -289,19 +261,6 @@ def _flag_form(kind: type[enum.Flag]) -> Form:
     return Form({"type": "array", "items": {"type": "string", "enum": names}, "uniqueItems": True}, read)
 
 
-_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
-
-
-def _choice_schema(constants: list[Any]) -> JsonObject:
-    kinds = list(dict.fromkeys(_KINDS[type(constant)] for constant in constants))
-    schema: JsonObject = {"type": kinds[0] if len(kinds) == 1 else kinds}
-    if len(constants) == 1:
-        schema["const"] = constants[0]
-    else:
-        schema["enum"] = constants
-    return schema
-
-
 def _choice_reader(choices: list[tuple[Any, Any]]) -> Reader:
     # true is 1 in Python and not in JSON.
     by_constant = {(isinstance(constant, bool), constant): value for constant, value in choices}
@@ -320,15 +279,14 @@ def _choice_reader(choices: list[tuple[Any, Any]]) -> Reader:
 # --------------------------------------------------------------------------------------------------------------------
 # The forms of values that hold others without names of their own: lists, tuples, sets, mappings, and unions.
 
-_SEQUENCES: dict[type, Callable[[list[Any]], Any]] = {
+_ARRAYS: dict[type, Callable[[list[Any]], Any]] = {
     list: list,
     abc.Sequence: list,
     abc.MutableSequence: list,
     abc.Collection: list,
     abc.Iterable: list,
     collections.deque: collections.deque,
-}
-_SETS: dict[type, Callable[[list[Any]], Any]] = {
+    tuple: tuple,
     set: set,
     frozenset: frozenset,
     abc.Set: frozenset,
@@ -346,20 +304,18 @@ def container_form(
     builder: Builder, kind: type, arguments: tuple[Any, ...], annotation: Any, place: str
 ) -> Form | None:
     """The form of a container class; None for a class that is none of them."""
-    if kind is tuple and (arguments or not isinstance(annotation, GenericAlias)):
-        return _tuple_form(builder, arguments, place)
-    if kind is tuple:
-        return _fixed_tuple_form([])
+    if kind is tuple and arguments[1:] != (Ellipsis,) and (arguments or isinstance(annotation, GenericAlias)):
+        return _fixed_tuple_form([builder.form(each, place) for each in arguments])
     if kind in _MAPPINGS:
         return _mapping_form(builder, kind, arguments, place)
-    make = _SEQUENCES.get(kind) or _SETS.get(kind)
+    make = _ARRAYS.get(kind)
     if make is None:
         return None
     items = builder.form(arguments[0], place) if arguments else anything()
     schema: JsonObject = {"type": "array"}
     if items.schema:
         schema["items"] = items.schema
-    if kind in _SETS:
+    if make in (set, frozenset):
         schema["uniqueItems"] = True
     return Form(schema, _array_reader(items, make))
 
@@ -378,13 +334,6 @@ def _array_reader(items: Form, make: Callable[[list[Any]], Any]) -> Reader:
             return reading.fault(path, "its items cannot be told apart, so they cannot be a set")
 
     return read
-
-
-def _tuple_form(builder: Builder, arguments: tuple[Any, ...], place: str) -> Form:
-    if not arguments or (len(arguments) == 2 and arguments[1] is Ellipsis):
-        items = builder.form(arguments[0], place) if arguments else anything()
-        return Form({"type": "array", **({"items": items.schema} if items.schema else {})}, _array_reader(items, tuple))
-    return _fixed_tuple_form([builder.form(each, place) for each in arguments])
 
 
 def _fixed_tuple_form(forms: list[Form]) -> Form:

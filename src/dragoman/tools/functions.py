@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import InvalidArguments, InvalidTool
 from dragoman.tools.annotations import Builder, annotate
@@ -116,7 +117,7 @@ class Signature(Struct, frozen=True):
 
 
 class _Reader:
-    """One look at a function; `names` are those that its annotations may use beside the module's own."""
+    """One look at a function; see `read_signature`."""
 
     def __init__(self, function: Callable[..., Any], tool: str, context: str | None, names: Mapping[str, Any]) -> None:
         self._function = function
@@ -184,7 +185,8 @@ class _Reader:
     def _take(self, parameter: _Kind, annotation: Any, place: str) -> None:
         form = anything() if annotation is Any else self._builder.form(annotation, place)
         default = MISSING if parameter.default is _Kind.empty else parameter.default
-        if is_field(default):
+        if type(default).__name__ == "FieldInfo" and hasattr(default, "default_factory"):
+            # Pydantic's `Field(...)` describes the parameter and holds the real default.
             form = annotate(form, [default])
             fill = field_default(default)
             default = MISSING if fill is None else fill()
@@ -205,7 +207,10 @@ def read_signature(
     names: Mapping[str, Any] | None = None,
     bound: bool = False,
 ) -> Signature:
-    """The parameters of a function; InvalidTool says which of them a model could not fill, and why."""
+    """The parameters of a function; InvalidTool says which of them a model could not fill, and why.
+
+    `names` are those that annotations may use beside the module's own.
+    """
     return _Reader(function, tool, context, names or {}).read(bound=bound)
 
 
@@ -245,19 +250,12 @@ def _takes_null(schema: JsonObject) -> bool:
     return "null" in named or any(_takes_null(each) for each in schema.get("anyOf", ()))
 
 
-def is_field(default: Any) -> bool:
-    """Whether a default is pydantic's `Field(...)`, which describes the parameter and holds the real default."""
-    return type(default).__name__ == "FieldInfo" and hasattr(default, "default_factory")
-
-
 def field_default(info: Any) -> Fill | None:
     """What gives the default of a `Field`; None where it has none."""
     if callable(info.default_factory):
-        factory: Fill = info.default_factory
-        return factory
-    if info.default is Ellipsis or type(info.default).__name__ == "PydanticUndefinedType":
-        return None
-    return lambda: info.default
+        return typing.cast(Fill, info.default_factory)
+    is_missing = info.default is Ellipsis or type(info.default).__name__ == "PydanticUndefinedType"
+    return None if is_missing else lambda: info.default
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -449,11 +447,8 @@ def with_options(tool: Tool, options: Traits) -> Tool:
     if repeatable is None:
         # What changes nothing may be done again.
         repeatable = tool.repeatable or read_only
-    return Tool(
-        tool.name,
-        tool.description,
-        tool.parameters,
-        run=tool.run,
+    return replace(
+        tool,
         parallel_safe=bool(options.get("parallel_safe", tool.parallel_safe)),
         read_only=read_only,
         metadata=metadata,
@@ -461,7 +456,6 @@ def with_options(tool: Tool, options: Traits) -> Tool:
         timeout=options.get("timeout", tool.timeout),
         max_output=options.get("max_output", tool.max_output),
         requires_approval=bool(options.get("requires_approval", tool.requires_approval)),
-        context_parameter=tool.context_parameter,
     )
 
 

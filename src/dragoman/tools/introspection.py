@@ -12,6 +12,16 @@ from msgspec import Struct, field
 
 from dragoman.errors import InvalidTool
 
+
+def first_of(source: Any, *names: str) -> Any:
+    """The first of these members that a mapping or an object has; None where it has none of them."""
+    for name in names:
+        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+        if value is not None:
+            return value
+    return None
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # What a docstring says: the first paragraph for the tool, and a line for each parameter.
 

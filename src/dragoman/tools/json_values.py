@@ -10,7 +10,6 @@ import dataclasses
 import enum
 import json
 import math
-import re
 from base64 import b64encode
 from collections.abc import Collection, Mapping
 from datetime import date, datetime, time, timedelta
@@ -19,16 +18,22 @@ from typing import Any
 
 import msgspec
 
+from dragoman.args.decoder import SURROGATE
+
 MAX_DEPTH = 100
 _LONGEST_REPR = 2000
 _LONGEST_INTEGER = 13_000
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_BY_TEXT = frozenset({("uuid", "UUID"), ("ipaddress", "IPv4Address"), ("ipaddress", "IPv6Address")})
+# These classes are known by name: their modules reach for the system, and nothing in this package does.
+TEXT_CLASSES = {
+    ("uuid", "UUID"): "uuid",
+    ("ipaddress", "IPv4Address"): "ipv4",
+    ("ipaddress", "IPv6Address"): "ipv6",
+}
 
 
 def whole(text: str) -> str:
     """Text that can be sent: half characters, which no encoding holds, are shown as unknown ones."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else SURROGATE.sub("\ufffd", text)
 
 
 def shown(value: object) -> str:
@@ -41,9 +46,11 @@ def shown(value: object) -> str:
 
 
 def constant_of(value: Any) -> Any:
-    """The JSON constant for a member of an enum or a Literal: its value where JSON holds it, else its name."""
+    """The JSON constant for a member of an enum or a Literal: its value where JSON holds all of them, else its name."""
     if isinstance(value, enum.Enum):
-        return value.name if is_choice_of_names(type(value)) else constant_of(value.value)
+        values = [member.value for member in type(value)]
+        held = all(isinstance(each, str | int) or (isinstance(each, float) and math.isfinite(each)) for each in values)
+        return constant_of(value.value) if held else value.name
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bytes):
@@ -51,14 +58,6 @@ def constant_of(value: Any) -> Any:
     if isinstance(value, bool) or value is None:
         return value
     return float(value) if isinstance(value, float) else int(value)
-
-
-def is_choice_of_names(kind: type[enum.Enum]) -> bool:
-    """Whether the members of an enum are known to the model by name, because JSON does not hold their values."""
-    return not all(
-        isinstance(member.value, str | int) or (isinstance(member.value, float) and math.isfinite(member.value))
-        for member in kind
-    )
 
 
 class Writer:
@@ -81,18 +80,13 @@ class Writer:
             return whole(value)
         if kind is float:
             return value if math.isfinite(value) else self._lossy(repr(value))
-        if isinstance(value, enum.Enum):
-            return self._enum(value)
-        return self._inside(value)
+        if isinstance(value, enum.Flag):
+            return [member.name for member in value]
+        return constant_of(value) if isinstance(value, enum.Enum) else self._inside(value)
 
     def _lossy(self, text: str) -> str:
         self.exact = False
         return text
-
-    def _enum(self, value: enum.Enum) -> Any:
-        if isinstance(value, enum.Flag):
-            return [member.name for member in value]
-        return constant_of(value)
 
     def _inside(self, value: Any) -> Any:
         """A value of a class of its own, or one that holds others."""
@@ -148,13 +142,13 @@ def _written(value: Any) -> str | int | float | None:
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     kind = type(value)
-    if (kind.__module__, kind.__name__) in _BY_TEXT or is_path(kind):
+    if (kind.__module__, kind.__name__) in TEXT_CLASSES or is_path(kind):
         return whole(str(value))
     return None
 
 
 def is_path(kind: type) -> bool:
-    """Whether a class is one of pathlib's; it is known by name, for nothing in this room touches the system."""
+    """Whether a class is one of pathlib's; it is known by name, as those are."""
     return any(base.__name__ == "PurePath" and base.__module__.startswith("pathlib") for base in kind.__mro__)
 
 

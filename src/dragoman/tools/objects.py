@@ -24,7 +24,7 @@ from dragoman.tools.functions import (
     tool_from_function,
     with_options,
 )
-from dragoman.tools.introspection import signature_of
+from dragoman.tools.introspection import first_of, signature_of
 from dragoman.toolset import as_tool
 from dragoman.types import JsonObject, Tool
 
@@ -64,18 +64,18 @@ def tool_from_mcp(definition: Any, function: Callable[..., Any], **options: Unpa
     A server's hints are kept in `metadata["annotations"]`. What is not marked as reading only counts as acting on the
     system (class `exec`), because nothing is known of it.
     """
-    name = _get(definition, "name")
+    name = first_of(definition, "name")
     if not isinstance(name, str) or not name:
         raise InvalidTool(f"an MCP tool without a name: {definition!r}"[:200])
-    schema = _get(definition, "inputSchema", "input_schema")
-    hints = _hints_of(_get(definition, "annotations"))
+    schema = first_of(definition, "inputSchema", "input_schema")
+    hints = _hints_of(first_of(definition, "annotations"))
     read_only = hints.get("readOnlyHint") is True
     metadata: dict[str, Any] = {"source": "mcp", **({"annotations": hints} if hints else {})}
     if not read_only:
         metadata["class"] = "exec"
     made = Tool(
         str(options.get("name") or name),
-        str(options.get("description") or _get(definition, "description") or ""),
+        str(options.get("description") or first_of(definition, "description") or ""),
         schema if isinstance(schema, dict) else {"type": "object"},
         run=MappingRunner(function),
         read_only=read_only,
@@ -89,18 +89,10 @@ def _hints_of(annotations: Any) -> dict[str, Any]:
     found = {}
     for name in names:
         snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-        value = _get(annotations, name, snake)
+        value = first_of(annotations, name, snake)
         if isinstance(value, bool | str):
             found[name] = value
     return found
-
-
-def _get(source: Any, *names: str) -> Any:
-    for name in names:
-        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-        if value is not None:
-            return value
-    return None
 
 
 # ---- classes and objects -------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 from base64 import b64encode
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from dragoman.errors import ModelMistake, ToolError, ToolFailed
 from dragoman.tools.calls import BoundCall, Wait, run_async, run_sync
+from dragoman.tools.introspection import first_of
 from dragoman.tools.json_values import json_text, plain, shown, whole
 from dragoman.types import File, Image, Text, Tool, ToolCall, ToolResult
 
@@ -93,7 +93,9 @@ def _drawn(draw: Any, value: Any) -> bytes | None:
 
 def part_of_bytes(content: bytes) -> Part:
     """An image by its first bytes, else text if it is some, else a file."""
-    media_type = _media_type(content)
+    is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
+    known = next((media_type for start, media_type in _IMAGES.items() if content.startswith(start)), None)
+    media_type = "image/webp" if is_webp else known
     if media_type is not None:
         return Image(data=b64encode(content).decode(), media_type=media_type)
     if content.startswith(b"%PDF-"):
@@ -104,38 +106,29 @@ def part_of_bytes(content: bytes) -> Part:
         return File("output.bin", b64encode(content).decode(), media_type="application/octet-stream")
 
 
-def _media_type(content: bytes) -> str | None:
-    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return "image/webp"
-    return next((media_type for start, media_type in _IMAGES.items() if content.startswith(start)), None)
-
-
 # ---- results of MCP servers ----------------------------------------------------------------------------------------
 
 
-class McpResult:
+class McpResult(Struct, frozen=True):
     """A `CallToolResult`, whether it came as a dict or as an object of some SDK."""
 
-    __slots__ = ("data", "is_error", "parts")
-
-    def __init__(self, content: list[Any], is_error: bool, data: Any) -> None:
-        self.parts = [_mcp_part(each) for each in content]
-        self.is_error = is_error
-        self.data = data
+    parts: list[Part]
+    is_error: bool
+    data: Any
 
 
 def mcp_result(value: Any) -> McpResult | None:
     """The value as a result of an MCP server; None when it is none."""
-    content, is_error = _get(value, "content"), _get(value, "isError", "is_error")
-    data = _get(value, "structuredContent", "structured_content")
+    content, is_error = first_of(value, "content"), first_of(value, "isError", "is_error")
+    data = first_of(value, "structuredContent", "structured_content")
     if not isinstance(content, list) or (not isinstance(is_error, bool) and data is None):
         return None
-    return McpResult(content, is_error is True, data)
+    return McpResult([_mcp_part(each) for each in content], is_error is True, data)
 
 
 def _mcp_part(block: Any) -> Part:
-    kind, data, media_type = _get(block, "type"), _get(block, "data"), _get(block, "mimeType", "mime_type")
-    text = _get(block, "text")
+    kind, data, media_type = first_of(block, "type"), first_of(block, "data"), first_of(block, "mimeType", "mime_type")
+    text = first_of(block, "text")
     if kind == "text" and isinstance(text, str):
         return Text(whole(text))
     if kind == "image" and isinstance(data, str):
@@ -143,22 +136,16 @@ def _mcp_part(block: Any) -> Part:
     if kind == "audio" and isinstance(data, str):
         return File("audio", data, media_type=media_type)
     if kind == "resource_link":
-        return Text(str(_get(block, "uri") or ""))
-    resource = _get(block, "resource")
-    text, blob = _get(resource, "text"), _get(resource, "blob")
+        return Text(str(first_of(block, "uri") or ""))
+    resource = first_of(block, "resource")
+    text, blob = first_of(resource, "text"), first_of(resource, "blob")
     if isinstance(text, str):
         return Text(whole(text))
     if isinstance(blob, str):
-        return File(str(_get(resource, "uri") or "resource"), blob, media_type=_get(resource, "mimeType", "mime_type"))
+        return File(
+            str(first_of(resource, "uri") or "resource"), blob, media_type=first_of(resource, "mimeType", "mime_type")
+        )
     return Text(json_text(block))
-
-
-def _get(source: Any, *names: str) -> Any:
-    for name in names:
-        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
-        if value is not None:
-            return value
-    return None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -366,7 +353,9 @@ def _is_media(value: Any) -> bool:
 def _error(problem: BaseException, call: ToolCall, traceback: bool) -> Answer:
     words = _words_of(problem)
     if traceback:
-        words = f"{words}\n\n{_trace_of(problem)}"
+        from traceback import format_exception
+
+        words = f"{words}\n\n{whole(''.join(format_exception(problem)))}"
     fatal = isinstance(problem, Error) and not problem.retryable
     result = ToolResult(call.id, call.name, words, is_error=True, data=getattr(problem, "data", None))
     return Answer(result, "failed" if fatal else None, words if fatal else "", problem)
@@ -392,9 +381,3 @@ def _message_of(problem: BaseException) -> str:
     except Exception:  # The message of a class of the developer's may fail as well.
         return ""
     return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 3] + "..."
-
-
-def _trace_of(problem: BaseException) -> str:
-    import traceback
-
-    return whole("".join(traceback.format_exception(problem)))

@@ -8,12 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import replace
-
-from dragoman.types import InvalidCall, Message, Part, Request, ToolCall, ToolResult
-
-# --------------------------------------------------------------------------------------------------------------------
-# Names and ids as a wire wants them: made from ours by rule, always the same way, and undone on the way back.
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _DIGEST_LENGTH = 7
@@ -68,7 +62,6 @@ class Namer:
     """Gives tools their names on one wire. What fits stays; what does not is rewritten and made unique by a digest."""
 
     def __init__(self, rule: NameRule, names: Iterable[str], limit: int = 0) -> None:
-        self._rule = rule
         self._limit = limit or rule.limit
         self._fits = re.compile(rule.pattern).fullmatch
         self._clean = re.compile(rule.forbidden).sub
@@ -152,44 +145,3 @@ class Identifier:
             if word not in self._taken:
                 return word
             salt += 1
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# A request read from a wire, under the names and ids that it had before it was written there.
-
-
-def restore_request(request: Request, aliases: Aliases) -> Request:
-    """Undo the renaming of tools and calls that `aliases` tells of."""
-    if not aliases.names and all(wire == ours for wire, ours in aliases.ids.items()):
-        return request
-    return replace(
-        request,
-        messages=[_restore_message(message, aliases) for message in request.messages],
-        tools=[replace(tool, name=aliases.name(tool.name)) for tool in request.tools],
-        options=_restore_choice(request.options, aliases),
-    )
-
-
-def _restore_message(message: Message, aliases: Aliases) -> Message:
-    return replace(message, parts=[_restore_part(part, aliases) for part in message.parts])
-
-
-def _restore_part(part: Part, aliases: Aliases) -> Part:
-    if isinstance(part, ToolCall | InvalidCall):
-        return replace(part, id=aliases.ids.get(part.id, part.id), name=aliases.name(part.name))
-    if isinstance(part, ToolResult):
-        identity = aliases.ids.get(part.call_id, part.call_id)
-        return replace(part, call_id=identity, name=aliases.name(part.name))
-    return part
-
-
-def _restore_choice(options: dict[str, Any], aliases: Aliases) -> dict[str, Any]:
-    choice = options.get("tool_choice")
-    if not isinstance(choice, dict):
-        return options
-    restored = dict(choice)
-    if isinstance(choice.get("name"), str):
-        restored["name"] = aliases.name(choice["name"])
-    if isinstance(choice.get("names"), list):
-        restored["names"] = [aliases.name(name) for name in choice["names"]]
-    return {**options, "tool_choice": restored}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from dragoman.args.coercion import coerce
 from dragoman.args.decoder import Undecodable, decode, find_unsound
 from dragoman.args.loader import load
@@ -37,41 +39,23 @@ _KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
 
 
-class _Call:
+class _Call(Struct, eq=False):
     """A call in the making."""
 
-    __slots__ = (
-        "_complete",
-        "closed",
-        "extra",
-        "id",
-        "index",
-        "name",
-        "pieces",
-        "repairs",
-        "scanned",
-        "scanner",
-        "shown",
-        "started",
-        "whole",
-        "wire_id",
-    )
-
-    def __init__(self, index: int) -> None:
-        self.index = index
-        self.id = ""
-        self.wire_id: str | None = None
-        self.name = ""
-        self.pieces: list[str] = []
-        self.shown = 0
-        self.whole: Any = None
-        self.extra: dict[str, Any] = {}
-        self.repairs: tuple[str, ...] = ()
-        self.scanner: JsonScanner | None = None
-        self.scanned = 0
-        self._complete = False
-        self.started = False
-        self.closed = False
+    index: int
+    id: str = ""
+    wire_id: str | None = None
+    name: str = ""
+    pieces: list[str] = []
+    shown: int = 0
+    whole: Any = None
+    extra: dict[str, Any] = {}
+    repairs: tuple[str, ...] = ()
+    scanner: JsonScanner | None = None
+    scanned: int = 0
+    _complete: bool = False
+    started: bool = False
+    closed: bool = False
 
     @property
     def has_arguments(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -15,13 +15,16 @@ from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
 from dragoman.toolset import Toolset, as_tool
-from dragoman.types import Failure, JsonObject, Message, NeutralOptions, Reply, Request, Tool, ToolCall, ToolResult
+from dragoman.types import Failure, JsonObject, Message, Reply, Request, Tool, ToolCall, ToolResult
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder
 from dragoman.wire.history import History, HistoryRules, arrange
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
+
+if TYPE_CHECKING:
+    from dragoman.wire.reader import Reader
 
 # --------------------------------------------------------------------------------------------------------------------
 # Tool results as people write them, made into one shape.
@@ -32,118 +35,25 @@ def as_result(value: ToolResult | Mapping[str, Any]) -> ToolResult:
     `is_error`, or `success` for its opposite."""
     if isinstance(value, ToolResult):
         return value
-    identity = _first(value, "call_id", "tool_call_id", "tool_use_id", "id")
+
+    def first(*keys: str) -> Any:
+        return next((value[key] for key in keys if key in value), None)
+
+    identity = first("call_id", "tool_call_id", "tool_use_id", "id")
     if not isinstance(identity, str):
         raise InvalidTool("a tool result without the id of its call", hint='give it as "call_id"')
-    content = _first(value, "content", "output", "result")
+    content = first("content", "output", "result")
+    if not isinstance(content, str | list):
+        content = "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
     is_error = value["is_error"] if "is_error" in value else value.get("success") is False
     name = value.get("name")
     return ToolResult(
         call_id=identity,
         name=name if isinstance(name, str) else "",
-        content=content if isinstance(content, str | list) else _write_content(content),
+        content=content,
         is_error=bool(is_error),
         data=value.get("data"),
     )
-
-
-def _first(value: Mapping[str, Any], *keys: str) -> Any:
-    return next((value[key] for key in keys if key in value), None)
-
-
-def _write_content(content: Any) -> str:
-    return "" if content is None else json.dumps(content, ensure_ascii=False, default=str)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Options of a request, and how a codec takes them.
-
-NEUTRAL = frozenset(NeutralOptions.__annotations__) - {"parallel"}
-"""The names in `Request.options` that every wire knows; `parallel` is replaced by its long name."""
-SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
-
-
-class OptionTable(Struct, frozen=True):
-    """Options that are one field of a body each, in both directions: our names, and the names of the fields."""
-
-    names: dict[str, str]
-    numeric: bool = False
-    """Only numbers are read; a field that holds anything else is not one of ours."""
-
-    def write(self, options: Mapping[str, Any]) -> JsonObject:
-        return {name: options[ours] for ours, name in self.names.items() if options.get(ours) is not None}
-
-    def write_sampling(self, options: Mapping[str, Any], quirks: Quirks, taken: set[str]) -> JsonObject:
-        """The fields, and their options among the `taken` ones; nothing where the endpoint refuses sampling."""
-        if not quirks.sends_sampling:
-            return {}
-        taken.update(self.names)
-        return self.write(options)
-
-    def read(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        return {ours: fields[name] for ours, name in self.names.items() if self._accepts(fields.get(name))}
-
-    def take(self, fields: JsonObject) -> dict[str, Any]:
-        """Read, and remove from the fields what was read."""
-        found = self.read(fields)
-        for ours in found:
-            del fields[self.names[ours]]
-        return found
-
-    def _accepts(self, value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) if self.numeric else value is not None
-
-
-class Choice(Struct, frozen=True):
-    """Whether the model may, must or must not call, and which tools it may choose from (empty: all of them)."""
-
-    mode: str = "auto"
-    names: tuple[str, ...] = ()
-
-    @property
-    def kind(self) -> str:
-        """`auto`, `none`, `required` or `named` (one tool and no other)."""
-        return "named" if self.mode == "required" and len(self.names) == 1 else self.mode
-
-
-def read_choice(options: Mapping[str, Any]) -> Choice | None:
-    """The tool choice of a request; None where nothing was said."""
-    given = options.get("tool_choice")
-    if isinstance(given, str):
-        return Choice(given if given in ("auto", "none", "required") else "auto")
-    if isinstance(given, Mapping):
-        name = given.get("name")
-        if isinstance(name, str):
-            return Choice("required", (name,))
-        names = given.get("names")
-        mode = given.get("mode")
-        if isinstance(names, Iterable) and not isinstance(names, str):
-            return Choice(mode if mode in ("auto", "required") else "auto", tuple(map(str, names)))
-    return None
-
-
-def write_choice(choice: Choice) -> Any:
-    """The neutral option for a tool choice, as `read_choice` reads it."""
-    if choice.kind == "named":
-        return {"name": choice.names[0]}
-    if choice.names:
-        return {"mode": choice.mode, "names": list(choice.names)}
-    return choice.mode
-
-
-def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: str) -> list[Loss]:
-    """A loss for every option that this wire has no place for; `taken` are the ones that it wrote."""
-    known = {*taken, wire}
-    return [
-        Loss("dropped", "options", f"{name} has no place on {wire}" if name in NEUTRAL else f"{name} is not for {wire}")
-        for name, value in options.items()
-        if name not in known and value is not None and value != {} and value is not False
-    ]
-
-
-def keep_unknown(body: Mapping[str, Any], known: frozenset[str]) -> JsonObject:
-    """The fields of a request body for which there is no neutral name; they go under the name of their wire."""
-    return {name: value for name, value in body.items() if name not in known}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -275,21 +185,6 @@ class Draft(Struct):
     """The most tokens that are asked for; a wire that always names a limit sets it."""
 
 
-class Reader(ABC):
-    """Turns the frames of one reply into events. `read` takes what the framing gave; nothing it holds raises."""
-
-    @abstractmethod
-    def read(self, frame: Any) -> list[Event]: ...
-
-    @abstractmethod
-    def read_whole(self, body: JsonObject) -> list[Event]:
-        """All events of a body that came in one piece, its end included."""
-
-    @abstractmethod
-    def close(self) -> list[Event]:
-        """The stream is over: the end, or the news that it was cut off."""
-
-
 class ReplyStream:
     """A Stage from the bytes of a streamed reply to its events."""
 
@@ -317,12 +212,16 @@ class ReplyStream:
 class Codec(ABC):
     """One wire. `codec.name` is the name under which opaque data rides in `part.extra`.
 
-    `prepare`, `define` and `encode_reply` are template methods: they do what all wires do the same way, and call the
-    methods with an underscore for what a wire does differently.
+    `prepare`, `decode_request`, `define` and `encode_reply` are template methods: they do what all wires do the same
+    way, and call the methods with an underscore for what a wire does differently.
     """
 
     name: ClassVar[str]
     rules: ClassVar[HistoryRules]
+    path: ClassVar[str] = ""
+    """The path behind the base URL, where it is always the same."""
+    reader: ClassVar[type[Reader]]
+    framing: ClassVar[type[Stage[bytes, Any]]] = SseDecoder
 
     def __init__(self, quirks: Quirks = DEFAULTS) -> None:
         self.quirks = quirks
@@ -380,15 +279,12 @@ class Codec(ABC):
         """The body to send."""
         return self.prepare(request).body
 
-    @abstractmethod
     def endpoint(self, model: str, *, stream: bool = False) -> str:
         """The path behind the base URL that requests go to."""
+        return self.path
 
-    @abstractmethod
-    def open_reader(self, sent: Prepared | None) -> Reader: ...
-
-    def open_framing(self) -> Stage[bytes, Any]:
-        return SseDecoder()
+    def open_reader(self, sent: Prepared | None) -> Reader:
+        return self.reader(self.name, sent, self.quirks)
 
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
         """The reply in a whole body. An error body gives a reply whose `failure` is set."""
@@ -396,17 +292,25 @@ class Codec(ABC):
 
     def reply_stream(self, sent: Prepared | None = None) -> Stage[bytes, Event]:
         """A Stage from the bytes of a streamed reply to events."""
-        return ReplyStream(self.open_framing(), self.open_reader(sent))
+        return ReplyStream(self.framing(), self.open_reader(sent))
 
+    @staticmethod
     @abstractmethod
-    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+    def decode_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
         """What an error answer says, in one vocabulary."""
 
     # ---- a server uses these ------------------------------------------------------------------------------------
 
-    @abstractmethod
     def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
         """The request in a body. `model` and `stream` are for wires that say them in the path."""
+        request = self._read_request(as_object(body), model)
+        if stream:
+            request.options["stream"] = True
+        return request
+
+    @abstractmethod
+    def _read_request(self, fields: JsonObject, model: str) -> Request:
+        """The request in the fields of a body; `model` is that of the path, or empty."""
 
     def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
         """The whole body of a reply. `created` is the time in seconds, for wires that tell it."""
@@ -422,8 +326,9 @@ class Codec(ABC):
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
         """A Stage from events to the bytes of a streamed reply. `model` and `id` count where the events name none."""
 
+    @staticmethod
     @abstractmethod
-    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
+    def encode_failure(failure: Failure) -> tuple[int, JsonObject]:
         """The HTTP status and the body of an error answer."""
 
     # ---- the verbs ----------------------------------------------------------------------------------------------
@@ -442,8 +347,9 @@ class Codec(ABC):
         """The definitions of tools as the wire wants them."""
         return self.define(list(Toolset.of(tools) or ()))[0]
 
+    @staticmethod
     @abstractmethod
-    def find_calls(self, body: Any) -> JsonObject:
+    def find_calls(body: Any) -> JsonObject:
         """A whole body around what may be a body, a message, a list of calls or a single call."""
 
     def decode_tool_calls(self, body: Any) -> list[ToolCall]:

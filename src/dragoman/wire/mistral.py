@@ -11,7 +11,7 @@ from dragoman.events import Event, PartEnded, ReplyEnded
 from dragoman.stage import Stage
 from dragoman.types import Failure, InvalidCall, JsonObject, Reply, Text, Thinking, ToolCall
 from dragoman.wire.aliases import Identifier, IdRule
-from dragoman.wire.codec import SAMPLING, Draft, OptionTable
+from dragoman.wire.codec import Draft
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.failures import fail, status_of
 from dragoman.wire.history import HistoryRules
@@ -20,6 +20,7 @@ from dragoman.wire.openai_chat import parts as chat
 from dragoman.wire.openai_chat.client import Dialect
 from dragoman.wire.openai_chat.parts import thinking_block, write_call, write_usage
 from dragoman.wire.openai_chat.server import ChunkWriter, finish_of, renamed
+from dragoman.wire.options import SAMPLING, OptionTable
 from dragoman.wire.values import as_dict, as_text, dicts
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -115,15 +116,21 @@ class Mistral(OpenAIChat):
     )
     dialect: ClassVar[Dialect] = Dialect(
         "mistral",
-        max_tokens="max_tokens",
-        sampling=OptionTable({name: name for name in SAMPLING} | {"seed": "random_seed"}),
+        options=OptionTable(
+            {name: name for name in ("max_tokens", *SAMPLING, "stop", "metadata")} | {"seed": "random_seed"}
+        ),
         required="any",
         names_results=True,
-        takes_user=False,
         stream_options=False,
         empty_content="",
         thinking_blocks=True,
+        fields="model max_tokens temperature top_p frequency_penalty presence_penalty random_seed stop n metadata"
+        " response_format reasoning_effort prompt_mode prediction safe_prompt guardrails tool_choice"
+        " parallel_tool_calls stream",
+        message_fields="role name tool_call_id prefix",
     )
+    decode_failure = staticmethod(read_failure)
+    encode_failure = staticmethod(write_failure)
 
     def _history_rules(self) -> HistoryRules:
         # Models without reasoning refuse it in the history, so it goes back only where a profile says so.
@@ -139,12 +146,6 @@ class Mistral(OpenAIChat):
             # The last word may be the assistant's only as the beginning of the reply.
             messages[-1]["prefix"] = True
         return body
-
-    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
-        return read_failure(status, body, headers)
-
-    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
-        return write_failure(failure)
 
     def _write_reply(self, reply: Reply, created: int) -> JsonObject:
         return write_completion(reply, self.rules.ids, created)

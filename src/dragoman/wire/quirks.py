@@ -52,7 +52,10 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     effort_with_tools: str = ""
     """OpenAI chat: the reasoning effort without which tools are refused (gpt-5.4 and later: `none`); empty: any."""
     standard_fields_only: bool = False
-    """Unknown fields are refused: nothing is sent that the vendor's documentation does not name."""
+    """OpenAI chat, Mistral: unknown fields are refused, so nothing is sent that neither the documentation of the wire
+    nor `own_fields` names. The report lists what was left out."""
+    own_fields: tuple[str, ...] = ()
+    """With `standard_fields_only`: the fields of a body that the vendor documents beside those of the wire."""
     grammar_field: str = ""
     """The field that takes a grammar for the reply, with a dot for a field in a field; empty: none is taken."""
     grammar_syntax: Literal["gbnf", "lark", "json_schema"] = "gbnf"

@@ -1,24 +1,81 @@
-"""The part of a stream reader that the wires with server-sent events share."""
+"""The part of a reader that all wires share: frames in, events out."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from dragoman.events import Event
 from dragoman.types import Failure, JsonObject
 from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Prepared, Reader
+from dragoman.wire.codec import Prepared
 from dragoman.wire.framing import SseBroken
+from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import BROKEN, parse
 
 
-class SseReader(Reader):
-    """Reads server-sent events that hold JSON, up to `[DONE]`. A subclass reads the frames of one protocol."""
+class Reader(ABC):
+    """Turns the frames of one reply into events. `read` takes what the framing gave; nothing it holds raises.
 
-    def __init__(self, wire: str, sent: Prepared | None, *, masks_length: bool = False) -> None:
-        self._builder = ReplyBuilder(wire, sent, masks_length=masks_length)
+    `read`, `read_whole` and `close` are template methods; a subclass reads the JSON of one protocol.
+    """
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        self._builder = ReplyBuilder(wire, sent, masks_length=quirks.masks_length)
+        self._quirks = quirks
+
+    @abstractmethod
+    def read(self, frame: Any) -> list[Event]: ...
+
+    def read_whole(self, body: JsonObject) -> list[Event]:
+        """All events of a body that came in one piece, its end included."""
+        self._read_body(body)
+        self._builder.terminate()
+        return self.close()
+
+    def close(self) -> list[Event]:
+        """The stream is over: the end, or the news that it was cut off."""
+        self._end()
+        return self._builder.take()
+
+    def _read_broken(self, text: str, complete: bool, event: str | None = None) -> None:
+        """A frame that is not JSON. Half a frame at the end of the stream is a cut, and `close` reports it."""
+        if complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
+            self._fail({"message": f"a frame is not JSON: {text[:200]}"})
+
+    def _fail(self, body: Any) -> None:
+        self._builder.fail(self._read_failure(None, body))
+        self._end()
+
+    def _end(self) -> None:
+        """Nothing more comes: end the reply, unless it has ended."""
+        if not self._builder.ended:
+            self._settle()
+            self._builder.end()
+
+    # ---- what a protocol decides ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        """The JSON of one frame, and the name that the framing gave it."""
+
+    def _read_body(self, body: JsonObject) -> None:
+        """A body that came in one piece; by default it is read as a frame."""
+        self._read_frame(body, None)
+
+    @staticmethod
+    @abstractmethod
+    def _read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+        """What an error says."""
+
+    @abstractmethod
+    def _settle(self) -> None:
+        """Tell the builder what is still open; the reply ends then."""
+
+
+class SseReader(Reader):
+    """Reads server-sent events that hold JSON, up to `[DONE]`."""
 
     def read(self, frame: Any) -> list[Event]:
         builder = self._builder
@@ -32,33 +89,10 @@ class SseReader(Reader):
             content = parse(frame.data)
             if content is not BROKEN:
                 self._read_frame(content, frame.event)
-            elif frame.complete and frame.data.strip():  # without data it only keeps the connection alive
-                self._fail({"message": f"a frame is not JSON: {frame.data[:200]}"})
+            else:
+                self._read_broken(frame.data, frame.complete, frame.event)
         return builder.take()
-
-    def close(self) -> list[Event]:
-        self._end()
-        return self._builder.take()
-
-    def _fail(self, body: JsonObject) -> None:
-        self._builder.fail(self._read_failure(None, body))
-        self._end()
-
-    # ---- what a protocol decides ------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def _read_frame(self, content: Any, event: str | None) -> None:
-        """The JSON of one event, and the name of the event."""
-
-    @staticmethod
-    @abstractmethod
-    def _read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
-        """What an error says."""
 
     def _read_done(self) -> None:
         self._builder.terminate()
         self._end()
-
-    @abstractmethod
-    def _end(self) -> None:
-        """Nothing more comes: end the reply, unless it has ended."""

@@ -25,42 +25,29 @@ class WireRow(Struct, frozen=True):
     """The content type of a streamed reply."""
     call_reasons: tuple[str, ...] = ()
     """The words for "the model stopped to call a tool"; empty where the wire has none."""
-    parallel_switch: bool = True
-    """A request can forbid parallel calls."""
-    streams_arguments: bool = True
-    """The arguments of a call arrive in pieces; otherwise each call arrives whole."""
-    images_in_results: bool = False
-    """The result of a tool may hold images."""
+    call_ids: bool = True
+    """Every call has an id; otherwise calls and results are paired by name and order."""
+
+    @property
+    def streams_objects(self) -> bool:
+        """Whether a stream begins with an object, as a whole body does."""
+        return self.stream_type == "application/x-ndjson"
 
 
 ROWS: dict[str, WireRow] = {
     "openai_chat": WireRow("OpenAIChat", r"/chat/completions$", call_reasons=("tool_calls", "function_call")),
-    "openai_responses": WireRow("OpenAIResponses", r"/responses$", images_in_results=True),
-    "anthropic": WireRow("Anthropic", r"/messages$", call_reasons=("tool_use",), images_in_results=True),
-    "gemini": WireRow(
-        "Gemini",
-        r"(?:/models?/(?P<model>.+?))?:(?P<stream>stream)?[gG]enerateContent$",
-        parallel_switch=False,
-        streams_arguments=False,
-    ),
-    "ollama": WireRow(
-        "Ollama",
-        r"/api/chat$",
-        "application/x-ndjson",
-        parallel_switch=False,
-        streams_arguments=False,
-        images_in_results=True,
-    ),
+    "openai_responses": WireRow("OpenAIResponses", r"/responses$"),
+    "anthropic": WireRow("Anthropic", r"/messages$", call_reasons=("tool_use",)),
+    "gemini": WireRow("Gemini", r"(?:/models?/(?P<model>.+?))?:(?P<stream>stream)?[gG]enerateContent$", call_ids=False),
+    "ollama": WireRow("Ollama", r"/api/chat$", "application/x-ndjson", call_ids=False),
     "bedrock": WireRow(
         "Bedrock",
         r"(?:/models?/(?P<model>.+?))?/converse(?P<stream>-stream)?$",
         "application/vnd.amazon.eventstream",
         call_reasons=("tool_use",),
-        parallel_switch=False,
-        images_in_results=True,
     ),
     "mistral": WireRow("Mistral", r"/chat/completions$", call_reasons=("tool_calls",)),
-    "cohere": WireRow("Cohere", r"/chat$", call_reasons=("TOOL_CALL",), parallel_switch=False),
+    "cohere": WireRow("Cohere", r"/chat$", call_reasons=("TOOL_CALL",)),
 }
 _registered: dict[str, type[Codec]] = {}
 _ALIASES = {"openai": "openai_chat", "responses": "openai_responses"}

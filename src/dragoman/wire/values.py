@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
 
 import msgspec
 
-from dragoman.types import File, Image, InvalidCall, JsonObject, Part, Text, Thinking, ToolCall, ToolResult
+from dragoman.args.loader import Loaded, load
+from dragoman.types import (
+    Failure,
+    Fault,
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Part,
+    Provenance,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # Lines of bytes, and text as bytes: the rules that server-sent events and newline-delimited JSON share.
@@ -156,6 +171,89 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_surrogates(entry) for entry in value]
     return value
+
+
+def show(value: Any) -> str:
+    """JSON text of whatever a client sent; empty for what has no such text."""
+    try:
+        return write(value)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return ""
+
+
+def own_of(holder: Any, wire: str) -> JsonObject:
+    """What only this wire understands of a part, a message, an event or a reply."""
+    return as_dict(holder.extra.get(wire)) if holder.extra else {}
+
+
+def wrap_own(fields: JsonObject, wire: str) -> dict[str, Any]:
+    """The same as an `extra`."""
+    return {wire: fields} if fields else {}
+
+
+def merge_fields(ours: JsonObject, own: JsonObject) -> JsonObject:
+    """A body with the fields that the caller gave for this wire. They overrule ours: objects are joined, None takes a
+    field out. Its `tools` are written with the others."""
+    merged = dict(ours)
+    for name, value in own.items():
+        if name == "tools":
+            continue
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict) and isinstance(merged.get(name), dict):
+            merged[name] = {**merged[name], **value}
+        else:
+            merged[name] = value
+    return merged
+
+
+def invert_stops(stops: Mapping[str, StopReason], default: str) -> dict[StopReason, str]:
+    """A wire's word for each of our reasons to stop: the first that means it; `default` where there is none."""
+    words: dict[StopReason, str] = dict.fromkeys(get_args(StopReason), default)
+    return words | {stop: word for word, stop in reversed(list(stops.items()))}
+
+
+def describe(failure: Failure) -> str:
+    """The words of a failure for a client; never empty."""
+    return failure.message or failure.code or failure.kind.replace("_", " ")
+
+
+# How base64 of the common kinds begins.
+_BEGINNINGS = (
+    ("iVBOR", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi", "application/pdf"),
+)
+
+
+def find_media_type(data: str) -> str | None:
+    """The media type of base64 data that came without one, by its first bytes."""
+    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
+
+
+def read_call(
+    wire: str,
+    id: str,
+    name: str,
+    arguments: Any,
+    wire_id: str | None,
+    extra: dict[str, Any],
+    *,
+    sound: bool = False,
+) -> ToolCall | InvalidCall:
+    """A call of a history, as a client sends it back; an invalid one without a name, or if the arguments are no object.
+
+    `sound`: an object of arguments is taken as it is.
+    """
+    loaded = Loaded(arguments) if sound and isinstance(arguments, dict) else load(arguments)
+    provenance = Provenance("native", wire)
+    if loaded.value is None or not name:
+        faults = loaded.errors or (Fault("$", "the call names no tool"),)
+        raw = arguments if isinstance(arguments, str) else "" if arguments is None else show(arguments)
+        return InvalidCall(id, name, raw, faults, provenance, extra, wire_id)
+    return ToolCall(id, name, loaded.value, repairs=loaded.repairs, provenance=provenance, extra=extra, wire_id=wire_id)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def test_what_git_is_told_comes_after_what_the_caller_tells_it(count: str, at: i
 
 
 def test_no_key_of_any_provider_can_be_named() -> None:
-    names = sorted({name for row in providers.names() for name in providers.get(row).key_names})
+    names = sorted({name for row in providers.names() for name in providers.get(row).key})
     assert len(names) > 20
     for name in names:
         with pytest.raises(ConfigError, match="key of a provider"):

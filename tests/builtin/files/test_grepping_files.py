@@ -11,7 +11,7 @@ import pytest
 from tests.builtin.files.conftest import Call
 
 from dragoman.builtin.files import search
-from dragoman.builtin.files.search import Clock, Grep, Query, Search, find_ripgrep
+from dragoman.builtin.files.search import Grep, Query, Search, find_ripgrep, stop_after
 from dragoman.builtin.files.workspace import Workspace
 
 FILES: dict[str, bytes] = {
@@ -165,7 +165,7 @@ def test_a_pattern_that_never_ends_is_stopped(folder: Path, call: Call, monkeypa
 @pytest.mark.usefixtures("engine")
 def test_a_call_that_was_given_up_stops(folder: Path) -> None:
     with Workspace(folder) as workspace:
-        search = Search(workspace, Query("def"), Clock(60, lambda: True))
+        search = Search(workspace, Query("def"), stop_after(60, lambda: True))
         assert list(search.hits(iter(["src/a.py"]))) == []
     assert search.is_cut
 

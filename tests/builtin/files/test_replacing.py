@@ -12,7 +12,7 @@ import pytest
 from tests.builtin.files.conftest import Call
 
 from dragoman.builtin.files import atomic
-from dragoman.builtin.files.atomic import Change, apply_changes, remove, write_atomic
+from dragoman.builtin.files.atomic import Change, apply_changes
 from dragoman.builtin.files.patch import ApplyPatch
 from dragoman.builtin.files.tools import Write
 from dragoman.builtin.files.workspace import Workspace
@@ -194,14 +194,16 @@ def test_what_changed_in_between_is_not_overwritten(folder: Path) -> None:
     assert names(folder) == ["a", "b"]
 
 
-def test_functions_for_single_files(folder: Path) -> None:
+def test_a_file_is_made_replaced_and_removed(folder: Path) -> None:
     with Workspace(folder) as workspace:
-        assert write_atomic(workspace, "x/a", b"\x00\xff", sync=True).kind == "absent"
-        assert write_atomic(workspace, "x/a", b"more").size == 2
-        assert workspace.names("x") == ["a"]
-        assert remove(workspace, "x/a").size == 4
-        with pytest.raises(Error, match="no file that could be removed"):
-            remove(workspace, "x")
+        for content in (b"\x00\xff", b"more"):
+            apply_changes(workspace, [Change(workspace.find("x/a"), content)])
+            assert (folder / "x" / "a").read_bytes() == content
+            assert workspace.names("x") == ["a"]
+        apply_changes(workspace, [Change(workspace.find("x/a"), None)])
+        with pytest.raises(Error, match="is a folder"):
+            apply_changes(workspace, [Change(workspace.find("x"), None)])
+        assert workspace.names("x") == []
     assert names(folder) == ["x"]
 
 

@@ -216,7 +216,7 @@ def test_a_current_folder_that_is_gone_is_an_error(tmp_path: Path, monkeypatch: 
 def test_no_descriptor_is_left_open(folder: Path, workspace: Workspace) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for path in ("a/b/file.txt", "chain/file.txt", "out/secret.txt", "self", "a/b/file.txt/x", "absent/x", "..", "a"):
-        for use in (workspace.find, workspace.open_folder, workspace.names, lambda path: content(workspace, path)):
+        for use in (workspace.find, workspace.open_read, workspace.names, lambda path: content(workspace, path)):
             try:
                 found = use(path)
             except Error:

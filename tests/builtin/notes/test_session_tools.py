@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman import args
-from dragoman.builtin.notes import AskUser, Finish, Todo, TodoLists, TodoWrite, make_todo_write
+from dragoman.builtin.notes import AskUser, Finish, TodoWrite
 from dragoman.tools import Answer, ToolContext, answer_async, bind
 from dragoman.types import Tool, ToolCall
 
@@ -39,28 +39,13 @@ def test_the_list_is_shown_with_marks() -> None:
     assert ask(TodoWrite, todos=[]).result.content == "The list is empty."
 
 
-def test_every_run_has_its_own_list_and_the_last_one_counts() -> None:
-    lists = TodoLists(most_runs=2)
-    tool = make_todo_write(lists)
-    ask(tool, ToolContext(run_id="a"), todos=[{"content": "one"}])
-    ask(tool, ToolContext(run_id="b"), todos=[{"content": "two"}])
-    ask(tool, ToolContext(run_id="a"), todos=[{"content": "three"}])
-    assert lists.of("a") == (Todo("three"),)
-    ask(tool, ToolContext(run_id="c"), todos=[{"content": "four"}])
-    assert (lists.of("a"), lists.of("b"), lists.of("c")) == ((Todo("three"),), (), (Todo("four"),))
-
-
 @pytest.mark.parametrize(
     "todos",
     [[{"content": " "}], [{"content": "x" * 1_001}], [{"content": "x"}] * 101],
     ids=["empty", "long", "many"],
 )
-def test_a_list_that_is_refused_changes_nothing(todos: list[dict[str, str]]) -> None:
-    lists = TodoLists()
-    tool = make_todo_write(lists)
-    ask(tool, todos=[{"content": "kept"}])
-    assert ask(tool, todos=todos).result.is_error
-    assert lists.of("r") == (Todo("kept"),)
+def test_a_list_with_a_wrong_entry_is_refused(todos: list[dict[str, str]]) -> None:
+    assert ask(TodoWrite, todos=todos).result.is_error
 
 
 def test_an_unknown_status_does_not_fit_the_schema() -> None:

@@ -234,7 +234,8 @@ def test_unsigned_thinking_is_known_as_such() -> None:
         ({"output_config": {"task_budget": 3}}, {"anthropic": {"output_config": {"task_budget": 3}}}),
         ({"metadata": {"user_id": "u", "x": 1}}, {"user": "u", "anthropic": {"metadata": {"x": 1}}}),
         ({"speed": "fast"}, {"anthropic": {"speed": "fast"}}),
-        ({"temperature": "warm", "stop_sequences": "END", "thinking": 5, "tool_choice": []}, {}),
+        ({"temperature": "warm", "stop_sequences": 5, "thinking": 5, "tool_choice": []}, {}),
+        ({"stop_sequences": "END"}, {"stop": ["END"]}),
     ],
 )
 def test_options(fields: JsonObject, options: dict[str, Any]) -> None:

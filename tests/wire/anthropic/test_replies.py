@@ -336,7 +336,7 @@ def test_an_event_that_is_no_json_fails_the_reply() -> None:
 
 def test_an_event_that_is_too_long_fails_the_reply() -> None:
     reply = read(started(), b"data: " + b"x" * (17 << 20) + b"\n\n", ended())
-    assert reply.failure is not None and "event_too_long" in reply.failure.message
+    assert reply.failure is not None and "too large" in reply.failure.message
 
 
 # ---- the verb --------------------------------------------------------------------------------------------------------

@@ -104,9 +104,9 @@ def test_blank_text_is_never_sent_and_a_turn_of_nothing_else_was_not_said() -> N
         [{"text": "c"}],
         [{"text": "d"}],
     ]
-    assert [line for line in told(prepared) if "blanks" in line] == [
-        "dropped message 1: a text of blanks alone",
-        "dropped message 3: a text of blanks alone",
+    assert [line for line in told(prepared) if "blank" in line] == [
+        "dropped message 1: blank text, which this wire refuses",
+        "dropped message 3: blank text, which this wire refuses",
     ]
 
 
@@ -262,4 +262,4 @@ def test_reasoning_behind_a_call_is_put_before_it() -> None:
     prepared = prepare(ask(user("?"), assistant("a", call(city="b"), Thinking("Hm.", SIGNED), "c"), tools=[WEATHER]))
     kinds = [next(iter(block)) for block in prepared.body["messages"][1]["content"]]
     assert kinds == ["text", "reasoningContent", "toolUse", "text"]
-    assert "moved message 1: reasoning behind a call was put before it" in told(prepared)
+    assert "moved message 1: thinking behind a call was put before it" in told(prepared)

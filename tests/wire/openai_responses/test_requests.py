@@ -371,7 +371,7 @@ def test_tool_choice(choice: Any, expected: Any) -> None:
     "choice, sent, offered",
     [
         ({"name": "ping"}, "required", ["ping"]),
-        ({"mode": "auto", "names": ["ping"]}, None, ["ping"]),
+        ({"mode": "auto", "names": ["ping"]}, "auto", ["ping"]),
         ("none", None, []),
     ],
 )

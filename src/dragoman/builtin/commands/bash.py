@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.builtin.commands.operands import absolute_entries, find_operands, has_changed
-from dragoman.builtin.commands.processes import GRACE, CommandSpec, Ended, Preparation, RunningCommand, run_async
+from dragoman.builtin.commands.processes import GRACE, CommandSpec, Ended, RunningCommand, run_async
 from dragoman.errors import ConfigError
-from dragoman.sandbox.boxes import secrets_below, system_secrets
-from dragoman.tools import Context, Error, Ok, ToolContext, tool_from_function
+from dragoman.sandbox.boxes import SEARCH_PATH, Launch, secrets_below, system_secrets
+from dragoman.tools import Context, Error, Ok, Options, ToolContext, tool_from_function
 from dragoman.types import JsonObject, Operand, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -31,7 +31,6 @@ from dragoman.types import JsonObject, Operand, Tool
 
 ALLOWED = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ")
 """Passed on where they are set, beside LC_*; TERM is always `dumb`."""
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Each of these makes a shell, the loader or an interpreter run or load something before the command itself.
 _NEVER = re.compile(
     r"(DRAGOMAN_.*|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|CDPATH|GLOBIGNORE|BASH_FUNC_.*"
@@ -47,13 +46,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def clean_environment(own: Mapping[str, str], more: Mapping[str, str] | Iterable[str] = ()) -> dict[str, str]:
     """What a command gets of our own environment: the list, and what the caller names or gives beside it."""
     found = {name: value for name, value in own.items() if name in ALLOWED or name.startswith("LC_")}
-    found.setdefault("PATH", _PATH)
+    found.setdefault("PATH", SEARCH_PATH)
     found["TERM"] = "dumb"
     if isinstance(more, Mapping):
         found.update(more)
     else:
         found.update({name: own[name] for name in more if name in own})
-    found["PATH"] = os.pathsep.join(absolute_entries(found["PATH"])) or _PATH
+    found["PATH"] = os.pathsep.join(absolute_entries(found["PATH"])) or SEARCH_PATH
     found.update(_settings_for_git(found))
     return {name: value for name, value in found.items() if _NAME.fullmatch(name) and "\0" not in value}
 
@@ -92,7 +91,7 @@ def check_allowed(more: Mapping[str, str] | Iterable[str]) -> Mapping[str, str] 
 def _names_of_keys() -> frozenset[str]:
     from dragoman import providers
 
-    return frozenset(name for row in providers.default() for name in row.key_names)
+    return frozenset(name for row in providers.default() for name in row.key)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -150,17 +149,25 @@ class Capture:
 
     def finish(self) -> Captured:
         """The output as text. Where something is missing, a line says how much."""
-        head, tail = bytes(self._head), b"".join(self._tail)
+        head, tail, half = bytes(self._head), b"".join(self._tail), self._most // 2
         missing = self.size - len(head) - len(tail)
-        if not missing:
-            whole = head + tail
-            text, left_out = cut_middle(clean(_decode(whole)), self._most)
-            return Captured(text, self.size, left_out, _is_odd(whole))
-        tail, skipped = _from_next_line(tail)
-        first, dropped_first = _cut_end(clean(_decode(head, whole=False)), self._most // 2)
-        last, dropped_last = _cut_start(clean(_decode(tail)), self._most // 2)
-        left_out = missing + skipped + dropped_first + dropped_last
-        return Captured(_join(first, left_out, last), self.size, left_out, _is_odd(head) or _is_odd(tail))
+        if missing:
+            tail, skipped = _from_next_line(tail)
+            is_odd = _is_odd(head) or _is_odd(tail)
+            before, after = clean(_decode(head, whole=False)), clean(_decode(tail))
+            first, last = before[: _end_of(before, half)], after[_start_of(after, half) :]
+            dropped = _size(before[len(first) :]) + _size(after[: len(after) - len(last)])
+            left_out = missing + skipped + dropped
+        else:
+            is_odd = _is_odd(head + tail)
+            text = clean(_decode(head + tail))
+            if len(text) <= self._most:
+                return Captured(text, self.size, 0, is_odd)
+            first, last = text[: _end_of(text, half)], text[_start_of(text, half) :]
+            left_out = _size(text[len(first) : len(text) - len(last)])
+        line_end = "" if first.endswith("\n") or not first else "\n"
+        shown = f"{first}{line_end}... {left_out:,} bytes left out ...\n{last}"
+        return Captured(shown, self.size, left_out, is_odd)
 
 
 def clean(text: str) -> str:
@@ -168,9 +175,7 @@ def clean(text: str) -> str:
     if "\x1b" in text or "\x9b" in text:
         text = _ESCAPES.sub("", text)
     text = text.translate(_CONTROLS)
-    if "\r" not in text and "\b" not in text:
-        return text
-    return "\n".join(map(_last_state, text.split("\n")))
+    return "\n".join(map(_last_state, text.split("\n"))) if "\r" in text or "\b" in text else text
 
 
 def last_line(piece: bytes) -> str:
@@ -179,38 +184,22 @@ def last_line(piece: bytes) -> str:
     return next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
 
 
-def cut_middle(text: str, most: int) -> tuple[str, int]:
-    """At most so many characters, without the middle, and how many bytes that leaves out."""
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "replace"))
+
+
+def _end_of(text: str, most: int) -> int:
+    """Where the beginning ends: at the end of a line where one is near, for half a line may be half a secret."""
+    return len(text) if len(text) <= most else text.rfind("\n", max(0, most - _LINE_SEARCH), most) + 1 or most
+
+
+def _start_of(text: str, most: int) -> int:
+    """Where the end begins, in the same way."""
     if len(text) <= most:
-        return text, 0
-    half = most // 2
-    first, _ = _cut_end(text, half)
-    last, _ = _cut_start(text, half)
-    left_out = len(text[len(first) : len(text) - len(last)].encode("utf-8", "replace"))
-    return _join(first, left_out, last), left_out
-
-
-def _join(first: str, left_out: int, last: str) -> str:
-    before = "" if first.endswith("\n") or not first else "\n"
-    return f"{first}{before}... {left_out:,} bytes left out ...\n{last}"
-
-
-def _cut_end(text: str, most: int) -> tuple[str, int]:
-    """The beginning, up to the end of a line where one is near: half a line may be half a secret."""
-    if len(text) <= most:
-        return text, 0
-    end = text.rfind("\n", max(0, most - _LINE_SEARCH), most) + 1 or most
-    return text[:end], len(text[end:].encode("utf-8", "replace"))
-
-
-def _cut_start(text: str, most: int) -> tuple[str, int]:
-    if len(text) <= most:
-        return text, 0
+        return 0
     begin = len(text) - most
     line = text.find("\n", begin - 1, begin + _LINE_SEARCH) + 1
-    if 0 < line < len(text):
-        begin = line
-    return text[begin:], len(text[:begin].encode("utf-8", "replace"))
+    return line if 0 < line < len(text) else begin
 
 
 def _from_next_line(raw: bytes) -> tuple[bytes, int]:
@@ -329,22 +318,15 @@ def make_bash(
     ) -> Ok:
         return await run_command(settings, command, timeout, around)
 
-    made = tool_from_function(
-        bash,
-        {
-            "name": "bash",
-            "description": _DESCRIPTION,
-            "timeout": longest + _MARGIN,
-            "max_output": max_output + 4_000,
-            "metadata": {"class": "exec", "exec": True, "family": "bash", "origin": "builtin"},
-        },
-        names={"timeout_words": timeout_words},
+    options = Options(
+        name="bash",
+        description=_DESCRIPTION,
+        timeout=longest + _MARGIN,
+        max_output=max_output + 4_000,
+        metadata={"class": "exec", "exec": True, "family": "bash", "origin": "builtin"},
     )
-
-    def inspect(arguments: JsonObject, context: ToolContext) -> list[Operand]:
-        return inspect_command(settings, arguments, context)
-
-    return replace(made, inspect=inspect)
+    made = tool_from_function(bash, options, names={"timeout_words": timeout_words})
+    return replace(made, inspect=functools.partial(inspect_command, settings))
 
 
 def inspect_command(settings: Settings, arguments: JsonObject, context: ToolContext) -> list[Operand]:
@@ -353,13 +335,11 @@ def inspect_command(settings: Settings, arguments: JsonObject, context: ToolCont
     environment = clean_environment(os.environ, settings.environment)
     folder = context.workspace or os.getcwd()
     found = find_operands(command if isinstance(command, str) else "", folder, environment)
-    return found if getattr(context.sandbox, "confines", False) is True else [*found, *_find_secrets(folder)]
-
-
-def _find_secrets(folder: str) -> list[Operand]:
-    """Secrets that lie in the workspace, and that no sandbox hides: whatever a command reads there may be one."""
-    is_any = secrets_below([os.path.realpath(folder)], system_secrets())
-    return [Operand("path", "what is kept secret in this folder", "read", inside=False)] if is_any else []
+    is_confined = getattr(context.sandbox, "confines", False) is True
+    if not is_confined and secrets_below([os.path.realpath(folder)], system_secrets()):
+        # No sandbox hides them: whatever a command reads in this folder may be one.
+        found.append(Operand("path", "what is kept secret in this folder", "read", inside=False))
+    return found
 
 
 async def run_command(settings: Settings, command: str, timeout: float | None, around: ToolContext) -> Ok:
@@ -370,17 +350,17 @@ async def run_command(settings: Settings, command: str, timeout: float | None, a
     shell, note = _shell(settings)
     capture = Capture(settings.max_output)
 
-    def prepare() -> tuple[CommandSpec, Preparation | None]:
-        order, preparation = _prepare(settings, (*shell, command), folder, around.sandbox)
+    def prepare() -> tuple[CommandSpec, Launch | None]:
+        order, launch = _prepare(settings, (*shell, command), folder, around.sandbox)
         try:
             environment = clean_environment(os.environ, settings.environment)
             if has_changed(command, folder, environment, around.operands):
                 raise Error("Not run: a file that says what this command runs has changed since it was approved.")
         except BaseException:
-            if preparation is not None:
-                preparation.finish()
+            if launch is not None:
+                launch.finish()
             raise
-        return replace(order, seconds=seconds, grace=grace), preparation
+        return replace(order, seconds=seconds, grace=grace), launch
 
     try:
         ended = await run_async(RunningCommand(prepare, _listener(capture, around.progress)))
@@ -435,9 +415,7 @@ def _time_for(settings: Settings, timeout: float | None, around: ToolContext) ->
     clock: Callable[[], float] = getattr(around.scope, "clock", time.monotonic)
     left = max(0.0, around.deadline - clock())
     margin = min(_MARGIN, left * 0.3)
-    if seconds <= left - margin:
-        return seconds, min(GRACE, margin * 0.6)
-    return max(0.01, left - margin), min(GRACE, margin * 0.6)
+    return min(seconds, max(0.01, left - margin)), min(GRACE, margin * 0.6)
 
 
 def _shell(settings: Settings) -> tuple[tuple[str, ...], str]:
@@ -450,9 +428,7 @@ def _shell(settings: Settings) -> tuple[tuple[str, ...], str]:
     return ("/bin/sh", "-c"), "[there is no bash on this system: it was run with sh]"
 
 
-def _prepare(
-    settings: Settings, argv: tuple[str, ...], folder: str, given: Any
-) -> tuple[CommandSpec, Preparation | None]:
+def _prepare(settings: Settings, argv: tuple[str, ...], folder: str, given: Any) -> tuple[CommandSpec, Launch | None]:
     """What to start. With a sandbox it is the sandbox that starts the shell; if it cannot, nothing is run."""
     environment = clean_environment(os.environ, settings.environment)
     sandbox = given if given is not None else settings.sandbox
@@ -521,7 +497,7 @@ def _tell(output: Captured, ended: Ended, seconds: float, note: str) -> Ok:
     if note:
         words.append(note)
     text = output.text if output.text.strip() else "(no output)"
-    told = f"{text}{'' if text.endswith(chr(10)) else chr(10)}" + "\n".join(words)
+    told = "\n".join([text.removesuffix("\n"), *words])
     data = {
         "exit_code": ended.code,
         "signal": ended.signal or None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from dragoman.builtin.files.workspace import identity_of
+from dragoman.sandbox.boxes import is_below
+from dragoman.sandbox.protection import closing
 from dragoman.types import Operand
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 # Git is never asked: it would already do what the settings say. Only settings that are known to name no program pass;
 # a key that is not known, a line that is written in an odd way and a file that is too large do not.
 
+_FOR_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _LARGEST_CONFIG = 1 << 20
 _HEADER = re.compile(r'[ \t]*\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?\]')
 _BLANK = re.compile(r"[ \t]*(?:[#;].*)?\Z")
@@ -71,77 +76,17 @@ _HARMLESS: dict[str, frozenset[str]] = {
 _SWITCHES = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 
 
-class Settings(Struct, frozen=True):
-    """What the settings of a repository say that matters here."""
+class Settings(Struct):
+    """What the settings of a repository say that matters here: the paths are as written."""
 
     names_programs: bool = False
     """Whether they name a program or another file, or may do so."""
-    hooks: tuple[str, ...] = ()
-    """The folders of hooks that they name, as written."""
-    worktrees: tuple[str, ...] = ()
-    """The folders of files that they name, as written."""
-    included: tuple[str, ...] = ()
-    """The other files of settings that they name, as written."""
-
-
-_DOUBTFUL = Settings(names_programs=True)
-
-
-def read_settings(path: str) -> Settings | None:
-    """The settings in a file; None where there is no file."""
-    try:
-        content = read_start(path, _LARGEST_CONFIG + 1)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return _DOUBTFUL
-    return _DOUBTFUL if len(content) > _LARGEST_CONFIG else parse_settings(content)
-
-
-def read_start(path: str, size: int) -> bytes:
-    """The first bytes of a file, without waiting for anybody; OSError for what is no file."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(f"{path} is no file")
-        pieces, left = [], size
-        while left > 0 and (piece := os.read(descriptor, left)):
-            pieces.append(piece)
-            left -= len(piece)
-        return b"".join(pieces)
-    finally:
-        os.close(descriptor)
-
-
-def parse_settings(content: bytes) -> Settings:
-    """What settings say. Every form that git and this reader could take for different things is doubtful."""
-    text = content.removeprefix(b"\xef\xbb\xbf").decode("latin-1").replace("\r\n", "\n")
-    if _ODD.search(text):
-        return _DOUBTFUL
-    found = _Found()
-    section = ""
-    for line in text.split("\n"):
-        # A value that goes on in the next line would make that line something else than it looks.
-        if line.endswith("\\"):
-            return _DOUBTFUL
-        position = 0
-        while header := _HEADER.match(line, position):
-            section = header[1].lower().partition(".")[0]
-            position = header.end()
-        if _BLANK.match(line, position):
-            continue
-        pair = _PAIR.match(line, position)
-        if pair is None or not section or not found.take(section, pair[1].lower(), pair[2]):
-            found.names_programs = True
-    return Settings(found.names_programs, tuple(found.hooks), tuple(found.worktrees), tuple(found.included))
-
-
-class _Found:
-    def __init__(self) -> None:
-        self.names_programs = False
-        self.hooks: list[str] = []
-        self.worktrees: list[str] = []
-        self.included: list[str] = []
+    hooks: list[str] = []
+    """The folders of hooks."""
+    worktrees: list[str] = []
+    """The folders of files."""
+    included: list[str] = []
+    """The other files of settings."""
 
     def take(self, section: str, key: str, written: str | None) -> bool:
         """Take one setting; False where it names a program, or may."""
@@ -161,6 +106,61 @@ class _Found:
         if section in ("include", "includeif"):
             self.included.append(value)
         return False
+
+
+_DOUBTFUL = Settings(names_programs=True)
+
+
+def read_settings(path: str) -> Settings | None:
+    """The settings in a file; None where there is no file."""
+    try:
+        content = read_start(path, _LARGEST_CONFIG + 1)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return _DOUBTFUL
+    return _DOUBTFUL if len(content) > _LARGEST_CONFIG else parse_settings(content)
+
+
+def read_start(path: str, size: int) -> bytes:
+    """The first bytes of a file, without waiting for anybody; OSError for what is no file."""
+    with closing(os.open(path, _FOR_READING)) as descriptor:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(f"{path} is no file")
+        pieces, left = [], size
+        while left > 0 and (piece := os.read(descriptor, left)):
+            pieces.append(piece)
+            left -= len(piece)
+        return b"".join(pieces)
+
+
+def _try_read(path: str, size: int) -> bytes | None:
+    try:
+        return read_start(path, size)
+    except OSError:
+        return None
+
+
+def parse_settings(content: bytes) -> Settings:
+    """What settings say. Every form that git and this reader could take for different things is doubtful."""
+    text = content.removeprefix(b"\xef\xbb\xbf").decode("latin-1").replace("\r\n", "\n")
+    if _ODD.search(text):
+        return _DOUBTFUL
+    found, section = Settings(), ""
+    for line in text.split("\n"):
+        # A value that goes on in the next line would make that line something else than it looks.
+        if line.endswith("\\"):
+            return _DOUBTFUL
+        position = 0
+        while header := _HEADER.match(line, position):
+            section = header[1].lower().partition(".")[0]
+            position = header.end()
+        if _BLANK.match(line, position):
+            continue
+        pair = _PAIR.match(line, position)
+        if pair is None or not section or not found.take(section, pair[1].lower(), pair[2]):
+            found.names_programs = True
+    return found
 
 
 def _plain(written: str | None) -> str | None:
@@ -196,29 +196,19 @@ def absolute_entries(path: str) -> list[str]:
 def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
     """Of the programs with these names, those that lie in the workspace."""
     entries = absolute_entries(path)
-    found: dict[str, None] = {}
+    found: list[str] = []
+    waiting = [(name, 0) for name in names]
     seen: set[str] = set()
-    for name in names:
-        _look_up(name, entries, top, found, seen, 0)
-    return list(found)
-
-
-def _look_up(name: str, entries: list[str], top: str, found: dict[str, None], seen: set[str], depth: int) -> None:
-    if name in seen or not name or "/" in name or "\0" in name or depth > _DEPTH:
-        return
-    seen.add(name)
-    program = next(_candidates(name, entries), "")
-    if program and any(is_beneath(each, top) for each in _places(program)):
-        found[program] = None
-    for other in (*_STARTED_BY.get(name, ()), *_interpreters(program)):
-        _look_up(other, entries, top, found, seen, depth + 1)
-
-
-def _candidates(name: str, entries: list[str]) -> Iterator[str]:
-    for entry in entries:
-        program = os.path.join(entry, name)
-        if os.path.isfile(program) and os.access(program, os.X_OK):
-            yield program
+    for name, depth in waiting:  # It grows meanwhile.
+        if name in seen or not name or "/" in name or "\0" in name or depth > _DEPTH:
+            continue
+        seen.add(name)
+        candidates = (os.path.join(entry, name) for entry in entries)
+        program = next((each for each in candidates if os.path.isfile(each) and os.access(each, os.X_OK)), "")
+        if program and any(is_below(each, top) for each in _places(program)):
+            found.append(program)
+        waiting += [(other, depth + 1) for other in (*_STARTED_BY.get(name, ()), *_interpreters(program))]
+    return found
 
 
 def _places(program: str) -> tuple[str, str, str]:
@@ -227,19 +217,9 @@ def _places(program: str) -> tuple[str, str, str]:
     return os.path.normpath(program), os.path.join(os.path.realpath(folder), name), os.path.realpath(program)
 
 
-def is_beneath(path: str, top: str) -> bool:
-    """Whether a path lies in a folder, as it is spelled."""
-    return path == top or path.startswith(top.rstrip("/") + "/")
-
-
 def _interpreters(program: str) -> list[str]:
     """The program that `env` looks for, where a script begins with it."""
-    if not program:
-        return []
-    try:
-        start = read_start(program, 256)
-    except OSError:
-        return []
+    start = (_try_read(program, 256) if program else None) or b""
     if not start.startswith(b"#!"):
         return []
     words = os.fsdecode(start[2:].split(b"\n", 1)[0]).split()
@@ -257,12 +237,8 @@ _STAT = 40
 _EXTENDED = 0x4000
 
 
-class UnsupportedIndex(Exception):
-    """An index in a form that is not read here."""
-
-
-def find_links(content: bytes) -> list[str]:
-    """The paths of the submodules in an index; OddIndex where they cannot be told."""
+def find_links(content: bytes) -> list[str] | None:
+    """The paths of the submodules in an index; None where they cannot be told."""
     if content.find(_LINK) < 0:
         return []
     # The four bytes may also be part of a time or a digest; what does not work out with one length of digest may with
@@ -272,7 +248,7 @@ def find_links(content: bytes) -> list[str]:
             return [path.decode("utf-8", "surrogateescape") for path in _links(content, size)]
         except (struct.error, ValueError, IndexError):
             continue
-    raise UnsupportedIndex
+    return None
 
 
 def _links(content: bytes, digest_size: int) -> Iterator[bytes]:
@@ -468,11 +444,8 @@ class _Search:
             return
         for name in names:
             path = os.path.join(repository, name)
-            try:
-                content = read_start(path, _LARGEST_INDEX + 1)
-                links = find_links(content) if len(content) <= _LARGEST_INDEX else None
-            except (OSError, UnsupportedIndex):
-                links = None
+            content = _try_read(path, _LARGEST_INDEX + 1)
+            links = None if content is None or len(content) > _LARGEST_INDEX else find_links(content)
             if links is None:
                 self.found[path] = None
                 continue
@@ -483,9 +456,8 @@ class _Search:
 
 def _read_pointer(path: str) -> str | None:
     """The folder of a repository: the path itself, or what the file there names."""
-    try:
-        written = read_start(path, 4096)
-    except OSError:
+    written = _try_read(path, 4096)
+    if written is None:
         return path if os.path.isdir(path) else None
     if not written.startswith(b"gitdir: "):
         return None
@@ -499,18 +471,12 @@ def _path_in(written: bytes) -> str:
 
 def _read_common(repository: str) -> str:
     """Where the settings and hooks of a repository are: elsewhere, if it is one of several worktrees."""
-    try:
-        named = _path_in(read_start(os.path.join(repository, "commondir"), 4096))
-    except OSError:
-        return repository
-    return os.path.realpath(os.path.join(repository, named))
+    named = _try_read(os.path.join(repository, "commondir"), 4096)
+    return repository if named is None else os.path.realpath(os.path.join(repository, _path_in(named)))
 
 
 def _is_repository(repository: str, common: str) -> bool:
-    try:
-        head = read_start(os.path.join(repository, "HEAD"), 256)
-    except OSError:
-        return False
+    head = _try_read(os.path.join(repository, "HEAD"), 256) or b""
     parts = (os.path.join(common, name) for name in ("objects", "refs"))
     return _HEAD.match(head) is not None and all(map(os.path.isdir, parts))
 
@@ -548,14 +514,13 @@ _UNKNOWN = Operand(kind="path", value="a folder that is not known", access="run"
 def describe(path: str, folder: str) -> Operand:
     """A script as it is at this moment; one that is not there has no identity."""
     top = os.path.realpath(folder)
-    real = os.path.realpath(os.path.join(top, os.path.expanduser(path)))
-    return _describe_as(real, top)
+    return _describe_as(os.path.realpath(os.path.join(top, os.path.expanduser(path))), top)
 
 
 def _describe_as(path: str, top: str) -> Operand:
     """A file under the name by which it is found, which may be a link to another place."""
     real = os.path.realpath(path)
-    is_inside = is_beneath(path, top)
+    is_inside = is_below(path, top)
     identity, digest = _fingerprint(real)
     return Operand(
         kind="path",
@@ -571,42 +536,25 @@ def _describe_as(path: str, top: str) -> Operand:
 def has_changed(command: str, folder: str, environment: Mapping[str, str], approved: Iterable[Operand]) -> bool:
     """Whether a file that says what this line runs is not what it was when the line was decided on."""
     approved = tuple(approved)
-    if not approved:
-        return False
-    return _essences(find_operands(command, folder, environment)) != _essences(approved)
+    return bool(approved) and _essences(find_operands(command, folder, environment)) != _essences(approved)
 
 
 def _essences(operands: Iterable[Operand]) -> set[tuple[str, str, str]]:
-    return {_essence(operand) for operand in operands if operand.kind == "path" and operand.access == "run"}
-
-
-def _essence(operand: Operand) -> tuple[str, str, str]:
-    return operand.real, operand.identity, operand.digest
+    return {(each.real, each.identity, each.digest) for each in operands if (each.kind, each.access) == ("path", "run")}
 
 
 def _fingerprint(path: str) -> tuple[str, str]:
     """Device and inode, and the digest of the content where it is a file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        descriptor = os.open(path, _FOR_READING)
     except OSError:
         # Not there, or not ours to read: then its content cannot be vouched for, and the digest stays empty.
-        return _identity(path), ""
-    try:
+        with contextlib.suppress(OSError):
+            return identity_of(os.stat(path)), ""
+        return "", ""
+    with closing(descriptor):
         found = os.fstat(descriptor)
-        identity = f"{found.st_dev}:{found.st_ino}"
-        if not stat.S_ISREG(found.st_mode):
-            return identity, ""
-        return identity, _digest(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def _identity(path: str) -> str:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ""
-    return f"{found.st_dev}:{found.st_ino}"
+        return identity_of(found), _digest(descriptor, path) if stat.S_ISREG(found.st_mode) else ""
 
 
 def _digest(descriptor: int, path: str) -> str:

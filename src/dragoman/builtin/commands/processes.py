@@ -7,6 +7,7 @@ flood of output does not keep the loop from its other work. The command itself r
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import os
 import selectors
@@ -18,10 +19,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from dragoman.sandbox import Launch
 
 _PIECE = 1 << 16
 GRACE = 2.0
@@ -43,7 +47,6 @@ class CommandSpec(Struct, frozen=True):
     pass_fds: tuple[int, ...] = ()
     seconds: float = 120.0
     grace: float = GRACE
-    moment: float = MOMENT
 
     def encode(self) -> bytes:
         """As the supervisor reads it."""
@@ -77,14 +80,7 @@ class Ended(Struct, frozen=True):
     """Protected paths that it had changed, and that are as before again."""
 
 
-class Preparation(Protocol):
-    """What was prepared for a command: `dragoman.sandbox.Launch`."""
-
-    def started(self) -> None: ...
-    def finish(self) -> tuple[str, ...]: ...
-
-
-Prepare = Callable[[], tuple[CommandSpec, Preparation | None]]
+Prepare = Callable[[], tuple[CommandSpec, "Launch | None"]]
 """Called in the thread, right before the start; whatever it raises, nothing is started."""
 
 
@@ -110,17 +106,16 @@ class RunningCommand:
 
     def run(self) -> Ended:
         """Run it to its end, or to the end of its time. OSError and ValueError: it could not be begun."""
-        order, preparation = self._prepare()
-        if preparation is None:
-            return self._run(order, preparation)
+        order, launch = self._prepare()
+        put_back: tuple[str, ...] = ()
         try:
-            ended = self._run(order, preparation)
-        except BaseException:
-            preparation.finish()
-            raise
-        return replace(ended, put_back=tuple(preparation.finish()))
+            ended = self._run(order, launch)
+        finally:
+            if launch is not None:
+                put_back = launch.finish()
+        return replace(ended, put_back=put_back)
 
-    def _run(self, order: CommandSpec, preparation: Preparation | None) -> Ended:
+    def _run(self, order: CommandSpec, launch: Launch | None) -> Ended:
         raw = order.encode()
         if self._stopped:
             return Ended()
@@ -136,8 +131,8 @@ class RunningCommand:
                 self._waking = waking
             supervisor = _supervise(hearing, telling, printing, order.pass_fds)
             pipes.close(hearing, telling, printing)
-            if preparation is not None:
-                preparation.started()
+            if launch is not None:
+                launch.started()
             _write(control, raw)
             with selectors.DefaultSelector() as selector:
                 for end in (output, told, awake):
@@ -151,7 +146,7 @@ class RunningCommand:
             with self._lock:
                 self._waking = -1
             # Should this be reached by a failure, the supervisor notices that the pipe is closed, and kills as well.
-            pipes.close_all()
+            pipes.close()
             if supervisor is not None:
                 _await_end(supervisor)
         return self._ended(seconds)
@@ -165,7 +160,7 @@ class RunningCommand:
         while not (self._supervisor_ended or self._stopped):
             now = monotonic()
             if drained == float("inf") and self._find("exited") is not None:
-                drained = now + order.moment
+                drained = now + MOMENT
             if now >= drained or (self._output_ended and drained < float("inf")):
                 return
             if now >= over and drained == float("inf"):
@@ -252,33 +247,23 @@ class _Pipes:
         return ends
 
     def close(self, *ends: int) -> None:
-        for end in ends:
+        """Close some, or all that are still open."""
+        for end in ends or tuple(self._open):
             self._open.discard(end)
             os.close(end)
-
-    def close_all(self) -> None:
-        self.close(*self._open)
 
 
 async def run_async(running: RunningCommand) -> Ended:
     """Run a command in a thread of its own. If this is cancelled, the command is stopped, and waited for."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Ended] = loop.create_future()
-
-    def settle(ended: Ended | BaseException) -> None:
-        if isinstance(ended, BaseException):
-            future.set_exception(ended)
-        else:
-            future.set_result(ended)
+    done: concurrent.futures.Future[Ended] = concurrent.futures.Future()
+    done.set_running_or_notify_cancel()  # From here on it cannot be cancelled, only stopped.
+    future = asyncio.wrap_future(done)
 
     def work() -> None:
-        ended: Ended | BaseException
         try:
-            ended = running.run()
+            done.set_result(running.run())
         except BaseException as problem:
-            ended = problem
-        with contextlib.suppress(RuntimeError):  # The loop is closed, and nobody waits any more.
-            loop.call_soon_threadsafe(settle, ended)
+            done.set_exception(problem)
 
     threading.Thread(target=work, name="dragoman-command", daemon=True).start()
     try:
@@ -297,20 +282,12 @@ async def run_async(running: RunningCommand) -> Ended:
 def end_session(leader: int) -> None:
     """Kill what a command left when its supervisor was killed itself: all that stayed in its session."""
     with contextlib.suppress(OSError):
-        for name in os.listdir("/proc"):
-            if name.isdecimal() and _session_of(name) == leader:
-                with contextlib.suppress(OSError):
+        for name in filter(str.isdecimal, os.listdir("/proc")):
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                if int(Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[3]) == leader:
                     os.kill(int(name), signal.SIGKILL)
     with contextlib.suppress(OSError):
         os.killpg(leader, signal.SIGKILL)
-
-
-def _session_of(process: str) -> int:
-    try:
-        fields = Path("/proc", process, "stat").read_bytes().rpartition(b")")[2].split()
-        return int(fields[3])
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 def _supervise(hearing: int, telling: int, printing: int, pass_fds: tuple[int, ...]) -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ from dragoman.builtin.files.workspace import (
     quoted,
     times_of,
 )
+from dragoman.sandbox.protection import closing
 from dragoman.tools import Error
 
 _LARGE = 64 << 20
@@ -41,51 +42,34 @@ class Change(Struct, frozen=True):
     """The permissions of a new file, where they are not the usual ones."""
 
 
-def write_atomic(workspace: Workspace, path: str, content: bytes, *, sync: bool = False) -> Found:
-    """Give a file this content, whether it is there or not; tells what was there before."""
-    before = workspace.find(path)
-    apply_changes(workspace, [Change(before, content)], sync=sync)
-    return before
-
-
-def remove(workspace: Workspace, path: str) -> Found:
-    """Remove a file; tells what was there."""
-    before = workspace.find(path)
-    if before.kind != "file":
-        raise Error(f"{quoted(path)} is no file that could be removed")
-    apply_changes(workspace, [Change(before, None)])
-    return before
-
-
-def apply_changes(workspace: Workspace, changes: Sequence[Change], *, sync: bool = False) -> None:
+def apply_changes(workspace: Workspace, changes: Sequence[Change]) -> None:
     """Make all changes, or none of them: after an error every file is as it was.
 
-    `sync` waits until the disk has everything. A process that is killed between two files of several leaves the first
-    ones changed; nothing short of that does.
+    A process that is killed between two files of several leaves the first ones changed; nothing short of that does.
     """
     steps: list[_Step] = []
     made: list[str] = []
-    try:
-        for change in changes:
-            ensure_replaceable(change)
-            steps.append(_Step(workspace, change, made))
+    with ExitStack() as opened:
+        try:
+            for change in changes:
+                _ensure_replaceable(change)
+                making = made if change.content is not None else None
+                entry = opened.enter_context(workspace.entry(change.expected.path, making=making))
+                steps.append(_Step(workspace.path, change, entry))
+            for step in steps:
+                step.prepare()
+            for step in steps:
+                step.commit(keep=len(steps) > 1)
+        except BaseException:
+            for step in reversed(steps):
+                step.undo()
+            workspace.remove_empty(made)
+            raise
         for step in steps:
-            step.prepare(sync)
-        for step in steps:
-            step.commit(keep=len(steps) > 1)
-    except BaseException:
-        for step in reversed(steps):
-            step.undo()
-        for step in reversed(steps):
-            step.close()
-        workspace.remove_empty(made)
-        raise
-    for step in steps:
-        step.finish(sync)
-        step.close()
+            step.clear()
 
 
-def ensure_replaceable(change: Change) -> None:
+def _ensure_replaceable(change: Change) -> None:
     """Refuse what is no file, and files that are marked as not to be written."""
     before = change.expected
     if before.kind == "folder":
@@ -100,39 +84,26 @@ def ensure_replaceable(change: Change) -> None:
 class _Step:
     """One change on its way: a new file beside the old one, then in its place."""
 
-    def __init__(self, workspace: Workspace, change: Change, made: list[str]) -> None:
+    def __init__(self, workspace: str, change: Change, entry: DirectoryEntry) -> None:
+        self._workspace = workspace
         self._change = change
         self._path = change.expected.path
-        self._workspace = workspace.path
-        self._held = workspace.entry(self._path, making=made if change.content is not None else None)
-        self._entry: DirectoryEntry = self._held.__enter__()
-        self._new = ""
-        self._old = ""
+        self._entry = entry
+        self._new = self._old = ""
         self._done = False
 
-    def close(self) -> None:
-        self._held.__exit__(None, None, None)
-
-    def prepare(self, sync: bool) -> None:
+    def prepare(self) -> None:
         """Write the new content beside the old one."""
         if self._change.content is None:
             return
         self._new = _free_name()
         with explained(self._path, self._workspace):
-            descriptor = os.open(self._new, _NEW_FILE, self._first_mode(), dir_fd=self._entry.folder)
-            try:
+            # Nobody else may read what takes the place of a private file, not even for a moment.
+            is_private = self._change.expected.kind == "file" or self._change.mode is not None
+            mode = 0o600 if is_private else 0o666
+            with closing(os.open(self._new, _NEW_FILE, mode, dir_fd=self._entry.folder)) as descriptor:
                 _write_all(descriptor, self._change.content)
                 self._take_over(descriptor)
-                if sync:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-    def _first_mode(self) -> int:
-        """Nobody else may read what takes the place of a private file, not even for a moment."""
-        if self._change.expected.kind == "file":
-            return 0o600
-        return 0o666 if self._change.mode is None else 0o600
 
     def _take_over(self, descriptor: int) -> None:
         """Owner and permissions of the file that was there."""
@@ -171,12 +142,8 @@ class _Step:
             # Reading it all once more takes long; the times tell as much, but for a change in the same instant.
             same = (status.st_size, times_of(status)) == (before.size, before.times)
         elif same and before.digest:
-            with explained(self._path, self._workspace):
-                descriptor = entry.open()
-                try:
-                    same = digest_of(descriptor) == before.digest
-                finally:
-                    os.close(descriptor)
+            with explained(self._path, self._workspace), closing(entry.open()) as descriptor:
+                same = digest_of(descriptor) == before.digest
         if not same:
             raise Error(f"{quoted(self._path)} changed while the call was at work; nothing was written, read it again")
 
@@ -188,15 +155,13 @@ class _Step:
         except OSError as problem:
             if not _has_no_links(problem):
                 raise
-            source = entry.open()
-            target = os.open(name, _NEW_FILE, 0o600, dir_fd=entry.folder)
-            try:
+            with (
+                closing(entry.open()) as source,
+                closing(os.open(name, _NEW_FILE, 0o600, dir_fd=entry.folder)) as target,
+            ):
                 while piece := os.read(source, 1 << 20):
                     _write_all(target, piece)
                 os.fchmod(target, self._change.expected.mode)
-            finally:
-                os.close(source)
-                os.close(target)
         return name
 
     def _create(self, entry: DirectoryEntry) -> None:
@@ -222,19 +187,10 @@ class _Step:
                 self._old = ""
             elif self._done and self._change.expected.kind == "absent":
                 os.unlink(entry.name, dir_fd=entry.folder)
-        self._clear()
+        self.clear()
 
-    def finish(self, sync: bool) -> None:
-        self._clear()
-        if sync:
-            with suppress(OSError):
-                folder = os.open(".", os.O_RDONLY, dir_fd=self._entry.folder)
-                try:
-                    os.fsync(folder)
-                finally:
-                    os.close(folder)
-
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove what stands beside the file."""
         for name in (self._new, self._old):
             if name:
                 with suppress(OSError):

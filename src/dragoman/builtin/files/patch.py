@@ -14,6 +14,7 @@ from dragoman.builtin.files.atomic import Change, apply_changes
 from dragoman.builtin.files.patch_formats import BEGIN, HEADINGS, Hunk, Section, read_marked, read_unified
 from dragoman.builtin.files.text import PLAIN, Encoding, absent_words, encoding_of, miss_words
 from dragoman.builtin.files.tools import (
+    cannot_hold,
     content_to_edit,
     ensure_approved,
     file_tool,
@@ -41,10 +42,10 @@ class HunkMismatch(Error):
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk]) -> tuple[str, list[str]]:
-    """The text with all hunks applied, and what had to be looked past. Raises Misfit."""
+    """The text with all hunks applied, and what had to be looked past. Raises HunkMismatch."""
     lines = _split(text)
     notes: list[str] = []
-    is_crlf = _is_crlf(lines)
+    is_crlf = any(line.endswith("\r\n") for line in lines) and not any(map(_is_bare, lines))
     # A patch that has such a line end anywhere means each of its line ends as it is.
     if is_crlf and hunks and all(_is_bare(line) for hunk in hunks for _, line in hunk.lines if line.endswith("\n")):
         hunks = [_with_crlf(hunk) for hunk in hunks]
@@ -68,10 +69,6 @@ def _split(text: str) -> list[str]:
 
 def _is_bare(line: str) -> bool:
     return line.endswith("\n") and not line.endswith("\r\n")
-
-
-def _is_crlf(lines: list[str]) -> bool:
-    return any(line.endswith("\r\n") for line in lines) and not any(map(_is_bare, lines))
 
 
 def _with_crlf(hunk: Hunk) -> Hunk:
@@ -121,10 +118,6 @@ def _exactly(line: str) -> str:
     return line[:-1] + "\0" if line.endswith("\n") else line
 
 
-def _without_trailing_space(line: str) -> str:
-    return line.rstrip()
-
-
 class _Fitter:
     """Goes through a file from top to bottom, hunk by hunk."""
 
@@ -146,7 +139,7 @@ class _Fitter:
         if at is not None:
             return self._apply(hunk, at, [])
         if self._loose is None:
-            self._loose = _View(self._lines, _without_trailing_space)
+            self._loose = _View(self._lines, str.rstrip)
         for dropped in range(_MOST_DROPPED + 1):
             shorter, front = _shortened(hunk, dropped)
             if not shorter.old or (dropped and shorter.lines == hunk.lines):
@@ -168,16 +161,14 @@ class _Fitter:
         """The line behind the last anchor."""
         first = self._cursor
         for anchor in anchors:
-            at = next((at for at in range(first, len(self._lines)) if self._lines[at].strip() == anchor), None)
-            if at is None:
-                at = next((at for at in range(first, len(self._lines)) if anchor in self._lines[at]), None)
-            if at is None:
+            holding = [at for at in range(first, len(self._lines)) if anchor in self._lines[at]]
+            if not holding:
                 raise HunkMismatch(f"begins behind a line that is not there: {anchor[:200]}")
-            first = at + 1
+            first = next((at for at in holding if self._lines[at].strip() == anchor), holding[0]) + 1
         return first
 
     def _place(self, view: _View, hunk: Hunk, first: int) -> int | None:
-        """Where a hunk fits: where it says, or else at the only place; Misfit where there are several."""
+        """Where a hunk fits: where it says, or else at the only place; HunkMismatch where there are several."""
         old = hunk.old
         if hunk.at_end:
             at = len(self._lines) - len(old)
@@ -285,9 +276,9 @@ def read_patch(patch: str) -> list[Section]:
     return sections
 
 
-def _paths(sections: list[Section]) -> list[str]:
+def _paths(sections: list[Section]) -> dict[str, None]:
     """Every path of a patch, once."""
-    return list(dict.fromkeys(path for section in sections for path in section.paths))
+    return dict.fromkeys(path for section in sections for path in section.paths)
 
 
 class _Draft(Struct):
@@ -300,6 +291,9 @@ class _Draft(Struct):
     exists: bool = False
     mode: int | None = None
     is_read: bool = False
+
+    def become(self, content: bytes | None, mode: int | None) -> None:
+        self.new, self.mode, self.exists, self.is_read = content, mode, True, True
 
 
 class _Drafts:
@@ -338,13 +332,11 @@ class _Drafts:
         if section.hunks:
             assert content is not None
             content, notes = patched(content, section, section.path)
-        target = draft
+        target, mode = draft, draft.mode
         if section.target:
-            target = self._absent(section.target)
-            target.mode = draft.found.mode or None
+            target, mode = self._absent(section.target), draft.found.mode or None
             draft.exists = section.action == "copy"
-        target.new, target.exists, target.is_read = content, True, True
-        target.mode = section.mode if section.mode is not None else target.mode
+        target.become(content, section.mode if section.mode is not None else mode)
         return _line(section, [*notes, *link_notes(draft.found)])
 
     def _add(self, section: Section) -> str:
@@ -352,8 +344,7 @@ class _Drafts:
         text = "".join(line for hunk in section.hunks for line in hunk.new)
         if any(sign != "+" for hunk in section.hunks for sign, _ in hunk.lines):
             raise Error(f"{quoted(section.path)} is to be a new file, but its lines do not all begin with +")
-        draft.new, draft.exists, draft.is_read = _encoded(text, PLAIN, section.path), True, True
-        draft.mode = section.mode
+        draft.become(_encoded(text, PLAIN, section.path), section.mode)
         return _line(section, [])
 
     def _delete(self, section: Section, draft: _Draft) -> str:
@@ -420,10 +411,7 @@ def _encoded(text: str, encoding: Encoding, path: str, errors: str = "strict") -
     try:
         return text.encode(encoding.name, errors)
     except UnicodeEncodeError as problem:
-        letter = problem.object[problem.start]
-        raise Error(
-            f"{quoted(path)} is {encoding.words}, which does not hold {letter!r}; nothing was changed"
-        ) from None
+        raise cannot_hold(path, encoding, problem) from None
 
 
 def _line(section: Section, notes: list[str]) -> str:

@@ -31,6 +31,12 @@ class Hunk(Struct):
     """Whether the last line has to be the last one of the file."""
     notes: list[str] = []
 
+    def add(self, line: str) -> Sign:
+        """Add a line of the patch. White space at its end gets lost on the way: an empty one has nothing in it."""
+        sign = cast(Sign, line[:1] or " ")
+        self.lines.append((sign, line[1:] + "\n"))
+        return sign
+
     @property
     def old(self) -> list[str]:
         return [text for sign, text in self.lines if sign != "+"]
@@ -69,7 +75,7 @@ BEGIN, END = "*** Begin Patch", "*** End Patch"
 _ADD, _DELETE, _UPDATE, _MOVE = "*** Add File:", "*** Delete File:", "*** Update File:", "*** Move to:"
 _LAST = "*** End of File"
 _ANCHOR_RANGES = re.compile(r"^ -\d+(,\d+)? \+\d+(,\d+)? @@")
-HEADINGS = (_ADD, _DELETE, _UPDATE)
+HEADINGS: dict[str, Action] = {_ADD: "add", _DELETE: "delete", _UPDATE: "update"}
 
 
 def read_marked(lines: list[str]) -> list[Section]:
@@ -129,9 +135,9 @@ class _MarkedReader:
                 raise PatchFault(number, "only a file that is updated can be moved")
             self._section.target = _path(number, words, _MOVE)
             return
-        for start, action in ((_ADD, "add"), (_DELETE, "delete"), (_UPDATE, "update")):
+        for start, action in HEADINGS.items():
             if words.startswith(start):
-                self._section = Section(action, _path(number, words, start), hunks=[])  # type: ignore[arg-type]
+                self._section = Section(action, _path(number, words, start))
                 self.sections.append(self._section)
                 return
         raise PatchFault(number, f"unknown heading {words[:60]!r}")
@@ -145,12 +151,10 @@ class _MarkedReader:
         if line[:1] not in ("", " ", "-", "+"):
             raise PatchFault(number, "lines of a hunk begin with a space, - or +")
         if self._hunk is None:
-            self._hunk = Hunk([], number, anchors=self._anchors, notes=[])
-            self._anchors = ()
+            self._hunk, self._anchors = Hunk([], number, anchors=self._anchors), ()
             section.hunks.append(self._hunk)
-        # Trailing white space gets lost on the way, so an empty line stands for a line with nothing in it.
         self._empty = 0 if line else self._empty + 1
-        self._hunk.lines.append((cast(Sign, line[:1] or " "), line[1:] + "\n"))
+        self._hunk.add(line)
 
 
 def _path(number: int, words: str, start: str) -> str:
@@ -178,28 +182,28 @@ class _UnifiedReader:
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
-        self._sections: list[Section] = []
 
     def read(self) -> list[Section]:
+        sections: list[Section] = []
         while self._at < len(self._lines):
             line = self._lines[self._at]
             if line.startswith("diff --git "):
-                self._git_section()
+                sections.append(self._git_section())
             elif self._is_file_header():
-                self._sections.append(self._plain_section(None))
+                sections.append(self._plain_section(None))
             elif line.startswith("@@ "):
                 raise PatchFault(self._at + 1, "this hunk belongs to no file; --- PATH and +++ PATH come before it")
             else:
                 self._at += 1  # Words around a patch.
-        return self._sections
+        return sections
 
     def _is_file_header(self) -> bool:
-        after = self._lines[self._at + 1] if self._at + 1 < len(self._lines) else ""
-        return self._lines[self._at].startswith("--- ") and after.startswith("+++ ")
+        before, after = (*self._lines[self._at : self._at + 2], "", "")[:2]
+        return before.startswith("--- ") and after.startswith("+++ ")
 
     # ---- headings --------------------------------------------------------------------------------------------------
 
-    def _git_section(self) -> None:
+    def _git_section(self) -> Section:
         """`diff --git`, with what git says beyond the names."""
         first = self._at
         told: dict[str, str] = {}
@@ -217,29 +221,19 @@ class _UnifiedReader:
         for word in ("rename", "copy"):
             if f"{word} from " in told and f"{word} to " in told:
                 source, target = _unquoted(told[f"{word} from "]), _unquoted(told[f"{word} to "])
-                section = Section("update" if word == "rename" else "copy", source, target, hunks=[], mode=mode)
-                if self._at < len(self._lines) and self._is_file_header():
-                    self._at += 2
-                section.hunks = self._hunks()
-                self._sections.append(section)
-                return
-        if self._at < len(self._lines) and self._is_file_header():
-            self._sections.append(self._plain_section(mode))
-            return
-        self._sections.append(self._bare_section(first, told, mode))
-
-    def _bare_section(self, first: int, told: dict[str, str], mode: int | None) -> Section:
-        """Without hunks: an empty file comes or goes, or only the permissions change."""
+                self._at += 2 * self._is_file_header()
+                return Section("update" if word == "rename" else "copy", source, target, self._hunks(), mode)
+        if self._is_file_header():
+            return self._plain_section(mode)
+        # Without hunks: an empty file comes or goes, or only the permissions change.
         path = _git_path(self._lines[first][len("diff --git ") :])
         if path is None:
             raise PatchFault(first + 1, "the path cannot be told; add --- and +++ lines")
         if "deleted file mode " in told:
-            return Section("delete", path, hunks=[])
-        if "new file mode " in told:
-            return Section("add", path, hunks=[], mode=mode)
-        if mode is None:
+            return Section("delete", path)
+        if mode is None and "new file mode " not in told:
             raise PatchFault(first + 1, "nothing is said about this file")
-        return Section("update", path, hunks=[], mode=mode)
+        return Section("add" if "new file mode " in told else "update", path, mode=mode)
 
     def _plain_section(self, mode: int | None) -> Section:
         number = self._at + 1
@@ -248,11 +242,11 @@ class _UnifiedReader:
         if _NOWHERE not in (old, new):
             prefixed = old.startswith("a/") and new.startswith("b/")
             old, new = (old[2:], new[2:]) if prefixed else (old, new)
-            section = Section("update", old, new if new != old else "", hunks=[], mode=mode)
+            section = Section("update", old, new if new != old else "", mode=mode)
         elif old != _NOWHERE:
-            section = Section("delete", old.removeprefix("a/"), hunks=[])
+            section = Section("delete", old.removeprefix("a/"))
         elif new != _NOWHERE:
-            section = Section("add", new.removeprefix("b/"), hunks=[], mode=mode)
+            section = Section("add", new.removeprefix("b/"), mode=mode)
         else:
             raise PatchFault(number, "both sides are /dev/null")
         section.hunks = self._hunks()
@@ -269,9 +263,8 @@ class _UnifiedReader:
         return hunks
 
     def _hunk(self) -> Hunk:
-        heading = self._lines[self._at]
-        ranges = _RANGES.match(heading)
-        hunk = Hunk([], self._at + 1, notes=[])
+        ranges = _RANGES.match(self._lines[self._at])
+        hunk = Hunk([], self._at + 1)
         self._at += 1
         old_left = new_left = 0
         if ranges is None:
@@ -280,21 +273,23 @@ class _UnifiedReader:
             start, old_left, new_left = int(ranges[1]), int(ranges[2] or 1), int(ranges[4] or 1)
             # Where nothing is taken away, the number is that of the line before.
             hunk.start = start - 1 if old_left else start
-        counted = ranges is not None
         while self._at < len(self._lines):
             line = self._lines[self._at]
             is_due = old_left > 0 or new_left > 0
             if line.startswith("\\"):
-                self._take_line_end(hunk)
+                # `\ No newline at end of file` is about the line before.
+                if not hunk.lines:
+                    raise PatchFault(self._at + 1, "there is no line before this one")
+                sign, text = hunk.lines.pop()
+                hunk.lines.append((sign, text.removesuffix("\n")))
             elif not self._is_body(line, is_due):
                 break
             else:
-                sign = cast(Sign, line[:1] or " ")
+                sign = hunk.add(line)
                 old_left -= sign != "+"
                 new_left -= sign != "-"
-                hunk.lines.append((sign, line[1:] + "\n"))
             self._at += 1
-        if counted and (old_left or new_left):
+        if ranges is not None and (old_left or new_left):
             hunk.notes.append("its line counts are wrong")
         if not hunk.lines:
             raise PatchFault(hunk.at, "this hunk is empty")
@@ -305,13 +300,6 @@ class _UnifiedReader:
             return line[:1] in ("", " ", "-", "+")
         # More than was announced: a hunk goes on, unless something else begins here.
         return line[:1] in (" ", "-", "+") and not self._is_file_header() and line != "-- "
-
-    def _take_line_end(self, hunk: Hunk) -> None:
-        """`\\ No newline at end of file`: it is about the line before."""
-        if not hunk.lines:
-            raise PatchFault(self._at + 1, "there is no line before this one")
-        sign, text = hunk.lines[-1]
-        hunk.lines[-1] = (sign, text.removesuffix("\n"))
 
 
 _TOLD = (

@@ -12,6 +12,7 @@ import sys
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -21,9 +22,9 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.builtin.files.text import is_binary
-from dragoman.builtin.files.tools import ensure_approved, file_tool, inspect_path, operands_of
+from dragoman.builtin.files.tools import file_tool, find_approved, inspect_path
 from dragoman.builtin.files.tree import PathPattern, Walk
-from dragoman.builtin.files.workspace import Found, Workspace, counted, open_beneath, quoted
+from dragoman.builtin.files.workspace import Workspace, counted, open_beneath, quoted
 from dragoman.tools import Context, Error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -64,10 +65,6 @@ class SearchTimeout(Exception):
 
 class UnknownPattern(Exception):
     """The engine does not know this kind of pattern."""
-
-
-Engine = Callable[[Query, Sequence[int], Callable[[], bool]], Iterator[Hit]]
-"""Finds in files that are open: the query, their descriptors, and whether to stop."""
 
 
 def ensure_pattern(pattern: str, *, or_ripgrep: bool = False) -> None:
@@ -121,29 +118,19 @@ def find_ripgrep(workspace: str) -> str | None:
 
 @lru_cache(maxsize=8)
 def _ripgrep_on(path: str, workspace: str) -> str | None:
-    for folder in path.split(os.pathsep):
-        if not os.path.isabs(folder):
-            continue
-        program = Path(folder, "rg")
-        if program.is_file() and os.access(program, os.X_OK):
-            real = program.resolve()
-            if not any(each.is_relative_to(workspace) for each in (program, real)):
-                return str(program)
-    return None
+    programs = (Path(folder, "rg") for folder in path.split(os.pathsep) if os.path.isabs(folder))
+    runnable = (each for each in programs if each.is_file() and os.access(each, os.X_OK))
+    outside = (each for each in runnable if not any(p.is_relative_to(workspace) for p in (each, each.resolve())))
+    return next(map(str, outside), None)
 
 
-def ripgrep(program: str) -> Engine:
-    """The engine that ripgrep is, with everything off that reads settings, follows links or starts programs."""
-
-    def find(query: Query, files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
-        command = [program, "--no-config", "--json", "--text", "--crlf", "--no-mmap", "--no-pre", "--no-messages"]
-        command += ["--threads=1", "--ignore-case" if query.ignore_case else "--case-sensitive"]
-        command += [f"--context={query.context}", f"--regexp={query.pattern}"]
-        if query.most is not None:
-            command.append(f"--max-count={query.most}")
-        return _run([*command, "--", *_paths(files)], b"", files, stopped, fine=(0, 1))
-
-    return find
+def run_ripgrep(program: str, query: Query, files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
+    """Search with ripgrep, with everything off that reads settings, follows links or starts programs."""
+    command = [program, "--no-config", "--json", "--text", "--crlf", "--no-mmap", "--no-pre", "--no-messages"]
+    command += ["--threads=1", "--ignore-case" if query.ignore_case else "--case-sensitive"]
+    command += [f"--context={query.context}", f"--regexp={query.pattern}"]
+    command += [f"--max-count={query.most}"] if query.most is not None else []
+    return _run([*command, "--", *_paths(files)], b"", files, stopped, fine=(0, 1))
 
 
 # ---- our own -------------------------------------------------------------------------------------------------------
@@ -152,13 +139,7 @@ def ripgrep(program: str) -> Engine:
 def own_search(query: Query, files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
     """Our own search, in a process of its own; in this one where no Python can be started."""
     script = Path(__file__).with_name("matcher.py")
-    request = {
-        "pattern": query.pattern,
-        "ignore_case": query.ignore_case,
-        "context": query.context,
-        "most": query.most,
-        "paths": _paths(files),
-    }
+    request = {**msgspec.structs.asdict(query), "paths": _paths(files)}
     if not sys.executable or getattr(sys, "frozen", False) or not script.is_file():
         return _search_here(request, files, stopped)
     command = [sys.executable, "-I", "-S", "-X", "utf8", str(script)]
@@ -199,7 +180,10 @@ def _run(
         pass_fds=files,
     )
     try:
-        _hand_over(process, request)
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # It ended already; why, it says itself.
+            process.stdin.write(request)
+            process.stdin.close()
         for line in _lines(process, stopped):
             message = msgspec.json.decode(line)
             if message["type"] in ("match", "context"):
@@ -211,15 +195,6 @@ def _run(
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None and not stream.closed:
                 stream.close()
-
-
-def _hand_over(process: subprocess.Popen[bytes], request: bytes) -> None:
-    assert process.stdin is not None
-    try:
-        process.stdin.write(request)
-        process.stdin.close()
-    except BrokenPipeError:  # It ended already; why, it says itself.
-        pass
 
 
 def _lines(process: subprocess.Popen[bytes], stopped: Callable[[], bool]) -> Iterator[bytes]:
@@ -284,15 +259,10 @@ def _judge(process: subprocess.Popen[bytes], fine: tuple[int, ...]) -> None:
         raise UnknownPattern(words.strip() or f"it was ended by signal {-status}")
 
 
-class Clock:
-    """How long a search has been going on, and whether to stop it."""
-
-    def __init__(self, seconds: float, cancelled: Callable[[], bool]) -> None:
-        self._end = time.monotonic() + seconds
-        self._cancelled = cancelled
-
-    def __call__(self) -> bool:
-        return self._cancelled() or time.monotonic() > self._end
+def stop_after(seconds: float, cancelled: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether to stop a search that begins now."""
+    end = time.monotonic() + seconds
+    return lambda: cancelled() or time.monotonic() > end
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -321,41 +291,35 @@ def grep(
 ) -> str:
     """Search files for a regular expression, line by line. Gives path:line:text."""
     with Workspace.of(call) as workspace:
-        found = workspace.find(path)
-        ensure_approved(call, operands_of(workspace, found, "read"))
+        found = find_approved(workspace, path, "read", call)
         if found.kind == "absent":
             raise Error(f"{quoted(found.path)}: there is no such file or folder")
         around = min(max(context, 0), _MOST_CONTEXT) if output == "lines" else 0
         query = Query(pattern, ignore_case, around, 1 if output == "files" else None)
-        search = Search(workspace, query, Clock(TIME_LIMIT, call.cancelled))
-        files = _Files(workspace, found, glob, call.cancelled)
+        search = Search(workspace, query, stop_after(TIME_LIMIT, call.cancelled))
+        wanted = PathPattern(glob.removeprefix("!")) if glob else None
+        walk = Walk(workspace, found.real, wanted=wanted.literals if wanted else frozenset(), cancelled=call.cancelled)
+        is_wanted = _filter(wanted, glob, found.real)
+        files = (entry.path for entry in walk if entry.is_file and is_wanted(entry.path))
         answer = Answer(output, max(limit, 1), apart=around > 0)
-        answer.take(search.hits(files.paths()))
+        answer.take(search.hits(files if found.kind == "folder" else iter((found.real,))))
         if not answer.matches and not search.is_cut:
-            answer.notes.append(_nothing(search, pattern, glob))
-        answer.notes += [*search.notes(), *files.notes(hint=not answer.matches)]
+            among = f" that match {quoted(glob)}" if glob else ""
+            hint = "; grep looks at one line at a time" if r"\n" in pattern else ""
+            answer.notes.append(f"no match in {counted(search.searched, 'file')}{among}{hint}")
+        answer.notes += [*search.notes(), *walk.notes(hint=not answer.matches)]
         return str(answer)
-
-
-def _nothing(search: Search, pattern: str, glob: str) -> str:
-    among = f" that match {quoted(glob)}" if glob else ""
-    hint = "; grep looks at one line at a time" if r"\n" in pattern else ""
-    return f"no match in {counted(search.searched, 'file')}{among}{hint}"
 
 
 class Search:
     """A pattern and the engine for it, over any number of files."""
 
-    def __init__(
-        self, workspace: Workspace, query: Query, stopped: Callable[[], bool], program: str | None = ""
-    ) -> None:
-        """`program` is ripgrep's place; empty to look for it, None to do without."""
+    def __init__(self, workspace: Workspace, query: Query, stopped: Callable[[], bool]) -> None:
         self._workspace = workspace
         self._query = query
         self._stopped = stopped
-        found = find_ripgrep(workspace.path) if program == "" else program
-        ensure_pattern(query.pattern, or_ripgrep=found is not None)
-        self._engine: Engine = own_search if found is None else ripgrep(found)
+        self._ripgrep = find_ripgrep(workspace.path)
+        ensure_pattern(query.pattern, or_ripgrep=self._ripgrep is not None)
         self.is_cut = False
         self.binary: list[str] = []
         self.large: list[str] = []
@@ -372,29 +336,32 @@ class Search:
             self.is_cut = True
 
     def _hits_in(self, names: list[str]) -> Iterator[tuple[str, Hit]]:
-        opened: list[tuple[str, int]] = []
+        opened: dict[int, str] = {}
         try:
             for name in names:
-                descriptor = self._open(name)
-                if descriptor is not None:
-                    opened.append((name, descriptor))
+                if (descriptor := self._open(name)) is not None:
+                    opened[descriptor] = name
             self.searched += len(opened)
-            if opened:
-                yield from ((opened[hit.file][0], hit) for hit in self._found([each for _, each in opened]))
+            descriptors = list(opened)
+            for hit in self._found(descriptors) if descriptors else ():
+                yield opened[descriptors[hit.file]], hit
         finally:
-            for _, descriptor in opened:
+            for descriptor in opened:
                 os.close(descriptor)
 
     def _found(self, files: list[int]) -> Iterator[Hit]:
+        if self._ripgrep is not None:
+            try:
+                yield from run_ripgrep(self._ripgrep, self._query, files, self._stopped)
+                return
+            except UnknownPattern:
+                # What ripgrep does not know (looking ahead, references back), Python may.
+                ensure_pattern(self._query.pattern)
+                self._ripgrep = None
         try:
-            yield from self._engine(self._query, files, self._stopped)
+            yield from own_search(self._query, files, self._stopped)
         except UnknownPattern as problem:
-            if self._engine is own_search:
-                raise Error(f"the search failed: {problem}") from None
-            # What ripgrep does not know (looking ahead, references back), Python may.
-            ensure_pattern(self._query.pattern)
-            self._engine = own_search
-            yield from self._engine(self._query, files, self._stopped)
+            raise Error(f"the search failed: {problem}") from None
 
     def notes(self) -> list[str]:
         """What was not searched, in words."""
@@ -434,41 +401,18 @@ def _files_at_once() -> int:
     return _MOST_AT_ONCE if allowed == resource.RLIM_INFINITY else max(min(_MOST_AT_ONCE, allowed // 4), 1)
 
 
-class _Files:
-    """The files to search: one, or those of a folder."""
-
-    def __init__(self, workspace: Workspace, found: Found, pattern: str, cancelled: Callable[[], bool]) -> None:
-        self._one = found.real if found.kind != "folder" else None
-        self._is_wanted = _filter(pattern, found.real)
-        wanted = PathPattern(pattern.removeprefix("!")).literals if pattern else frozenset[str]()
-        self._walk = Walk(workspace, found.real, wanted=wanted, cancelled=cancelled)
-
-    def paths(self) -> Iterator[str]:
-        if self._one is not None:
-            yield self._one
-            return
-        for entry in self._walk:
-            if entry.is_file and self._is_wanted(entry.path):
-                yield entry.path
-
-    def notes(self, hint: bool) -> list[str]:
-        return self._walk.notes(hint)
-
-
-def _filter(pattern: str, base: str) -> Callable[[str], bool]:
+def _filter(wanted: PathPattern | None, pattern: str, base: str) -> Callable[[str], bool]:
     """Which files a pattern means: by name at any depth, or by path where it contains a slash; `!` turns it round."""
-    if not pattern:
+    if wanted is None:
         return lambda path: True
-    wanted = PathPattern(pattern.removeprefix("!"))
     by_name = "/" not in pattern.rstrip("/")
     start = 0 if base == "." else len(base) + 1
 
     def matches(path: str) -> bool:
-        if by_name:
-            return wanted.matches(path.rpartition("/")[2])
-        return wanted.matches(path) or wanted.matches(path[start:])
+        spellings = (path.rpartition("/")[2],) if by_name else (path, path[start:])
+        return any(map(wanted.matches, spellings)) is not pattern.startswith("!")
 
-    return (lambda path: not matches(path)) if pattern.startswith("!") else matches
+    return matches
 
 
 class Answer:

@@ -52,6 +52,8 @@ _KINDS: tuple[tuple[bytes, str], ...] = (
     (b"wOFF", "a font"),
     (b"wOF2", "a font"),
 )
+NEVER_TEXT = tuple(start for start, _ in _KINDS[:6])
+"""Beginnings that no text has by accident."""
 
 
 class Encoding(Struct, frozen=True):
@@ -109,13 +111,13 @@ def is_binary(head: bytes) -> bool:
     return strange > 3 and strange * 20 > len(sample)
 
 
-def kind_of(head: bytes) -> str:
+def kind_of(head: bytes, unknown: str = "binary data") -> str:
     """What a binary file is, by its first bytes."""
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return "a WebP image"
     if head[257:262] == b"ustar":
         return "a tar archive"
-    return next((words for start, words in _KINDS if head.startswith(start)), "binary data")
+    return next((words for start, words in _KINDS if head.startswith(start)), unknown)
 
 
 def line_end_of(content: bytes, encoding: Encoding) -> Literal["\n", "\r\n", "mixed"]:
@@ -164,8 +166,6 @@ def absent_words(workspace: Workspace, found: Found) -> str:
     names: list[str] = []
     with suppress(Error):
         names = workspace.names(folder or ".")
-    if not names:
-        return f"{words}; glob finds files by pattern"
     near = difflib.get_close_matches(name, names[:2000], n=3, cutoff=0.6)
     beside = ", ".join(quoted(f"{folder}/{each}" if folder else each) for each in near)
     return f"{words}. Similar: {beside}" if near else f"{words}; glob finds files by pattern"
@@ -275,7 +275,7 @@ def read_page(pieces: Iterable[bytes], offset: int, limit: int) -> Page:
     reader = _Reader(page, offset, limit)
     for piece in pieces:
         reader.feed(piece)
-        if reader.has_enough:
+        if reader.behind > MOST_COUNTED:
             break
     else:
         reader.end()
@@ -294,11 +294,8 @@ class _Reader:
         self._length = 0
         self._room = PAGE_CHARACTERS
         self._is_over = False
-        self._behind = 0
-
-    @property
-    def has_enough(self) -> bool:
-        return self._behind > MOST_COUNTED
+        self.behind = 0
+        """Bytes behind the page that were counted."""
 
     def feed(self, piece: bytes) -> None:
         start = self._skip(piece)
@@ -311,7 +308,7 @@ class _Reader:
             start = end + 1
         if self._is_over:
             self._number += piece.count(b"\n", start)
-            self._behind += len(piece) - start
+            self.behind += len(piece) - start
         # What is left belongs to a line whose end is in a later piece.
         rest = max(start, piece.rfind(b"\n") + 1) if self._is_over else start
         self._hold(piece, rest, len(piece), fresh=rest > start)
@@ -371,32 +368,23 @@ class _Reader:
 
 
 def _line(number: int, head: bytes, length: int) -> Line:
-    is_cut = length > len(head)
-    text, readable = _decoded(head, is_cut)
-    if not is_cut and len(text) <= LINE_CHARACTERS:
-        return Line(number, text, 0, readable)
-    shown = text[:LINE_CHARACTERS]
-    size = len(shown.encode("utf-8" if readable else "latin-1"))
-    return Line(number, shown, length - size, readable)
-
-
-def _decoded(head: bytes, is_cut: bool) -> tuple[str, bool]:
+    is_cut, encoding = length > len(head), "utf-8"
     try:
-        return codecs.getincrementaldecoder("utf-8")("strict").decode(head, final=not is_cut), True
+        text = codecs.getincrementaldecoder("utf-8")("strict").decode(head, final=not is_cut)
     except UnicodeDecodeError:
-        return head.decode("latin-1"), False
+        encoding = "latin-1"
+        text = head.decode(encoding)
+    shown = text[:LINE_CHARACTERS]
+    missing = length - len(shown.encode(encoding)) if is_cut or len(shown) < len(text) else 0
+    return Line(number, shown, missing, encoding == "utf-8")
 
 
 def as_utf8(pieces: Iterable[bytes], encoding: Encoding) -> Iterator[bytes]:
     """Pieces of a file as UTF-8, without the mark at its beginning; UTF-8 stays as it is, sound or not."""
     mark = len(encoding.mark)
-    if encoding.width == 1:
-        for piece in pieces:
-            yield piece[mark:]
-            mark = 0
-        return
-    decoder = codecs.getincrementaldecoder(encoding.name)("replace")
+    decoder = codecs.getincrementaldecoder(encoding.name)("replace") if encoding.width > 1 else None
     for piece in pieces:
-        yield decoder.decode(piece[mark:]).encode()
+        yield piece[mark:] if decoder is None else decoder.decode(piece[mark:]).encode()
         mark = 0
-    yield decoder.decode(b"", final=True).encode()
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode()

@@ -7,6 +7,7 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -31,18 +32,9 @@ from dragoman.builtin.files.text import (
     read_page,
 )
 from dragoman.builtin.files.tree import PathPattern, Walk, split_base
-from dragoman.builtin.files.workspace import (
-    Found,
-    OutsideError,
-    Workspace,
-    counted,
-    explained,
-    identity_of,
-    quoted,
-    sized,
-)
+from dragoman.builtin.files.workspace import Found, OutsideError, Workspace, counted, explained, identity_of, quoted
 from dragoman.sandbox.boxes import is_below
-from dragoman.sandbox.protection import is_protected
+from dragoman.sandbox.protection import closing, is_protected
 from dragoman.tools import Context, Error, ToolContext, tool_from_function
 from dragoman.tools.results import part_of_bytes
 from dragoman.types import Access, Image, JsonObject, Operand, Tool
@@ -60,10 +52,14 @@ def operands_at(workspace: Workspace, given: str, access: Access) -> list[Operan
     try:
         found = workspace.find(given, digest=access == "write")
     except OutsideError:
-        return [_outside(workspace, given, access)]
+        path = os.path.normpath(os.path.join(workspace.path, given))
+        real = os.path.realpath(path)
+        protected = is_protected(path) or is_protected(real)
+        return [Operand("path", path, access, real, inside=False, protected=protected)]
     except Error:
         # No file can be there: a loop of links, a name that is too long. The call will say so.
-        return [_unusable(workspace, given, access)]
+        real = f"{workspace.path}/{given}"
+        return [Operand("path", given, access, real, protected=is_protected(given))]
     return operands_of(workspace, found, access)
 
 
@@ -88,14 +84,11 @@ def operands_of(workspace: Workspace, found: Found, access: Access) -> list[Oper
     ]
 
 
-def _outside(workspace: Workspace, given: str, access: Access) -> Operand:
-    path = os.path.normpath(os.path.join(workspace.path, given))
-    real = os.path.realpath(path)
-    return Operand("path", path, access, real, inside=False, protected=is_protected(path) or is_protected(real))
-
-
-def _unusable(workspace: Workspace, given: str, access: Access) -> Operand:
-    return Operand("path", given, access, real=f"{workspace.path}/{given}", protected=is_protected(given))
+def find_approved(workspace: Workspace, path: str, access: Access, context: ToolContext) -> Found:
+    """What is at a path, as it was when the call was decided on; of what is changed, with a digest."""
+    found = workspace.find(path, digest=access == "write")
+    ensure_approved(context, operands_of(workspace, found, access))
+    return found
 
 
 def ensure_approved(context: ToolContext, operands: Iterable[Operand]) -> None:
@@ -120,7 +113,7 @@ def ensure_approved(context: ToolContext, operands: Iterable[Operand]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How the file tools are made: the house's own decorator, and what rules and approvals need to know besides.
+# How the file tools are made: as any other tool, and with what rules and approvals need to know besides.
 
 Inspect = Callable[[JsonObject, ToolContext], Iterable[Operand]]
 
@@ -209,13 +202,9 @@ def _substitute(content: bytes, old: str, new: str, encoding: Encoding) -> tuple
     places = places_of(content, wanted, encoding.width)
     if not places:
         return None
-    replacement = encoding.encode(new)
-    pieces: list[bytes] = []
-    at = 0
-    for place in places:
-        pieces += (content[at:place], replacement)
-        at = place + len(wanted)
-    return places, b"".join([*pieces, content[at:]])
+    starts = [0, *(place + len(wanted) for place in places)]
+    kept = [content[start:end] for start, end in zip(starts, [*places, len(content)], strict=True)]
+    return places, encoding.encode(new).join(kept)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -240,20 +229,15 @@ def read(
 ) -> Any:
     """Read a file. Gives lines as: number, tab, text. Long files come in pages: go on with a larger offset."""
     with Workspace.of(context) as workspace:
-        found = workspace.find(path)
-        ensure_approved(context, operands_of(workspace, found, "read"))
+        found = find_approved(workspace, path, "read", context)
         if found.kind == "folder":
             return _listing(workspace, found)
         if found.kind == "absent":
             raise Error(absent_words(workspace, found))
-        descriptor = workspace.open_read(path)
-        try:
-            with explained(path, workspace.path):
-                if context.operands and identity_of(os.fstat(descriptor)) != found.identity:
-                    raise Error(f"{quoted(path)} changed while it was looked at; nothing was read")
-                return _shown(descriptor, found.path, max(offset, 1), max(limit, 1), context)
-        finally:
-            os.close(descriptor)
+        with closing(workspace.open_read(path)) as descriptor, explained(path, workspace.path):
+            if context.operands and identity_of(os.fstat(descriptor)) != found.identity:
+                raise Error(f"{quoted(path)} changed while it was looked at; nothing was read")
+            return _shown(descriptor, found.path, max(offset, 1), max(limit, 1), context)
 
 
 def _shown(descriptor: int, path: str, offset: int, limit: int, context: Context) -> Any:
@@ -311,7 +295,7 @@ def _notes(page: Page, encoding: Encoding) -> list[str]:
 
 def _binary(descriptor: int, head: bytes, path: str) -> Any:
     size = os.fstat(descriptor).st_size
-    words = f"[{quoted(path)} is {kind_of(head)}, {sized(size)}"
+    words = f"[{quoted(path)} is {kind_of(head)}, {counted(size, 'byte')}"
     part = part_of_bytes(head[:64])
     if not isinstance(part, Image):
         return f"{words}; it is no text and is not shown]"
@@ -355,21 +339,16 @@ def edit(
     if old == new:
         raise Error("old and new are the same: there is nothing to change")
     with Workspace.of(context) as workspace:
-        _ensure_small(workspace.find(path))
-        found = workspace.find(path, digest=True)
-        ensure_approved(context, operands_of(workspace, found, "write"))
+        found = workspace.find(path)
+        if found.kind == "file" and found.size > LARGEST:  # Before anything is computed over its whole length.
+            raise Error(f"{quoted(found.path)} has {found.size:,} bytes; files of up to {LARGEST:,} can be edited")
+        found = find_approved(workspace, path, "write", context)
         content = content_to_edit(workspace, found)
         done = _substituted(content, old, new, found.path)
         if len(done.places) > 1 and not replace_all:
             raise Error(_ambiguous(content, done, found.path))
         apply_changes(workspace, [Change(found, done.content)])
     return _edit_answer(content, done, found, new)
-
-
-def _ensure_small(found: Found) -> None:
-    """Before anything is computed over its whole length."""
-    if found.kind == "file" and found.size > LARGEST:
-        raise Error(f"{quoted(found.path)} has {found.size:,} bytes; files of up to {LARGEST:,} can be edited")
 
 
 def content_to_edit(workspace: Workspace, found: Found, *, as_text: bool = True) -> bytes:
@@ -384,14 +363,17 @@ def content_to_edit(workspace: Workspace, found: Found, *, as_text: bool = True)
     return content
 
 
+def cannot_hold(path: str, encoding: Encoding, problem: UnicodeEncodeError) -> Error:
+    """What to say of a text that the encoding of a file has no letters for."""
+    letter = problem.object[problem.start]
+    return Error(f"{quoted(path)} is {encoding.words}, which does not hold {letter!r}; nothing was changed")
+
+
 def _substituted(content: bytes, old: str, new: str, path: str) -> Substitution:
     try:
         done = substitute(content, old, new)
     except UnicodeEncodeError as problem:
-        letter = problem.object[problem.start]
-        raise Error(
-            f"{quoted(path)} is {encoding_of(content).words}, which does not hold {letter!r}; nothing was changed"
-        ) from None
+        raise cannot_hold(path, encoding_of(content), problem) from None
     if done is None:
         text = content.decode(encoding_of(content).name, "replace").replace("\r\n", "\n")
         raise Error(f"{quoted(path)} does not contain this text. {miss_words(text, old.replace(chr(13), ''), new)}")
@@ -445,10 +427,10 @@ def write(
 ) -> str:
     """Create a file or overwrite it. Missing folders are made. To change a part of a file, use edit."""
     with Workspace.of(context) as workspace:
-        found = workspace.find(path, digest=True)
-        ensure_approved(context, operands_of(workspace, found, "write"))
+        found = find_approved(workspace, path, "write", context)
         sample = _sample(workspace, found) if found.kind == "file" else b""
-        encoding = _kept(sample)
+        # That of the old content where it began with a mark.
+        encoding = marked(sample) or PLAIN
         try:
             data = encoding.encode(content)
         except UnicodeEncodeError:
@@ -462,27 +444,17 @@ def write(
 
 
 def _sample(workspace: Workspace, found: Found) -> bytes:
-    descriptor = workspace.open_read(found.path)
-    try:
-        with explained(found.path, workspace.path):
-            return os.read(descriptor, _SAMPLE)
-    finally:
-        os.close(descriptor)
-
-
-def _kept(sample: bytes) -> Encoding:
-    """The encoding for the new content: that of the old one where it began with a mark, else UTF-8."""
-    encoding = encoding_of(sample)
-    return encoding if encoding.mark else PLAIN
+    with closing(workspace.open_read(found.path)) as descriptor, explained(found.path, workspace.path):
+        return os.read(descriptor, _SAMPLE)
 
 
 def _write_answer(found: Found, content: str, data: bytes, encoding: Encoding, sample: bytes) -> str:
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
-    size = f"{counted(lines, 'line')}, {sized(len(data))}"
+    size = f"{counted(lines, 'line')}, {counted(len(data), 'byte')}"
     if found.kind == "absent":
         notes = [f"created {quoted(found.path)} ({size})"]
     else:
-        notes = [f"overwrote {quoted(found.path)} (was {sized(found.size)}; now {size})"]
+        notes = [f"overwrote {quoted(found.path)} (was {counted(found.size, 'byte')}; now {size})"]
     if encoding.mark:
         notes.append(f"written as {encoding.words}, as the file was")
     elif sample and not is_binary(sample) and encoding_of(sample[:-4]).name == "latin-1":
@@ -502,13 +474,6 @@ MOST_PATHS = 1000
 _MOST_CHARACTERS = 45_000
 
 
-class _Search(Struct, frozen=True):
-    """A pattern, taken apart: the folder to begin in, and what is matched below it."""
-
-    base: str
-    rest: str
-
-
 def glob(
     pattern: Annotated[str, "such as **/*.py or src/*.{js,ts}"],
     context: Context,
@@ -516,22 +481,23 @@ def glob(
 ) -> str:
     """Find files by the pattern of their path. Sorted by name; `*` alone lists a folder."""
     with Workspace.of(context) as workspace:
-        search = _search(workspace, pattern, path)
-        found = workspace.find(search.base)
-        ensure_approved(context, operands_of(workspace, found, "read"))
-        _ensure_folder(found)
-        wanted = PathPattern(search.rest)
+        base, rest = _split(workspace, pattern, path)
+        found = find_approved(workspace, base, "read", context)
+        if found.kind != "folder":
+            absent = found.kind == "absent"
+            raise Error(f"{quoted(found.path)}{': there is no such folder' if absent else ' is no folder'}")
+        wanted = PathPattern(rest)
         walk = Walk(workspace, found.real, wanted=wanted.literals, deepest=wanted.deepest, cancelled=context.cancelled)
         return _glob_answer(_matching(walk, wanted, found.real), walk, pattern, found, wanted)
 
 
-def _search(workspace: Workspace, pattern: str, path: str) -> _Search:
-    """Where a search begins; a pattern that is an absolute path says it all by itself."""
+def _split(workspace: Workspace, pattern: str, path: str) -> tuple[str, str]:
+    """The folder to begin in, and what is matched below it; an absolute path as a pattern says it all by itself."""
     if pattern.startswith("/"):
         pattern, path = workspace.relative(pattern), "."
     base, rest = split_base(pattern)
     start = workspace.relative(path)
-    return _Search(start if base == "." else f"{start}/{base}", rest)
+    return start if base == "." else f"{start}/{base}", rest
 
 
 def _matching(walk: Walk, wanted: PathPattern, base: str) -> list[str]:
@@ -545,14 +511,9 @@ def _matching(walk: Walk, wanted: PathPattern, base: str) -> list[str]:
 
 
 def _glob_answer(paths: list[str], walk: Walk, pattern: str, found: Found, wanted: PathPattern) -> str:
-    lines: list[str] = []
-    room = _MOST_CHARACTERS
-    for path in paths[:MOST_PATHS]:
-        line = quoted(path)
-        room -= len(line) + 1
-        if room < 0:
-            break
-        lines.append(line)
+    lines = [quoted(path) for path in paths[:MOST_PATHS]]
+    sizes = accumulate(len(line) + 1 for line in lines)
+    lines = [line for line, size in zip(lines, sizes, strict=True) if size <= _MOST_CHARACTERS]
     notes = walk.notes(hint=not paths)
     if len(lines) < len(paths):
         notes.insert(0, f"{len(lines):,} of {len(paths):,} matches; use a narrower pattern or a path to see the others")
@@ -562,20 +523,13 @@ def _glob_answer(paths: list[str], walk: Walk, pattern: str, found: Found, wante
     return "\n".join([*lines, *(f"[{note}]" for note in notes)])
 
 
-def _ensure_folder(found: Found) -> None:
-    if found.kind == "absent":
-        raise Error(f"{quoted(found.path)}: there is no such folder")
-    if found.kind != "folder":
-        raise Error(f"{quoted(found.path)} is no folder")
-
-
 def _inspect(arguments: JsonObject, context: ToolContext) -> list[Operand]:
     pattern, path = arguments.get("pattern"), arguments.get("path", ".")
     if not isinstance(pattern, str) or not isinstance(path, str):
         return []
     with Workspace.of(context) as workspace:
         try:
-            base = _search(workspace, pattern, path).base
+            base, _ = _split(workspace, pattern, path)
         except OutsideError:
             base = pattern if pattern.startswith("/") else path
         except Error:

@@ -12,6 +12,7 @@ from itertools import islice
 from msgspec import Struct
 
 from dragoman.builtin.files.workspace import Workspace, counted, open_beneath, quoted
+from dragoman.sandbox.protection import closing
 from dragoman.tools import Error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -195,20 +196,16 @@ class Walk:
             raise Error("the call was given up before it was done")
         found: list[Entry] = []
         try:
-            descriptor = open_beneath(self._workspace.top, place, _LIST, follow=False)
-        except OSError:  # It went away, became a link, or may not be listed.
-            self.unreadable.append(place)
-            return found
-        try:
-            with os.scandir(descriptor) as entries:
+            with (
+                closing(open_beneath(self._workspace.top, place, _LIST, follow=False)) as descriptor,
+                os.scandir(descriptor) as entries,
+            ):
                 for each in islice(entries, max(self._left, 0)):
                     path = each.name if place == "." else f"{place}/{each.name}"
                     is_folder = each.is_dir(follow_symlinks=False)
                     found.append(Entry(path, is_folder, each.is_file(follow_symlinks=False), depth))
-        except OSError:
+        except OSError:  # It went away, became a link, or may not be listed.
             self.unreadable.append(place)
-        finally:
-            os.close(descriptor)
         self._left -= len(found)
         found.sort(key=lambda entry: entry.path, reverse=True)
         return found

@@ -12,13 +12,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property, lru_cache
-from types import TracebackType
 from typing import Literal
 
 from msgspec import Struct
 
 from dragoman.sandbox.boxes import secrets_below, system_secrets
-from dragoman.sandbox.protection import is_protected
+from dragoman.sandbox.protection import closing, is_protected
 from dragoman.tools import Error, ToolContext
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -39,11 +38,6 @@ def quoted(path: str) -> str:
 def counted(number: int, word: str, plural: str = "") -> str:
     """`1 line`, `2,000 lines`."""
     return f"{number:,} {word if number == 1 else plural or word + 's'}"
-
-
-def sized(size: int) -> str:
-    """A size in bytes, for people."""
-    return counted(size, "byte")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -80,8 +74,17 @@ class Root(Struct, frozen=True):
     descriptor: int
     spellings: tuple[str, ...] = ()
     """Its absolute paths: an absolute link that begins with one of them is followed from the top again."""
-    by_walking: bool = False
-    """Do without `openat2`, as on a kernel that has none."""
+
+    def below(self, path: str) -> str | None:
+        """An absolute path as one from here, by its text alone; None where it does not begin with a spelling.
+
+        It is compared part by part, for `/work-b` does not lie in `/work`.
+        """
+        for spelling in self.spellings:
+            parts, start = _parts(path), _parts(spelling)
+            if not start or parts[-len(start) :] == start:
+                return "/".join(reversed(parts[: len(parts) - len(start)])) or "."
+        return None
 
 
 def open_beneath(top: Root, relative: str, flags: int, *, follow: bool = True) -> int:
@@ -90,7 +93,7 @@ def open_beneath(top: Root, relative: str, flags: int, *, follow: bool = True) -
     With `follow=False`, no part of the path may be a link. Raises Outside where the path, or a link on it, leads out,
     and OSError as `os.open` does.
     """
-    openat2 = None if top.by_walking else kernel_open()
+    openat2 = kernel_open()
     resolve = _BENEATH | _NO_MAGIC_LINKS | (0 if follow else _NO_LINKS)
     for _ in range(_ATTEMPTS if openat2 else 0):
         try:
@@ -110,7 +113,7 @@ def open_parent(top: Root, relative: str, *, making: list[str] | None = None) ->
     The name itself may be absent, and is no link at the time of looking; use it with the descriptor, and follow
     nothing. For the top itself it is `.`. With `making`, missing folders are made, and noted there.
     """
-    openat2 = None if top.by_walking else kernel_open()
+    openat2 = kernel_open()
     for _ in range(_ATTEMPTS):
         walker = _Walker(top, relative, making)
         try:
@@ -241,17 +244,12 @@ class _Walker:
             self._left.append(name)  # By now it is no link any more.
             return
         if target.startswith("/"):
-            target = self._beneath(target)
+            rest = self._top.below(target)
+            if rest is None:
+                raise Outside(self._path)
+            target = rest
             self.close()
         self._left.extend(_parts(target))
-
-    def _beneath(self, target: str) -> str:
-        """An absolute link as a path from the top: part by part, for `/work-b` does not lie in `/work`."""
-        for spelling in self._top.spellings:
-            rest = below(target, spelling)
-            if rest is not None:
-                return rest
-        raise Outside(self._path)
 
     def close(self) -> None:
         while self._held:
@@ -261,13 +259,6 @@ class _Walker:
 def _parts(path: str) -> list[str]:
     """The parts of a path, the first one last."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
-
-
-def below(path: str, folder: str) -> str | None:
-    """An absolute path as one below a folder, by its text alone; None where it does not begin with it."""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
-    start = [part for part in folder.split("/") if part not in ("", ".")]
-    return "/".join(parts[len(start) :]) or "." if parts[: len(start)] == start else None
 
 
 @lru_cache(maxsize=1)
@@ -300,13 +291,11 @@ def kernel_open() -> Openat2 | None:
             raise OSError(number, os.strerror(number), path)  # Python picks the class: FileNotFoundError and so on.
         return descriptor
 
-    somewhere = os.open("/", FOLDER)
-    try:
-        os.close(openat2(somewhere, ".", FOLDER, _BENEATH | _NO_MAGIC_LINKS))
-    except OSError:
-        return None
-    finally:
-        os.close(somewhere)
+    with closing(os.open("/", FOLDER)) as somewhere:
+        try:
+            os.close(openat2(somewhere, ".", FOLDER, _BENEATH | _NO_MAGIC_LINKS))
+        except OSError:
+            return None
     return openat2
 
 
@@ -320,7 +309,6 @@ def kernel_open() -> Openat2 | None:
 CHUNK = 1 << 20
 _LONGEST_PATH = 4095
 _FOR_READING = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_CLOEXEC", 0)
-_WITHOUT_LINKS: int = getattr(os, "O_NOFOLLOW", 0)
 
 Kind = Literal["file", "folder", "special", "absent"]
 
@@ -372,13 +360,13 @@ class DirectoryEntry(Struct, frozen=True):
 
     def open(self) -> int:
         """A descriptor of the regular file there, for reading."""
-        return _ensure_regular(os.open(self.name, _FOR_READING | _WITHOUT_LINKS, dir_fd=self.folder), self.real)
+        return _ensure_regular(os.open(self.name, _FOR_READING | _NO_FOLLOW, dir_fd=self.folder), self.real)
 
 
 class Workspace:
     """A folder, and everything that may be done beneath it. Use it in a `with` statement, or call `close`."""
 
-    def __init__(self, path: str | os.PathLike[str] | None = None, *, by_walking: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         if os.open not in os.supports_dir_fd or os.stat not in os.supports_follow_symlinks:
             raise Error("the file tools need a system with descriptors of folders (Linux, macOS, BSD)")
         try:
@@ -388,8 +376,7 @@ class Workspace:
         except OSError as problem:
             where = os.fspath(path) if path is not None else "the current folder"
             raise Error(f"the workspace {where} cannot be used: {_why(problem)}") from problem
-        spellings = (self.path,) if given == self.path else (self.path, given)
-        self.top = Root(descriptor, spellings, by_walking)
+        self.top = Root(descriptor, (self.path,) if given == self.path else (self.path, given))
 
     @classmethod
     def of(cls, context: ToolContext) -> Workspace:
@@ -399,9 +386,7 @@ class Workspace:
     def __enter__(self) -> Workspace:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -433,11 +418,10 @@ class Workspace:
             raise Error(f"the path is {length} bytes long; no path may have more than {_LONGEST_PATH}")
         if not given.startswith("/"):
             return given
-        for spelling in self.top.spellings:
-            rest = below(given, spelling)
-            if rest is not None:
-                return rest
-        raise OutsideError(given, self.path)
+        rest = self.top.below(given)
+        if rest is None:
+            raise OutsideError(given, self.path)
+        return rest
 
     def find(self, given: str, *, digest: bool = False) -> Found:
         """What is at a path; with `digest`, the SHA-256 of a file's content. Absence is an answer, not an error."""
@@ -447,10 +431,8 @@ class Workspace:
                 folder, place, name = open_parent(self.top, path)
             except FileNotFoundError:
                 return Found(_tidy(path), place_of(self.top, path))
-            try:
+            with closing(folder):
                 return _look(DirectoryEntry(folder, _join(place, name), name), _tidy(path), digest)
-            finally:
-                os.close(folder)
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
@@ -459,28 +441,22 @@ class Workspace:
         with explained(given, self.path):
             return _ensure_regular(open_beneath(self.top, self.relative(given), _FOR_READING), given)
 
-    def open_folder(self, given: str) -> int:
-        """A descriptor of a folder that can be listed."""
-        with explained(given, self.path):
-            return open_beneath(self.top, self.relative(given), _FOR_READING | os.O_DIRECTORY)
-
     def read_bytes(self, given: str, most: int) -> bytes:
         """The whole content of a file; an error where it has more than `most` bytes."""
-        descriptor = self.open_read(given)
-        try:
-            with explained(given, self.path):
-                return read_all(descriptor, most, given)
-        finally:
-            os.close(descriptor)
+        content = bytearray()
+        with closing(self.open_read(given)) as descriptor, explained(given, self.path):
+            while len(content) <= most and (piece := os.read(descriptor, CHUNK)):
+                content += piece
+        if len(content) > most:
+            raise Error(f"{quoted(given)} has more than {most:,} bytes, which is too large for this")
+        return bytes(content)
 
     def names(self, given: str) -> list[str]:
         """The names in a folder, sorted; folders end in a slash."""
-        descriptor = self.open_folder(given)
-        try:
-            with explained(given, self.path), os.scandir(descriptor) as entries:
+        with explained(given, self.path):
+            top = open_beneath(self.top, self.relative(given), _FOR_READING | os.O_DIRECTORY)
+            with closing(top), os.scandir(top) as entries:
                 return sorted(each.name + "/" if each.is_dir(follow_symlinks=False) else each.name for each in entries)
-        finally:
-            os.close(descriptor)
 
     # ---- places to write -------------------------------------------------------------------------------------------
 
@@ -492,32 +468,16 @@ class Workspace:
         """
         with explained(given, self.path):
             folder, place, name = open_parent(self.top, self.relative(given), making=making)
-        try:
+        with closing(folder):
             yield DirectoryEntry(folder, _join(place, name), name)
-        finally:
-            os.close(folder)
 
     def remove_empty(self, folders: list[str]) -> None:
         """Take folders away that were made for nothing, the last one first; one that is in use stays."""
         for place in reversed(folders):
             with suppress(OSError):
                 folder, _, name = open_parent(self.top, place)
-                try:
+                with closing(folder):
                     os.rmdir(name, dir_fd=folder)
-                finally:
-                    os.close(folder)
-
-
-def read_all(descriptor: int, most: int, path: str) -> bytes:
-    """Everything that a descriptor gives, bounded."""
-    pieces: list[bytes] = []
-    size = 0
-    while piece := os.read(descriptor, CHUNK):
-        pieces.append(piece)
-        size += len(piece)
-        if size > most:
-            raise Error(f"{quoted(path)} has more than {most:,} bytes, which is too large for this")
-    return b"".join(pieces)
 
 
 def digest_of(descriptor: int) -> str:
@@ -542,12 +502,9 @@ def _look(entry: DirectoryEntry, path: str, digest: bool) -> Found:
         return Found(path, entry.real)
     kind, content = _kind(status), ""
     if digest and kind == "file":
-        descriptor = entry.open()
-        try:
+        with closing(entry.open()) as descriptor:
             status = os.fstat(descriptor)
             content = digest_of(descriptor)
-        finally:
-            os.close(descriptor)
     return Found(
         path,
         entry.real,
@@ -579,7 +536,7 @@ def _ensure_regular(descriptor: int, path: str) -> int:
 
 def _tidy(path: str) -> str:
     """Without empty and idle parts. `..` stays: behind a link it is not what it seems."""
-    return "/".join(part for part in path.split("/") if part not in ("", ".")) or "."
+    return "/".join(reversed(_parts(path))) or "."
 
 
 def _join(place: str, name: str) -> str:

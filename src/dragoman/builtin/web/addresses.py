@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from urllib.parse import quote, urljoin
 
 from msgspec import Struct
 
+from dragoman.sandbox.protection import words
 from dragoman.tools import Error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -21,24 +22,12 @@ IpAddress = IPv4Address | IPv6Address
 
 # Names of the own machine and of own networks: no name server of the public web answers for them.
 _LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "broadcasthost"})
-_LOCAL_ENDINGS = (
-    "localhost",
-    "localdomain",
-    "local",
-    "internal",
-    "intranet",
-    "private",
-    "corp",
-    "home",
-    "lan",
-    "home.arpa",
-    "in-addr.arpa",
-    "ip6.arpa",
-    "onion",
+_LOCAL_ENDINGS = words(
+    "localhost localdomain local internal intranet private corp home lan home.arpa in-addr.arpa ip6.arpa onion"
 )
 
-_REFUSED_4: tuple[tuple[IPv4Network, str], ...] = tuple(
-    (IPv4Network(network), why)
+_REFUSED = [
+    (ip_network(network), why)
     for network, why in (
         ("0.0.0.0/8", "an address of this machine"),
         ("10.0.0.0/8", "an address of a private network"),
@@ -56,11 +45,6 @@ _REFUSED_4: tuple[tuple[IPv4Network, str], ...] = tuple(
         ("203.0.113.0/24", "an address for documentation"),
         ("224.0.0.0/4", "an address of many machines"),
         ("240.0.0.0/4", "an address that nobody has"),
-    )
-)
-_REFUSED_6: tuple[tuple[IPv6Network, str], ...] = tuple(
-    (IPv6Network(network), why)
-    for network, why in (
         ("::/128", "an address of this machine"),
         ("::1/128", "an address of this machine"),
         ("::/96", "an IPv4 address in an old disguise"),
@@ -78,7 +62,7 @@ _REFUSED_6: tuple[tuple[IPv6Network, str], ...] = tuple(
         ("fec0::/10", "an address of a private network"),
         ("ff00::/8", "an address of many machines"),
     )
-)
+]
 _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")
@@ -166,10 +150,9 @@ def _read_bracketed(host: str) -> IpAddress:
 def _read_numbers(name: str) -> IPv4Address:
     """An IPv4 address of one to four numbers, each decimal, octal or hexadecimal; the last fills what is left."""
     parts = name.split(".")
-    values = [_read_number(part) for part in parts] if len(parts) <= 4 else []
-    if not values or any(value is None for value in values):
+    numbers = [value for part in parts if (value := _read_number(part)) is not None]
+    if len(parts) > 4 or len(numbers) < len(parts):
         raise Refused(f"{name[:80]!r} is no numeric address")
-    numbers = [value for value in values if value is not None]
     last = numbers.pop()
     if any(number > 255 for number in numbers) or last >= 256 ** (4 - len(numbers)):
         raise Refused(f"{name[:80]!r} is no numeric address")
@@ -198,47 +181,27 @@ def judge_address(address: IpAddress | str) -> str:
             return judge_address(ip_address(address))
         except ValueError:
             return f"{address[:80]!r} is no address"
-    if isinstance(address, IPv4Address):
-        return _judge_4(address)
-    mapped = address.ipv4_mapped
-    if mapped is not None:
-        return _judge_4(mapped)
-    return _judge_6(address)
-
-
-def _judge_4(address: IPv4Address) -> str:
-    for network, why in _REFUSED_4:
-        if address in network:
-            return f"{address} is {why}"
-    return "" if address.is_global and not address.is_multicast else f"{address} is no public address"
-
-
-def _judge_6(address: IPv6Address) -> str:
-    if address.scope_id:
+    address = getattr(address, "ipv4_mapped", None) or address
+    if isinstance(address, IPv6Address) and address.scope_id:
         return f"{address} belongs to one machine's own network"
-    for network, why in _REFUSED_6:
+    for network, why in _REFUSED:
         if address in network:
             return f"{address} is {why}"
-    for carried in carried_addresses(address):
-        why = _judge_4(carried)
-        if why:
-            return f"{address} stands for another: {why}"
-    if address in _NAT64:
-        return ""
-    return "" if address in _UNICAST and address.is_global else f"{address} is no public address"
+    if isinstance(address, IPv4Address):
+        is_public = address.is_global and not address.is_multicast
+    else:
+        for carried in carried_addresses(address):
+            if why := judge_address(carried):
+                return f"{address} stands for another: {why}"
+        is_public = address in _NAT64 or (address in _UNICAST and address.is_global)
+    return "" if is_public else f"{address} is no public address"
 
 
 def carried_addresses(address: IPv6Address) -> tuple[IPv4Address, ...]:
     """The IPv4 addresses inside an IPv6 address, by every scheme that puts them there."""
     number = int(address)
     low = IPv4Address(number & 0xFFFFFFFF)
-    found: list[IPv4Address] = []
-    if address.ipv4_mapped is not None:
-        found.append(address.ipv4_mapped)
-    if address.sixtofour is not None:
-        found.append(address.sixtofour)
-    if address.teredo is not None:
-        found += address.teredo
+    found = [each for each in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())) if each is not None]
     if any(address in network for network in (_NAT64, _LOCAL_NAT64, _TRANSLATED, _COMPATIBLE)):
         found.append(low)
     if address in _LOCAL_NAT64:

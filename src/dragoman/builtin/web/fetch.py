@@ -16,6 +16,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Struct
 
+from dragoman.builtin.files.text import NEVER_TEXT, marked
+from dragoman.builtin.files.text import kind_of as file_kind_of
+from dragoman.builtin.files.workspace import counted
 from dragoman.builtin.web.addresses import Refused, WebAddress, follow, judge_address, judge_name, read_url
 from dragoman.client.http import HttpTransport, Limits
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
@@ -157,21 +160,6 @@ _APPLICATIONS_AS_TEXT = (
 )
 _TEXTS = frozenset(f"application/{name}" for name in _APPLICATIONS_AS_TEXT.split())
 _VAGUE = frozenset({"", "application/octet-stream", "binary/octet-stream", "application/unknown", "unknown/unknown"})
-_MAGIC = (
-    (b"%PDF-", "a PDF document"),
-    (b"\x89PNG\r\n", "a PNG image"),
-    (b"\xff\xd8\xff", "a JPEG image"),
-    (b"GIF8", "a GIF image"),
-    (b"PK\x03\x04", "a ZIP archive or an office document"),
-    (b"\x1f\x8b", "gzip data"),
-    (b"\x7fELF", "a program"),
-    (b"MZ", "a program"),
-)
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 # Labels that stand for more than they say, as browsers read them.
 _WIDER = {"iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252"}
 _WIDER |= {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "shift-jis": "cp932", "sjis": "cp932"}
@@ -206,11 +194,6 @@ def media_type_of(headers: Mapping[str, str]) -> tuple[str, str]:
     return kind.split(",")[0].strip().lower()[:100], charset[:40]
 
 
-def is_worth_reading(media_type: str) -> bool:
-    """Whether a body of this type may turn out to be text."""
-    return media_type in _VAGUE or _named_kind(media_type) != "binary"
-
-
 def _named_kind(media_type: str) -> PageKind:
     if media_type in ("text/html", "application/xhtml+xml"):
         return "html"
@@ -225,7 +208,7 @@ def kind_of(media_type: str, beginning: bytes) -> PageKind:
     head = beginning[:_PEEK]
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "text" if media_type in _VAGUE else kind
-    if b"\0" in head or any(head.startswith(magic) for magic, _ in _MAGIC[:6]):
+    if b"\0" in head or head.startswith(NEVER_TEXT):
         return "binary"
     if media_type not in _VAGUE:
         return kind
@@ -240,19 +223,16 @@ def kind_of(media_type: str, beginning: bytes) -> PageKind:
 
 def describe_binary(media_type: str, beginning: bytes, size: int | None) -> str:
     """One line about a body that is no text."""
-    what = next((name for magic, name in _MAGIC if beginning.startswith(magic)), "")
-    described = " ".join(
-        part for part in (what or "data that is no text", f"({media_type})" if media_type else "") if part
-    )
+    what = file_kind_of(beginning, "data that is no text") + (f" ({media_type})" if media_type else "")
     length = f", {size:,} bytes" if size is not None else ""
-    return f"[{described}{length}; its content is not shown]"
+    return f"[{what}{length}; its content is not shown]"
 
 
 def decode(data: bytes, charset: str, *, is_html: bool = False) -> str:
     """The text of a body: by its byte order mark, the charset of the header, that of the page, or a guess."""
-    for mark, encoding in _BOMS:
-        if data.startswith(mark):
-            return _decode(data[len(mark) :], encoding)
+    found = marked(data)
+    if found is not None:
+        return _decode(data[len(found.mark) :], found.name)
     encoding = _known(charset) or (_known(_declared(data)) if is_html else "")
     if encoding:
         return _decode(data, encoding)
@@ -300,19 +280,11 @@ def read_page(data: bytes, media_type: str, charset: str, address: str, *, raw: 
     from dragoman.builtin.web.readable import to_readable
 
     found = to_readable(text, address)
-    left_out = [
-        _count(found.hidden, "hidden element"),
-        _count(found.unseen, "invisible character"),
-        _count(found.menus, "menu"),
-        "the rest of a page with too many tags" if found.cut else "",
-    ]
-    named = ", ".join(part for part in left_out if part)
-    notes = (f"left out: {named}; raw=true shows the source",) if named else ()
+    counts = ((found.hidden, "hidden element"), (found.unseen, "invisible character"), (found.menus, "menu"))
+    left_out = [counted(number, what) for number, what in counts if number]
+    left_out += ["the rest of a page with too many tags"] if found.cut else []
+    notes = (f"left out: {', '.join(left_out)}; raw=true shows the source",) if left_out else ()
     return Page(kind, found.text, media_type, found.title, notes)
-
-
-def _count(number: int, what: str) -> str:
-    return "" if not number else f"{number:,} {what}{'s' if number > 1 else ''}"
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -353,14 +325,6 @@ class _Fetched(Struct, frozen=True):
     """Whether the body goes on behind what was read of it."""
     trail: tuple[str, ...]
     """The addresses that redirected here."""
-
-
-class _Redirected(Struct, frozen=True):
-    """A redirect to a host that nobody has been asked about."""
-
-    source: WebAddress
-    target: WebAddress
-    status: int
 
 
 def make_web_fetch(
@@ -436,14 +400,9 @@ def _make_tool(settings: _Settings) -> Tool:
         """Fetch one page of the public web and show it as text."""
         return await _answer(settings, url, offset, raw, context)
 
-    options = Options(
-        parallel_safe=True,
-        read_only=True,
-        timeout=settings.timeout + 5.0,
-        metadata={"class": "fetch", "family": "fetch", "origin": "builtin"},
-    )
-    made = tool_from_function(web_fetch, options)
-    return msgspec.structs.replace(made, inspect=inspect_url)
+    metadata = {"class": "fetch", "family": "fetch", "origin": "builtin"}
+    options = Options(parallel_safe=True, read_only=True, timeout=settings.timeout + 5.0, metadata=metadata)
+    return msgspec.structs.replace(tool_from_function(web_fetch, options), inspect=inspect_url)
 
 
 def inspect_url(arguments: Mapping[str, Any], context: ToolContext) -> tuple[Operand, ...]:
@@ -476,19 +435,30 @@ async def _answer(settings: _Settings, url: str, offset: int, raw: bool, context
         raise Error(f"{address.url} did not answer completely within {seconds:.3g} s") from None
     except TransportFault as fault:
         raise Error(f"{address.url} could not be fetched: {fault.message}") from None
-    if isinstance(found, _Redirected):
-        return _tell_redirect(found)
+    if isinstance(found, Ok):
+        return found
     # Long pages take a while to convert; other calls go on meanwhile.
-    page = await asyncio.to_thread(_to_page, found, raw)
+    media_type, charset = media_type_of(found.headers)
+    page = await asyncio.to_thread(
+        read_page, found.body, media_type, charset, found.address.url, raw=raw, size=_size_of(found)
+    )
     return _show(found, page, offset, settings)
 
 
-async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fetched | _Redirected:
-    """Follow redirects until something else comes. Every step is checked like the first one."""
+async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fetched | Ok:
+    """Follow redirects until something else comes. Every step is checked like the first one.
+
+    With `stays`, a redirect to a host that nobody has been asked about is told and not followed.
+    """
     trail: list[str] = []
     while True:
         try:
-            _check_port(address, settings.ports)
+            if address.port not in settings.ports:
+                allowed = ", ".join(str(port) for port in settings.ports)
+                raise Refused(
+                    f"port {address.port} of {address.host} is not fetched, only {allowed}; "
+                    f"whoever runs this can allow it with make_web_fetch(ports=...)"
+                )
             addresses = await find_addresses(address, settings.resolver, settings.allowance)
         except Refused as problem:
             if not trail:
@@ -501,11 +471,23 @@ async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fe
             status, location = response.status, response.headers.get("location", "")
         target = _follow(address, location)
         if stays and target.host != address.host:
-            return _check_unasked(settings, _Redirected(address, target, status))
+            return _tell_redirect(settings, address.url, target, status)
         trail.append(address.url)
         if len(trail) > MOST_REDIRECTS:
             raise Error(f"{trail[0]} redirects more than {MOST_REDIRECTS} times; the last one was to {target.url}")
         address = target
+
+
+def _tell_redirect(settings: _Settings, source: str, target: WebAddress, status: int) -> Ok:
+    # A model is not sent to ask for what would be refused anyway.
+    allowed = settings.allowance.covers(target.host, target.port) or target.host in settings.allowance.names
+    if target.doubt and not allowed:
+        raise Refused(f"{source} redirects to {target.url}, which is not fetched: {target.doubt}")
+    text = (
+        f"From {source}\n\nIt redirects (status {status}) to another host:\n{target.url}\n"
+        "That was not followed, because only this host was decided on. To go on, fetch that address."
+    )
+    return Ok(text, data={"url": source, "status": status, "redirect": target.url})
 
 
 def _follow(address: WebAddress, location: str) -> WebAddress:
@@ -517,50 +499,25 @@ def _follow(address: WebAddress, location: str) -> WebAddress:
         ) from None
 
 
-def _check_unasked(settings: _Settings, away: _Redirected) -> _Redirected:
-    """A model is not sent to ask for what would be refused anyway."""
-    target = away.target
-    allowed = settings.allowance.covers(target.host, target.port) or target.host in settings.allowance.names
-    if target.doubt and not allowed:
-        raise Refused(f"{away.source.url} redirects to {target.url}, which is not fetched: {target.doubt}")
-    return away
-
-
-def _check_port(address: WebAddress, ports: tuple[int, ...]) -> None:
-    if address.port not in ports:
-        allowed = ", ".join(str(port) for port in ports)
-        raise Refused(
-            f"port {address.port} of {address.host} is not fetched, only {allowed}; "
-            f"whoever runs this can allow it with make_web_fetch(ports=...)"
-        )
-
-
 async def _read_body(response: HttpResponse, most: int) -> tuple[bytes, bool]:
     """The body as far as it is taken, and whether it goes on."""
     media_type, _ = media_type_of(response.headers)
-    if not is_worth_reading(media_type):
-        most = _PEEK
-    pieces: list[bytes] = []
-    size = 0
+    if media_type not in _VAGUE and _named_kind(media_type) == "binary":
+        most = _PEEK  # It cannot turn out to be text.
+    body, goes_on = bytearray(), False
     try:
         async for piece in response.pieces():
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
+            body += piece
+            if len(body) > most:
                 break
     except TransportFault as fault:
         if fault.kind != "too_large":
             raise
-        return b"".join(pieces)[:most], True
-    return b"".join(pieces)[:most], size > most
+        goes_on = True
+    return bytes(body[:most]), goes_on or len(body) > most
 
 
 # ---- the answer ------------------------------------------------------------------------------------------------------
-
-
-def _to_page(found: _Fetched, raw: bool) -> Page:
-    media_type, charset = media_type_of(found.headers)
-    return read_page(found.body, media_type, charset, found.address.url, raw=raw, size=_size_of(found))
 
 
 def _size_of(found: _Fetched) -> int | None:
@@ -603,15 +560,6 @@ def _end_of_page(text: str, offset: int, size: int) -> int:
         line_end = text.rfind("\n", offset + size * 4 // 5, end)
         end = line_end + 1 if line_end >= 0 else end
     return end
-
-
-def _tell_redirect(away: _Redirected) -> Ok:
-    source, target = away.source.url, away.target.url
-    text = (
-        f"From {source}\n\nIt redirects (status {away.status}) to another host:\n{target}\n"
-        "That was not followed, because only this host was decided on. To go on, fetch that address."
-    )
-    return Ok(text, data={"url": source, "status": away.status, "redirect": target})
 
 
 WebFetch: Tool = make_web_fetch()

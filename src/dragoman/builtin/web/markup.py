@@ -54,8 +54,8 @@ class OpenElements(Generic[Mark]):
     def __init__(self) -> None:
         self._stack: list[tuple[str, Mark]] = []
         self._places: dict[str, list[int]] = {}
-        self._blocks: list[int] = []
-        self._boundaries: list[int] = []
+        self._blocks = [-1]
+        self._boundaries = [-1]
 
     def __len__(self) -> int:
         return len(self._stack)
@@ -73,38 +73,31 @@ class OpenElements(Generic[Mark]):
         """The elements that end because this one begins, the innermost first."""
         if name not in BLOCKS:
             # A link cannot stand in a link.
-            place = self._last("a") if name == "a" else -1
-            return self._pop(place) if place > self._top(self._blocks) else []
-        ended: list[tuple[str, Mark]] = []
-        paragraph = self._last("p")
-        if paragraph > self._top(self._boundaries):
-            ended = self._pop(paragraph)
+            return self._pop(self._last("a"), self._blocks[-1]) if name == "a" else []
+        ended = self._pop(self._last("p"), self._boundaries[-1])
         rule = _ENDED_BY.get(name)
         if rule is not None:
-            place = max(self._last(each) for each in rule[0])
-            if place > max(self._last(each) for each in rule[1]):
-                ended += self._pop(place)
+            ended += self._pop(max(map(self._last, rule[0])), max(map(self._last, rule[1])))
         return ended
 
     def ended_by_end(self, name: str) -> list[tuple[str, Mark]]:
         """The elements that an end tag ends, the innermost first; none if nothing of that name is in its reach."""
-        place = self._last(name)
         if name in _TABLE_PARTS:
             reach = self._last("table")
         elif name not in BLOCKS:
-            reach = self._top(self._blocks)
+            reach = self._blocks[-1]
         else:
-            reach = -1 if name in _BOUNDARIES else self._top(self._boundaries)
-        return self._pop(place) if place > reach else []
+            reach = -1 if name in _BOUNDARIES else self._boundaries[-1]
+        return self._pop(self._last(name), reach)
 
     def _last(self, name: str) -> int:
         places = self._places.get(name)
         return places[-1] if places else -1
 
-    def _top(self, places: list[int]) -> int:
-        return places[-1] if places else -1
-
-    def _pop(self, place: int) -> list[tuple[str, Mark]]:
+    def _pop(self, place: int, reach: int) -> list[tuple[str, Mark]]:
+        """End everything from a place on, if it lies within reach."""
+        if place <= reach:
+            return []
         ended = self._stack[place:]
         del self._stack[place:]
         ended.reverse()
@@ -136,11 +129,13 @@ _KEPT = frozenset(
 # Any other bracket is a part of the text.
 _bracket = re.compile(r"<(?=[A-Za-z/!?])").search
 _tag_name = re.compile(r"[A-Za-z][^\t\n\f\r />]*").match
-_gap = re.compile(r"[\t\n\f\r /]*").match
-_attribute_name = re.compile(r"=?[^\t\n\f\r />=]*").match
-_equals = re.compile(r"[\t\n\f\r ]*=[\t\n\f\r ]*").match
-_bare_value = re.compile(r"[^\t\n\f\r >]*").match
-_comment_end = re.compile(r"--!?>").search
+# The name of an attribute, its value, and the end of the page where that comes before the closing quote. It matches
+# everywhere; without a name where the tag or the page ends.
+_attribute = re.compile(
+    r"[\t\n\f\r /]*(=?[^\t\n\f\r />=]*)"
+    r"""(?:[\t\n\f\r ]*=[\t\n\f\r ]*(?:"([^"]*)(?:"|(\Z))|'([^']*)(?:'|(\Z))|([^\t\n\f\r >]*)))?"""
+).match
+_comment = re.compile(r"<!--(?:-?>|.*?--!?>)", re.DOTALL).match
 _raw_ends = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE).search for name in sorted(RAW)}
 # No character has a number this long, and reading one takes time with the square of its length.
 _long_number = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{7,});?")
@@ -183,7 +178,8 @@ def tokens(source: str) -> Iterator[Token]:
                 return
             yield Token("start", name[0].lower(), attributes, source[position - 2] == "/")
             if name[0].lower() in RAW:
-                end = _raw_end(source, position, name[0].lower())
+                found = None if name[0].lower() == "plaintext" else _raw_ends[name[0].lower()](source, position)
+                end = size if found is None else found.start()
                 if end > position:
                     yield Token("text", source[position:end])
                 position = end
@@ -195,11 +191,6 @@ def tokens(source: str) -> Iterator[Token]:
             return
 
 
-def _raw_end(source: str, position: int, name: str) -> int:
-    found = None if name == "plaintext" else _raw_ends[name](source, position)
-    return len(source) if found is None else found.start()
-
-
 def _read_other(source: str, opening: int) -> tuple[Token | None, int]:
     """What begins with a bracket and is no start tag; the place behind it is -1 where the page ends in it."""
     name = _tag_name(source, opening + 2) if source[opening + 1] == "/" else None
@@ -207,17 +198,10 @@ def _read_other(source: str, opening: int) -> tuple[Token | None, int]:
         _, position = _read_attributes(source, name.end())
         return (Token("end", name[0].lower()) if position >= 0 else None), position
     if source.startswith("<!--", opening):
-        return None, _end_of_comment(source, opening)
+        comment = _comment(source, opening)
+        return None, -1 if comment is None else comment.end()
     closing = source.find(">", opening + 2)
     return None, closing + 1 if closing >= 0 else -1
-
-
-def _end_of_comment(source: str, opening: int) -> int:
-    for empty in ("<!-->", "<!--->"):
-        if source.startswith(empty, opening):
-            return opening + len(empty)
-    found = _comment_end(source, opening + 4)
-    return -1 if found is None else found.end()
 
 
 def _read_attributes(source: str, position: int) -> tuple[dict[str, str], int]:
@@ -225,36 +209,15 @@ def _read_attributes(source: str, position: int) -> tuple[dict[str, str], int]:
     if source.startswith(">", position):
         return {}, position + 1
     attributes: dict[str, str] = {}
-    size = len(source)
     while True:
-        position = _end(_gap(source, position))
-        if position >= size:
+        found = _attribute(source, position)
+        assert found is not None
+        position = found.end()
+        name, double, unclosed, single, unclosed_too, bare = found.groups()
+        if not name:
+            return attributes, position + 1 if source.startswith(">", position) else -1
+        if unclosed is not None or unclosed_too is not None:
             return attributes, -1
-        if source[position] == ">":
-            return attributes, position + 1
-        name = _attribute_name(source, position)
-        assert name is not None
-        position = name.end()
-        value = ""
-        equals = _equals(source, position)
-        if equals is not None:
-            value, position = _read_value(source, equals.end())
-            if position < 0:
-                return attributes, -1
-        lowered = name[0].lower() if len(name[0]) < 20 else ""
+        lowered = name.lower() if len(name) < 20 else ""
         if lowered in _KEPT and lowered not in attributes:
-            attributes[lowered] = unescape(value)
-
-
-def _read_value(source: str, position: int) -> tuple[str, int]:
-    quote = source[position : position + 1]
-    if quote in ('"', "'"):
-        closing = source.find(quote, position + 1)
-        return ("", -1) if closing < 0 else (source[position + 1 : closing], closing + 1)
-    end = _end(_bare_value(source, position))
-    return source[position:end], end
-
-
-def _end(found: re.Match[str] | None) -> int:
-    assert found is not None
-    return found.end()
+            attributes[lowered] = unescape(double or single or bare or "")

@@ -20,10 +20,7 @@ _LONGEST_ROW = 1500
 _run_of_spaces = re.compile(r"[ \t\n\r\f]+")
 
 
-class Sign(Enum):
-    ROW = 1
-    CELL = 2
-    ROW_END = 3
+Sign = Enum("Sign", "ROW CELL ROW_END")
 
 
 class Break(NamedTuple):
@@ -80,12 +77,9 @@ class Layout:
 
     def end_line(self, count: int = 1, *, drops_lead: bool = False) -> None:
         """End the line; with a count of 2, leave an empty one; with 0, end it even if it is empty."""
-        self._break(Break(count, self.prefix, drops_lead))
+        self.add_break(Break(count, self.prefix, drops_lead))
 
-    def sign(self, sign: Sign) -> None:
-        self._break(sign)
-
-    def _break(self, piece: Piece) -> None:
+    def add_break(self, piece: Break | Sign) -> None:
         self.breaks += 1
         self._left -= 1
         self.pieces.append(piece)
@@ -193,11 +187,9 @@ def _cells_of(row: list[Piece]) -> list[str]:
         else:
             cells[-1].append(piece if isinstance(piece, str) else " ")
     texts = [_run_of_spaces.sub(" ", "".join(cell)).strip() for cell in cells]
-    if not texts[0]:
-        del texts[0]
     while texts and not texts[-1]:
         texts.pop()
-    return texts
+    return texts[1:] if texts and not texts[0] else texts
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -223,6 +215,8 @@ _IGNORED = frozenset({"html", "head", "body"})
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _PARAGRAPHS = names("p ul ol dl table blockquote pre figure details hr xmp plaintext listing") | _HEADINGS.keys()
 _PREFORMATTED = frozenset({"pre", "xmp", "plaintext", "listing"})
+_AROUND = {"sup": ("^", ""), "code": ("`", "`"), "q": ('"', '"')}
+"""What is put before and behind the text of an element."""
 _DEEPEST = 6
 
 _ZERO = r"(?:0+(?:\.0*)?|\.0+)"
@@ -238,6 +232,7 @@ _unseen = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _backticks = re.compile("`+")
+_style_comment = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 class Readable(Struct, frozen=True):
@@ -392,12 +387,12 @@ class _Page:
         if name == "a":
             mark.link = self._absolute(attributes.get("href", ""))
             mark.place, mark.breaks, mark.inked = layout.add(""), layout.breaks, layout.inked
-        elif name in ("sup", "code", "q"):
+        elif name in _AROUND:
             mark.place, mark.inked = layout.add(""), layout.inked
         elif name == "tr":
-            layout.sign(Sign.ROW)
+            layout.add_break(Sign.ROW)
         elif name in ("td", "th"):
-            layout.sign(Sign.CELL)
+            layout.add_break(Sign.CELL)
         elif name in BLOCKS:
             self._begin_block(name, attributes, mark)
 
@@ -436,14 +431,13 @@ class _Page:
         layout.prefix = mark.prefix
         if name == "a":
             self._end_link(mark)
-        elif name == "sup":
-            self._put_around(mark, "^", "")
-        elif name == "code":
-            self._put_around(mark, "`", "`")
-        elif name == "q":
-            self._put_around(mark, '"', '"')
+        elif name in _AROUND:
+            if mark.place >= 0 and layout.inked > mark.inked:
+                layout.pieces[mark.place], after = _AROUND[name]
+                if after:
+                    layout.add(after)
         elif name == "tr":
-            layout.sign(Sign.ROW_END)
+            layout.add_break(Sign.ROW_END)
         elif name in BLOCKS and name not in ("td", "th"):
             if name in ("ul", "ol", "menu") and self._lists:
                 self._lists.pop()
@@ -451,12 +445,6 @@ class _Page:
                 self._end_preformatted(mark)
             leads = name in _HEADINGS or name in ("li", "dd")
             layout.end_line(2 if name in _PARAGRAPHS and not self._lists else 1, drops_lead=leads)
-
-    def _put_around(self, mark: _Open, before: str, after: str) -> None:
-        if mark.place >= 0 and self.layout.inked > mark.inked:
-            self.layout.pieces[mark.place] = before
-            if after:
-                self.layout.add(after)
 
     def _end_link(self, mark: _Open) -> None:
         layout = self.layout
@@ -488,10 +476,9 @@ class _Page:
         href = href.strip()
         if not href or href.startswith("#") or len(href) > _LONGEST_LINK:
             return ""
-        known = self._links.get(href)
-        if known is None:
-            known = self._links[href] = _joined(self._base, href)
-        return known
+        if href not in self._links:
+            self._links[href] = _joined(self._base, href)
+        return self._links[href]
 
 
 def _joined(base: str, href: str) -> str:
@@ -520,11 +507,5 @@ def _style_hides(style: str) -> bool:
     if "\\" in style:
         # Nobody escapes letters in a style but to disguise it.
         return True
-    kept, position = [], 0
-    while (opening := style.find("/*", position)) >= 0:
-        kept.append(style[position:opening])
-        closing = style.find("*/", opening + 2)
-        position = closing + 2 if closing >= 0 else len(style)
-    kept.append(style[position:])
-    plain = "".join("".join(kept).split())
+    plain = "".join(_style_comment.sub("", style).split())
     return _hides(plain) is not None or ("overflow:hidden" in plain and _shrinks(plain) is not None)

@@ -34,22 +34,6 @@ _MESSAGES = {
 class Response:
     """An answer whose head has arrived; the body comes as it is asked for."""
 
-    __slots__ = (
-        "_connection",
-        "_decoder",
-        "_fault",
-        "_left",
-        "_pieces",
-        "_steps",
-        "_timeouts",
-        "_wire_left",
-        "buffered",
-        "ended",
-        "headers",
-        "status",
-        "waiter",
-    )
-
     def __init__(self, head: Head, connection: Connection, limits: Limits, timeouts: Timeouts) -> None:
         self.status = head.status
         self.headers = head.headers
@@ -202,7 +186,7 @@ class Connection(asyncio.Protocol):
         self._limits = limits
         self._on_free = on_free
         self._on_lost = on_lost
-        self._transport: asyncio.Transport | None = None
+        self.transport: asyncio.Transport | None = None
         self._parser: ResponseParser | None = None
         self._head: asyncio.Future[Response] | None = None
         self._response: Response | None = None
@@ -219,18 +203,14 @@ class Connection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         return (
-            not self._lost and self._parser is None and self._transport is not None and not self._transport.is_closing()
+            not self._lost and self._parser is None and self.transport is not None and not self.transport.is_closing()
         )
-
-    @property
-    def transport(self) -> asyncio.Transport | None:
-        return self._transport
 
     # ---- one exchange ----------------------------------------------------------------------------------------------
 
     async def exchange(self, method: str, head: bytes, body: bytes, timeouts: Timeouts) -> Response:
         """Send a request and wait for the head of the answer."""
-        transport = self._transport
+        transport = self.transport
         if transport is None or self._lost:
             raise self._fault_of_loss(None)
         self._parser = ResponseParser(self._limits, method)
@@ -261,8 +241,7 @@ class Connection(asyncio.Protocol):
             self.drop()
             return
         try:
-            events = parser.feed(data)
-            for event in events:
+            for event in parser.feed(data):
                 if type(event) is bytes:
                     assert self._response is not None
                     self._response.add(event)
@@ -278,9 +257,9 @@ class Connection(asyncio.Protocol):
         if response is not None:
             self._deadline = inf
             response.wake()
-            if response.buffered > _HIGH and not self._paused and self._transport is not None:
+            if response.buffered > _HIGH and not self._paused and self.transport is not None:
                 self._paused = True
-                self._transport.pause_reading()
+                self.transport.pause_reading()
 
     def _begin(self, head: Head) -> None:
         response = Response(head, self, self._limits, self._timeouts)
@@ -317,31 +296,27 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self.transport = transport
 
     def connection_lost(self, error: Exception | None) -> None:
         self._lost = True
         parser = self._parser
         if parser is not None:
             try:
-                if error is None and parser.seen:
-                    parser.close()
-                    self._finish_at_close()
-                else:
-                    self._fail(self._fault_of_loss(error))
+                if error is not None or not parser.seen:
+                    raise self._fault_of_loss(error)
+                parser.close()
+                self._parser = None
+                if self._response is not None:
+                    self._response.end()
+                    self._response = None
             except TransportFault as fault:
                 self._fail(fault)
         self._stop_timer()
-        self._transport = None
+        self.transport = None
         if not self.closed.done():
             self.closed.set_result(None)
         self._on_lost(self)
-
-    def _finish_at_close(self) -> None:
-        self._parser = None
-        response, self._response = self._response, None
-        if response is not None:
-            response.end()
 
     def _fault_of_loss(self, error: Exception | None) -> TransportFault:
         seen = self._parser is not None and self._parser.seen
@@ -353,20 +328,15 @@ class Connection(asyncio.Protocol):
     def drop(self) -> None:
         """Close at once. Whatever was going on here is over."""
         self._lost = True
-        if self._transport is not None:
-            self._transport.abort()
+        if self.transport is not None:
+            self.transport.abort()
         self._stop_timer()
 
     def resume(self) -> None:
         if self._paused:
             self._paused = False
-            if self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
-
-    def upgrade(self, transport: asyncio.Transport) -> None:
-        """Go on over TLS, behind a proxy that made a tunnel."""
-        self._transport = transport
-        self.used = False
+            if self.transport is not None and not self.transport.is_closing():
+                self.transport.resume_reading()
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
@@ -448,7 +418,8 @@ async def open_connection(
         message = f"no connection to {place} within {timeouts.connect:g} s"
         raise TransportFault("timed_out", message, code="connect") from None
     except ssl.SSLError as error:
-        raise TransportFault("insecure", f"TLS with {address.authority} failed: {_reason(error)}", code="tls") from None
+        reason = getattr(error, "verify_message", "") or error.reason or error
+        raise TransportFault("insecure", f"TLS with {address.authority} failed: {reason}", code="tls") from None
     except socket.gaierror as error:
         raise TransportFault("unreachable", f"no address for {place}: {error.strerror}", code="dns") from None
     except OSError as error:
@@ -490,12 +461,7 @@ async def _tunnel(
         raise TransportFault("unreachable", f"the proxy {proxy.host}:{proxy.port} closed the tunnel", code="proxy")
     secured = await connection.loop.start_tls(transport, connection, context, server_hostname=address.host)
     assert secured is not None
-    connection.upgrade(secured)
-
-
-def _reason(error: ssl.SSLError) -> str:
-    verdict = getattr(error, "verify_message", "")
-    return str(verdict or error.reason or error)
+    connection.transport, connection.used = secured, False
 
 
 # --------------------------------------------------------------------------------------------------------------------

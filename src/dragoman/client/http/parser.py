@@ -134,19 +134,6 @@ State = Literal["head", "length", "chunk_line", "chunk", "chunk_end", "trailers"
 class ResponseParser:
     """Reads the response to one request. `method` decides whether there is a body at all."""
 
-    __slots__ = (
-        "_http_10",
-        "_limits",
-        "_overhead",
-        "_pending",
-        "_remaining",
-        "_skipped",
-        "_state",
-        "_without_body",
-        "keeps",
-        "seen",
-    )
-
     def __init__(self, limits: Limits, method: str = "POST") -> None:
         self._limits = limits
         self._without_body = method

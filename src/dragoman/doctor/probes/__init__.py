@@ -1,1 +1,1 @@
-"""The probes, by what they look at."""
+"""The questions of the probes, and what is made of the answers."""

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from dragoman.events import ArgumentsDelta, CallBroken, CallEnded, CallStarted, Event, TextDelta
 from dragoman.formats.loose import Found, find_calls
+from dragoman.formats.nonce import NONCE, STALE_NONCE
 from dragoman.formats.notation import write_strict_json
 from dragoman.formats.parser import Parser
+from dragoman.formats.registry import plan_for
+from dragoman.toolset import Toolset
 from dragoman.types import Provenance, ToolCall
 
 _bracket = re.compile(r"[(\[{`]").search
@@ -164,21 +168,68 @@ class LooseParser:
     def _report(self, one: Found, span: tuple[int, int], raw: str) -> list[Event]:
         index = self._reported
         self._reported += 1
-        call = ToolCall(
-            id=f"call_{index + 1}",
-            name=one.name,
-            arguments=one.arguments,
-            known_tool=one.known_tool,
-            repairs=one.repairs,
-            changes=one.changes,
-            provenance=Provenance("text", "loose", span, one.region),
-            raw=raw,
-        )
+        call = _make_call(one, index, span, raw)
         return [
             CallStarted(index, call.name, call.id),
             ArgumentsDelta(index, write_strict_json(call.arguments)),
             CallEnded(index, call),
         ]
+
+
+def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
+    """The calls that loose reading would find in a text which `auto` has read already; `events` are those of `auto`.
+
+    The engine does not run again, and text that `auto` left without a bracket holds no call. What a reader without a
+    marker took is text once more, as it is for the loose reader, so a call that `auto` found may be among them.
+    """
+    if not any(isinstance(event, TextDelta) and _bracket(event.text) for event in events):
+        return []
+    plain = [_unread(event) for event in events]
+    if any(isinstance(event, CallEnded) for event in plain):
+        return []
+    received = "".join([event.raw for event in plain if hasattr(event, "raw")])
+    text = "".join([event.text for event in plain if isinstance(event, TextDelta)])
+    places = _Places(plain)
+    calls: list[ToolCall] = []
+    for index, one in enumerate(find_calls(text, tools)):
+        span = (places.locate(one.start), places.locate(one.end - 1) + 1)
+        calls.append(_make_call(one, index, span, received[slice(*span)]))
+    return calls
+
+
+def _unread(event: Event) -> Event:
+    """A call that the plan of loose reading leaves to the loose reader, as text; any other event as it is."""
+    if isinstance(event, CallEnded):
+        format = event.call.provenance.format if event.call.provenance is not None else ""
+    elif isinstance(event, CallBroken):
+        format = event.format
+    else:
+        return event
+    return TextDelta(event.raw) if format in (NONCE, STALE_NONCE) or _is_unmarked(format, event.raw) else event
+
+
+def _is_unmarked(format: str, raw: str) -> bool:
+    """Whether a reader took this that is not in the plan of loose reading: some formats have readers of both kinds."""
+    plan = plan_for("auto")
+    readers = [reader for reader in (*plan.line_entries, *plan.message_entries) if reader.format == format]
+    written = raw.lstrip()
+    if not readers or written.startswith(tuple(plan.openers)):
+        return False
+    kept = (reader for reader in readers if getattr(reader, "keeps_envelope", False))
+    return not any(reader.begins(written, 0, final=True) for reader in kept)
+
+
+def _make_call(one: Found, index: int, span: tuple[int, int], raw: str) -> ToolCall:
+    return ToolCall(
+        id=f"call_{index + 1}",
+        name=one.name,
+        arguments=one.arguments,
+        known_tool=one.known_tool,
+        repairs=one.repairs,
+        changes=one.changes,
+        provenance=Provenance("text", "loose", span, one.region),
+        raw=raw,
+    )
 
 
 def _renumber(events: list[Event]) -> list[Event]:

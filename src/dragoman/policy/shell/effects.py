@@ -141,13 +141,9 @@ def _move(folders: tuple[str, ...], command: SimpleCommand) -> tuple[str, ...] |
 # The files whose content a command line would run.
 
 _FILES_OF = {
-    "make": ("Makefile", "makefile", "GNUmakefile"),
-    "gmake": ("Makefile", "makefile", "GNUmakefile"),
+    **dict.fromkeys(("make", "gmake"), ("Makefile", "makefile", "GNUmakefile")),
     "just": ("justfile", "Justfile"),
-    "npm": ("package.json",),
-    "pnpm": ("package.json",),
-    "yarn": ("package.json",),
-    "bun": ("package.json",),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), ("package.json",)),
     "rake": ("Rakefile",),
     "tox": ("tox.ini", "pyproject.toml"),
     "nox": ("noxfile.py",),
@@ -180,34 +176,31 @@ def scripts(text: str) -> tuple[str, ...]:
 
     Lines that are not understood give what could be read of them. Files that other files load are not known here.
     """
-    found: dict[str, None] = {}
-    _collect(text, found, 0)
-    return tuple(found)
+    return tuple(dict.fromkeys(_scripts_of_line(text, 0)))
 
 
-def _collect(text: str, found: dict[str, None], depth: int) -> None:
+def _scripts_of_line(text: str, depth: int) -> Iterator[str]:
     for command in read_command(text).commands:
-        _collect_from(command.words, found, depth)
+        if command.words:
+            yield from _scripts_of(command.words, depth)
         if command.words and is_interpreter(command.words[0]):
-            found.update((r.target, None) for r in command.redirections if r.operator == "<" and r.target)
+            yield from (each.target for each in command.redirections if each.operator == "<" and each.target)
 
 
-def _collect_from(words: tuple[str, ...], found: dict[str, None], depth: int) -> None:
-    if not words:
-        return
+def _scripts_of(words: tuple[str, ...], depth: int) -> Iterator[str]:
     program, name = words[0], base_name(words[0])
     if "/" in program:
-        found[program] = None
+        yield program
     if name in ("source", "."):
-        found.update(dict.fromkeys(word for word in words[1:2]))
+        yield from words[1:2]
     elif name in SHELLS or is_interpreter(name):
-        _collect_from_interpreter(name, words, found, depth)
+        yield from _scripts_of_interpreter(name, words, depth)
     elif name in _FILES_OF and not (name in _ASKABLE and words[1:] == ("--version",)):
-        found.update(dict.fromkeys(_find_file_options(name, words) or _FILES_OF[name]))
+        yield from _find_file_options(name, words) or _FILES_OF[name]
     elif name in WRAPPERS and depth < _DEPTH:
-        _collect_from_wrapper(words, found, depth)
+        yield from _scripts_of_wrapper(words, depth)
     else:
-        found.update(dict.fromkeys(_find_file_options(name, words)))
+        yield from _find_file_options(name, words)
 
 
 def _find_file_options(name: str, words: tuple[str, ...]) -> list[str]:
@@ -219,26 +212,25 @@ def _find_file_options(name: str, words: tuple[str, ...]) -> list[str]:
     return files
 
 
-def _collect_from_interpreter(name: str, words: tuple[str, ...], found: dict[str, None], depth: int) -> None:
+def _scripts_of_interpreter(name: str, words: tuple[str, ...], depth: int) -> Iterator[str]:
     """The first operand of an interpreter is its script, unless an option gave it code."""
-    found.update(dict.fromkeys(_find_file_options(name, words)))
+    yield from _find_file_options(name, words)
     is_value = is_preloaded = False
     for index, word in enumerate(words[1:], 1):
         if is_value or is_preloaded:
-            found.update(dict.fromkeys((word,) if is_preloaded else ()))
+            yield from (word,) if is_preloaded else ()
             is_value = is_preloaded = False
         elif _gives_code(name, word):
-            _collect_from_code(name, word, words[index + 1 : index + 2], found, depth)
+            yield from _scripts_of_code(name, word, words[index + 1 : index + 2], depth)
             return
         elif word.startswith(("-", "+")):
             is_preloaded = word in _PRELOADING
             is_value = word in _VALUED
         elif word not in ("run", "test"):
             # What follows an unknown option may be its value, and the script comes later.
-            found[word] = None
+            yield word
             if not _LOOKS_LIKE_SCRIPT.match(word):
-                later = (other for other in words[index + 1 :] if _LOOKS_LIKE_SCRIPT.match(other))
-                found.update(dict.fromkeys(list(later)[:1]))
+                yield from [other for other in words[index + 1 :] if _LOOKS_LIKE_SCRIPT.match(other)][:1]
             return
 
 
@@ -249,25 +241,25 @@ def _gives_code(name: str, option: str) -> bool:
     return option in _CODE_OPTIONS.get(language, ("-c", "-e"))
 
 
-def _collect_from_code(name: str, option: str, following: tuple[str, ...], found: dict[str, None], depth: int) -> None:
+def _scripts_of_code(name: str, option: str, following: tuple[str, ...], depth: int) -> Iterator[str]:
     if name in SHELLS and following and depth < _DEPTH:
-        _collect(following[0], found, depth + 1)
+        yield from _scripts_of_line(following[0], depth + 1)
     elif option == "-m" and following:
         module = following[0].replace(".", "/")
-        found.update(dict.fromkeys((f"{module}.py", f"{module}/__main__.py")))
+        yield from (f"{module}.py", f"{module}/__main__.py")
 
 
-def _collect_from_wrapper(words: tuple[str, ...], found: dict[str, None], depth: int) -> None:
+def _scripts_of_wrapper(words: tuple[str, ...], depth: int) -> Iterator[str]:
     """Where the wrapped command starts is not certain, so every word that could start it is looked at."""
     for index, word in enumerate(words[1:], 1):
         name = base_name(word)
         if name in SHELLS or is_interpreter(name) or name in _FILES_OF:
-            _collect_from(words[index:], found, depth + 1)
+            yield from _scripts_of(words[index:], depth + 1)
             return
         if word.startswith(("./", "/", "../")) or _LOOKS_LIKE_SCRIPT.match(word):
-            found[word] = None
+            yield word
         elif " " in word and depth < _DEPTH:
-            _collect(word, found, depth + 1)
+            yield from _scripts_of_line(word, depth + 1)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -407,7 +399,7 @@ class ReadOnly(Struct, frozen=True):
 def read_only(text: str) -> ReadOnly:
     """Whether a command line changes nothing, as far as that can be told from the line alone."""
     line = read_command(text)
-    why = _find_unbearable(line)
+    why = next((FAULTS[fault] for fault in line.faults if fault not in _BEARABLE), "")
     if why:
         return ReadOnly(False, why)
     places = PathTracker()
@@ -416,10 +408,6 @@ def read_only(text: str) -> ReadOnly:
         if why:
             return ReadOnly(False, why, tuple(places.paths), places.leaves)
     return ReadOnly(True, "", tuple(places.paths), places.leaves)
-
-
-def _find_unbearable(line: CommandLine) -> str:
-    return next((FAULTS[fault] for fault in line.faults if fault not in _BEARABLE), "")
 
 
 def _judge(command: SimpleCommand, places: PathTracker) -> str:
@@ -499,10 +487,7 @@ def _judge_reader(command: SimpleCommand, places: PathTracker) -> str:
     places.note_suspects(values)
     if any(mark not in ("", "glob") for mark in command.marks):
         places.leaves = True
-    if reader.searches or _is_recursive(command):
+    is_grep = command.words[0].endswith("grep")
+    if reader.searches or (is_grep and any(is_option(word, _RECURSIVE) for word in command.words[1:])):
         places.search(operands)
     return ""
-
-
-def _is_recursive(command: SimpleCommand) -> bool:
-    return command.words[0].endswith("grep") and any(is_option(word, _RECURSIVE) for word in command.words[1:])

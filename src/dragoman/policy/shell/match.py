@@ -77,10 +77,7 @@ class Pattern(Struct, frozen=True):
 def read_rule(text: str) -> Pattern:
     """Read a pattern; one that is not a plain command line is not understood, and allows nothing."""
     line = read_pattern(text, STAR)
-    is_plain = line.understood and all(command.words and not command.assignments for command in line.commands)
-    is_plain = is_plain and all(
-        redirection.joins or redirection.discards for command in line.commands for redirection in command.redirections
-    )
+    is_plain = line.understood and all(map(_is_plain, line.commands))
     commands = tuple(_read_words(command.words) for command in line.commands if command.words)
     return Pattern(text, commands, line.operators, is_plain)
 
@@ -166,10 +163,6 @@ class DenyPattern:
         if STAR in self.program:
             return match_star(self.program, name)
         return name.startswith(self.program) if self._is_stem_of_program else name == self.program
-
-    def has_fixed_subcommands(self, program: str) -> bool:
-        """Whether the word after this program is a subcommand and not a program."""
-        return program in _SUBCOMMAND_FIRST
 
     def matches(self, words: tuple[str, ...], marks: tuple[str, ...]) -> bool:
         """Whether words that start with a program are, or may become, the command that is looked for."""
@@ -340,7 +333,7 @@ def allows(pattern: str, text: str) -> bool:
 def allows_any(patterns: Iterable[str], text: str) -> bool:
     """Whether these patterns together cover the whole line: each command is covered by one of them."""
     line = read_command(text)
-    if not line.understood or not all(_is_plain(command) for command in line.commands):
+    if not line.understood or not all(map(_is_plain, line.commands)):
         return False
     rules = [rule for rule in map(read_rule, patterns) if rule.is_understood]
     if any(_covers_sequence(rule, line) for rule in rules):
@@ -439,7 +432,8 @@ def _is_mentioned_by(pattern: DenyPattern, command: SimpleCommand, is_data: bool
         return True
     if is_data or not command.words:
         return False
-    start = 2 if pattern.has_fixed_subcommands(base_name(command.words[0])) else 1
+    # The word after these programs is a subcommand and not a program.
+    start = 2 if base_name(command.words[0]) in _SUBCOMMAND_FIRST else 1
     places = [index for index in range(start, len(command.words)) if pattern.names(command.words[index])]
     if len(places) > _MOST_PLACES:
         return True

@@ -25,12 +25,7 @@ _NAMED = {"\n": "newline", "\r": "carriage_return", "\0": "nul"}
 
 def find_odd_characters(text: str) -> list[str]:
     """The kinds of characters in the text that make it doubtful, in the order of their first appearance."""
-    kinds: dict[str, None] = {}
-    for character in dict.fromkeys(_UNUSUAL.findall(text)):
-        kind = _kind_of(character)
-        if kind:
-            kinds[kind] = None
-    return list(kinds)
+    return list(dict.fromkeys(filter(None, map(_kind_of, dict.fromkeys(_UNUSUAL.findall(text))))))
 
 
 def _kind_of(character: str) -> str:
@@ -190,8 +185,7 @@ class _Reader:
             self._end_word()
             self.position += 1
         elif found := _PLAIN.match(self.text, self.position):
-            self._add(found.group())
-            self.position = found.end()
+            self._take(found.group())
         elif character in "'\"\\":
             self._read_quoted(character)
         elif character in "$`":
@@ -228,6 +222,11 @@ class _Reader:
     def _add(self, piece: str) -> None:
         self._begin()
         self.parts.append(piece)
+
+    def _take(self, piece: str) -> None:
+        """Add a piece that stands in the text as it is."""
+        self._add(piece)
+        self.position += len(piece)
 
     def _mark(self, name: str) -> None:
         self._begin()
@@ -303,9 +302,6 @@ class _Reader:
             self._fault("background")
         elif operator != "\n":
             self._fault("syntax")
-        self._close_command(operator)
-
-    def _close_command(self, operator: str) -> None:
         before = len(self.commands)
         self._end_command()
         if len(self.commands) > before:
@@ -355,12 +351,14 @@ class _Reader:
         else:
             self._read_double()
 
-    def _read_escape(self) -> None:
+    def _read_escape(self, in_double: bool = False) -> None:
         following = self.text[self.position + 1 : self.position + 2]
-        if following == "":
+        if following == "" and not in_double:
             self._fault("escape")
         if following != "\n":
-            self.parts.append(following)
+            # In double quotes a backslash is one of its own, unless it stands before one of these.
+            is_kept = in_double and not (following and following in '$`"\\')
+            self.parts.append(f"\\{following}" if is_kept else following)
         self.position += 2
 
     def _read_double(self) -> None:
@@ -371,48 +369,32 @@ class _Reader:
                 self.position += 1
                 return
             if found := _DOUBLE.match(self.text, self.position):
-                self.parts.append(found.group())
-                self.position = found.end()
+                self._take(found.group())
             elif character == "\\":
-                self._read_escape_in_double()
+                self._read_escape(in_double=True)
             elif character == "!":
                 self._read_bang('" \t=')
             else:
                 self._read_dollar(character, in_double=True)
         self._fault("quote")
 
-    def _read_escape_in_double(self) -> None:
-        following = self.text[self.position + 1 : self.position + 2]
-        if following == "\n":
-            pass
-        elif following and following in '$`"\\':
-            self.parts.append(following)
-        else:
-            self.parts.append("\\" + following)
-        self.position += 2
-
     def _read_dollar(self, character: str, in_double: bool = False) -> None:
         if character == "`":
             self._mark("substitution")
-            self._add("`")
-            self.position += 1
-        elif found := _LITERAL_DOLLAR.match(self.text, self.position):
-            self._add("$")
-            self.position = found.end()
-        elif in_double and self.text.startswith('$"', self.position):
-            self._add("$")
-            self.position += 1
+            self._take("`")
+        elif _LITERAL_DOLLAR.match(self.text, self.position) or (
+            in_double and self.text.startswith('$"', self.position)
+        ):
+            self._take("$")
         elif found := _VARIABLE.match(self.text, self.position):
             self._mark("variable")
-            self._add(found.group())
-            self.position = found.end()
+            self._take(found.group())
         else:
             following = self.text[self.position + 1 : self.position + 2]
             self._mark("substitution")
             if following in ("'", '"'):
                 self._fault("ansi_quote")
-            self._add("$")
-            self.position += 1
+            self._take("$")
 
     # ---- other characters ------------------------------------------------------------------------------------------
 
@@ -420,8 +402,7 @@ class _Reader:
         following = self.text[self.position + 1 : self.position + 2]
         if following != "" and following not in harmless:
             self._fault("history")
-        self._add("!")
-        self.position += 1
+        self._take("!")
 
     def _read_special(self, character: str) -> None:
         """The characters that mean something in some places: `* ? [ ~ { # !`, and the odd ones."""
@@ -438,12 +419,11 @@ class _Reader:
             character = self.star
         elif character in "*?[":
             self._mark_glob(character)
-        elif character == "~" and self._may_be_home():
+        elif character == "~" and (self.start == self.position or self.text[self.position - 1] in "=:"):
             self._mark("tilde")
         elif character == "{":
             self.braced = True
-        self._add(character)
-        self.position += 1
+        self._take(character)
 
     def _mark_glob(self, character: str) -> None:
         """A `[` that stands alone is the name of a program and no pattern."""
@@ -451,6 +431,3 @@ class _Reader:
         is_alone = self.start == self.position and following in ("", " ", "\t")
         if character != "[" or not is_alone:
             self._mark("glob")
-
-    def _may_be_home(self) -> bool:
-        return self.start == self.position or self.text[self.position - 1] in "=:"

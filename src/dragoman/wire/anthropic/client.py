@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import Struct
 
-from dragoman.events import Event
-from dragoman.types import (
-    Failure,
-    File,
-    Image,
-    InvalidCall,
-    JsonObject,
-    Message,
-    Part,
-    Request,
-    Text,
-    Thinking,
-    ToolCall,
-)
+from dragoman.types import Failure, File, Image, JsonObject, Message, Part, Request, Text, Thinking
 from dragoman.wire.anthropic.parts import (
     STOPS,
-    WIRE,
     add_usage,
     own,
     read_failure,
@@ -33,11 +19,11 @@ from dragoman.wire.anthropic.parts import (
     write_block,
     write_text,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Choice, Offer, Prepared, Reader, read_choice
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
-from dragoman.wire.framing import SseBroken, SseEvent
+from dragoman.wire.options import Choice, read_choice, settle_choice
 from dragoman.wire.quirks import Quirks
+from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -121,46 +107,11 @@ _MOST_STRICT = 20
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def clean(messages: Iterable[Message], quirks: Quirks, losses: list[Loss]) -> list[Message]:
-    """The conversation without what this wire refuses: blank text, unsigned thinking, and thinking behind a call."""
-    return [
-        message if _is_clean(message) else _clean(message, f"message {place}", quirks, losses)
-        for place, message in enumerate(messages)
-    ]
-
-
-def _is_clean(message: Message) -> bool:
-    """Whether there is nothing to look at closer: no thinking and no blank text."""
-    for part in message.parts:
-        if part.text.isspace() if isinstance(part, Text) else isinstance(part, Thinking):
-            return False
-    return True
-
-
-def _clean(message: Message, where: str, quirks: Quirks, losses: list[Loss]) -> Message:
-    before: list[Part] = []
-    behind: list[Part] = []  # the first call and all that follows it
-    for part in message.parts:
-        if isinstance(part, Text) and part.text.isspace() and "block" not in own(part.extra):
-            losses.append(Loss("dropped", where, "blank text, which this wire refuses"))
-            continue
-        if isinstance(part, Thinking):
-            part = _disown(part, quirks)
-            if behind and WIRE in part.extra:
-                losses.append(Loss("moved", where, "thinking behind a call was put before it"))
-                before.append(part)
-                continue
-        (behind if behind or isinstance(part, ToolCall | InvalidCall) else before).append(part)
-    parts = before + behind
-    return message if parts == message.parts else replace(message, parts=parts)
-
-
-def _disown(part: Thinking, quirks: Quirks) -> Thinking:
-    """Thinking that nobody signed cannot go back: it counts as that of a stranger."""
+def may_return(part: Thinking, quirks: Quirks) -> bool:
+    """Whether thinking can be sent back: it must be signed, or hidden, unless the endpoint does not care."""
     extra = own(part.extra)
     hidden = extra.get("data") if not part.text else None
-    signed = extra.get("signature") or hidden or (extra and quirks.unsigned_thinking)
-    return part if signed or WIRE not in part.extra else replace(part, extra={})
+    return bool(extra.get("signature") or hidden or (extra and quirks.unsigned_thinking))
 
 
 def write_messages(messages: Iterable[Message], losses: list[Loss]) -> list[JsonObject]:
@@ -263,48 +214,24 @@ class ToolWriter:
         words = "A tool of earlier messages; it cannot be called any more."
         self.tools = [{"name": name, "description": words, "input_schema": {"type": "object"}} for name in names]
         self._losses.append(Loss("inserted", "tools", "stand-ins for the tools that the history speaks of"))
-        self._set("none")
-
-    def _set(self, mode: str) -> bool:
-        """Whether the endpoint honours this choice, which then is written."""
-        if mode in self._quirks.tool_choice:
-            self.choice = {"type": "any" if mode == "required" else mode}
-            return True
-        return False
-
-    def _approximate(self, detail: str) -> None:
-        self._losses.append(Loss("approximated", "options", f"tool_choice: {detail}"))
+        if "none" in self._quirks.tool_choice:
+            self.choice = {"type": "none"}
 
     def _choose(self, choice: Choice, messages: list[JsonObject]) -> None:
-        if choice.names:
-            self._choose_among(choice)
-        elif choice.mode == "none" and not self._set("none"):
-            if _names_used(messages):
-                self._approximate("none is not honoured here, and the history needs its tools; it became auto")
-            else:
-                self.tools = []
-                self._approximate("none is not honoured here; no tools are offered")
-        elif choice.mode == "required" and not self._set("required"):
-            self._approximate("required is not honoured here; it became auto")
-        elif choice.mode == "auto":
-            self._set("auto")
+        def name_of(ours: str) -> str | None:
+            # A tool of the provider goes by its own name.
+            name = self._offered.name_of(ours) or ours
+            return name if any(tool.get("name") == name for tool in self.tools) else None
 
-    def _choose_among(self, choice: Choice) -> None:
-        known = {as_text(tool.get("name")) for tool in self.tools}
-        names = [self._offered.name_of(name) or name for name in choice.names]
-        names = [name for name in names if name in known]
-        if not names:
-            self._approximate("it names no tool that is offered; it became auto")
-            self._set("auto")
-            return
-        if choice.kind == "named" and "named" in self._quirks.tool_choice:
-            self.choice = {"type": "tool", "name": names[0]}
-            return
-        self.tools = [tool for tool in self.tools if as_text(tool.get("name")) in names]
-        if self._set(choice.mode):
-            self._approximate("only the tools that it allows are offered")
-        else:
-            self._approximate(f"only the tools that it allows are offered; {choice.mode} is not honoured here")
+        # A history with calls needs its tools.
+        omits = choice.mode == "none" and not _names_used(messages)
+        chosen = settle_choice(choice, name_of, self._quirks, self._losses, omits_tools=omits)
+        if chosen.only is not None:
+            self.tools = [tool for tool in self.tools if as_text(tool.get("name")) in chosen.only]
+        if chosen.mode == "named":
+            self.choice = {"type": "tool", "name": chosen.names[0]}
+        elif chosen.mode:
+            self.choice = {"type": "any" if chosen.mode == "required" else chosen.mode}
 
     def _forbid_parallel(self) -> None:
         if not self._quirks.parallel_flag:
@@ -326,28 +253,26 @@ _MESSAGE_FIELDS = ("id", "type", "role", "model", "content", "stop_reason", "usa
 _READ = ("tool_use", "text", "thinking")
 
 
-class _Block:
+class _Block(Struct, eq=False):
     """A block that began and has not ended."""
 
-    __slots__ = ("citations", "fields", "index", "key", "kind", "pieces", "said", "signature")
-
-    def __init__(self, fields: JsonObject, index: Any, key: Any) -> None:
-        self.fields = dict(fields)
-        self.kind = as_text(fields.get("type"))
-        self.index = index
-        self.key = key
-        self.said = False
-        self.signature = ""
-        self.citations: list[Any] = []
-        self.pieces: list[str] = []
+    fields: JsonObject
+    kind: str
+    index: Any
+    key: Any
+    said: bool = False
+    signature: str = ""
+    citations: list[Any] = []
+    pieces: list[str] = []
 
 
-class MessageReader(Reader):
+class MessageReader(SseReader):
     """Reads the frames of one reply. Blocks are known by their index, and an index may come twice or not at all."""
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        self._builder = ReplyBuilder(WIRE, sent, masks_length=quirks.masks_length)
-        self._needs_final_frame = quirks.final_frame
+    _read_failure = staticmethod(read_failure)
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._blocks: dict[int, _Block] = {}
         self._latest: _Block | None = None
         self._opened = 0
@@ -357,36 +282,9 @@ class MessageReader(Reader):
 
     # ---- frames -----------------------------------------------------------------------------------------------------
 
-    def read(self, frame: Any) -> list[Event]:
-        if self._builder.ended:
-            return []
-        if isinstance(frame, SseEvent):
-            self._read_event(frame)
-        elif isinstance(frame, SseBroken):
-            self._fail(Failure("server_error", f"an event could not be read: {frame.why}"))
-        return self._builder.take()
-
-    def close(self) -> list[Event]:
-        if not self._builder.ended:
-            self._end()
-        return self._builder.take()
-
-    def _read_event(self, event: SseEvent) -> None:
-        if not event.data:
-            return
-        if event.data.strip() == "[DONE]":
-            self._finish_well()
-            return
-        frame = parse(event.data)
-        if frame is BROKEN:
-            # Half a frame at the end of the stream is a cut, and `close` reports it.
-            if event.complete and event.event != "ping":
-                self._fail(Failure("server_error", "an event of the stream is no JSON"))
-        elif isinstance(frame, dict):
-            kind = as_text(frame.get("type")) or ("error" if "error" in frame else event.event or "")
-            self._take(kind, frame)
-
-    def _take(self, kind: str, frame: JsonObject) -> None:
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        frame = as_dict(content)
+        kind = as_text(frame.get("type")) or ("error" if "error" in frame else event or "")
         if kind == "content_block_delta":
             self._extend(self._find(frame.get("index")), as_dict(frame.get("delta")))
         elif kind == "content_block_start":
@@ -403,20 +301,20 @@ class MessageReader(Reader):
             delta = as_dict(frame.get("delta"))
             self._take_end({**without(frame, "type", "delta"), **delta}, frame.get("usage"))
         elif kind == "message_stop":
-            self._finish_well()
+            self._read_done()
         elif kind == "error":
-            self._fail(read_failure(None, frame))
+            self._fail(frame)
 
     # ---- whole ------------------------------------------------------------------------------------------------------
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         content = body.get("content")
         if body.get("type") == "error" or "error" in body:
-            self._fail(read_failure(None, body))
-            return self._builder.take()
+            self._fail(body)
+            return
         if not isinstance(content, list | str):
-            self._fail(Failure("server_error", "the answer holds no message", body=body))
-            return self._builder.take()
+            self._builder.fail(Failure("server_error", "the answer holds no message", body=body))
+            return
         self._builder.start(body.get("model"), body.get("id"))
         for entry in [content] if isinstance(content, str) else content:
             if isinstance(entry, str):
@@ -426,8 +324,6 @@ class MessageReader(Reader):
                 if self._latest is not None:
                     self._finish(self._latest)
         self._take_end(body, body.get("usage"))
-        self._finish_well()
-        return self._builder.take()
 
     # ---- blocks -----------------------------------------------------------------------------------------------------
 
@@ -443,7 +339,7 @@ class MessageReader(Reader):
             # Only one block is open at a time, whether or not the server said that this one ended.
             self._finish(self._latest)
         self._opened += 1
-        block = _Block(fields, index, ("block", self._opened))
+        block = _Block(dict(fields), as_text(fields.get("type")), index, ("block", self._opened))
         self._latest = block
         if isinstance(index, int):
             self._blocks[index] = block
@@ -517,21 +413,16 @@ class MessageReader(Reader):
         reason = fields.get("stop_reason")
         if isinstance(reason, str) and reason:
             self._stop = reason
-            if not self._needs_final_frame:
+            if not self._quirks.final_frame:
                 self._builder.terminate()
 
-    def _fail(self, failure: Failure) -> None:
-        self._builder.fail(failure)
-        self._end()
-
-    def _finish_well(self) -> None:
+    def _read_done(self) -> None:
         """The last frame came: a block that the server forgot to end is complete all the same."""
         if self._latest is not None and self._latest.kind != "tool_use":
             self._finish(self._latest)
-        self._builder.terminate()
-        self._end()
+        super()._read_done()
 
-    def _end(self) -> None:
+    def _settle(self) -> None:
         if self._usage:
             self._builder.usage(read_usage(self._usage))
         counts = read_own_usage(self._usage)
@@ -540,7 +431,6 @@ class MessageReader(Reader):
             extra = {"reason": self._stop, **extra}
         if extra:
             self._builder.stop(STOPS.get(self._stop, "unknown"), extra)
-        self._builder.end()
 
 
 def _with_input(block: _Block) -> JsonObject:

@@ -10,17 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.args.loader import Loaded, load
 from dragoman.types import (
     Failure,
     FailureKind,
-    Fault,
     File,
     Image,
     InvalidCall,
     JsonObject,
     Part,
-    Provenance,
     StopReason,
     Text,
     Thinking,
@@ -29,13 +26,24 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
+from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
-from dragoman.wire.codec import OptionTable, unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules
+from dragoman.wire.options import OptionTable, add_own, is_count, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, dicts, split_data_url
+from dragoman.wire.values import (
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    describe,
+    dicts,
+    find_media_type,
+    invert_stops,
+    split_data_url,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of this wire beside ours: reasons to stop, counts of tokens, and what it demands of a conversation.
@@ -63,21 +71,12 @@ STOPS: dict[str, StopReason] = {
     "refusal": "refusal",
     "pause_turn": "pause",
 }
-_WORDS: dict[StopReason, str] = {
-    "end": "end_turn",
-    "tool_calls": "tool_use",
-    "length": "max_tokens",
-    "stop_sequence": "stop_sequence",
-    "refusal": "refusal",
-    "pause": "pause_turn",
-    # There is no word for these two. A reply that failed is not written as a message at all.
-    "error": "end_turn",
-    "unknown": "end_turn",
-}
+# There is no word for an error: a reply that failed is not written as a message at all.
+_WORDS = invert_stops(STOPS, "end_turn")
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
-def own(extra: dict[str, Any]) -> JsonObject:
+def own(extra: Mapping[str, Any]) -> JsonObject:
     """What only this wire understands of a part, a reply or a tool."""
     return as_dict(extra.get(WIRE))
 
@@ -194,7 +193,7 @@ def write_error(failure: Failure) -> JsonObject:
     """The body of an error answer, which is also the event that ends a stream badly."""
     kind = failure.code if _KINDS.get(failure.code) == failure.kind else ""
     kind = kind or (_TYPES_BY_STATUS.get(failure.status or 0, "") if failure.kind != "bad_request" else "")
-    message = failure.message or as_text(failure.code) or failure.kind.replace("_", " ")
+    message = describe(failure)
     if failure.kind == "context_too_long" and _TOO_LONG not in message.lower():
         message = f"{_TOO_LONG}: {message}"
     return {"type": "error", "error": {"type": kind or _TYPES[failure.kind], "message": message}}
@@ -205,21 +204,13 @@ def write_error(failure: Failure) -> JsonObject:
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
-# How the base64 of these types begins: for data that came without its type.
-_BEGINNINGS = (
-    ("iVBORw0KGgo", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", _PDF),
-)
 
 
 def _find_type(part: Image | File, data: str) -> str:
     if part.media_type:
         plain = part.media_type.partition(";")[0].strip().lower()
         return "image/jpeg" if plain == "image/jpg" else plain
-    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), "")
+    return find_media_type(data) or ""
 
 
 def write_media(part: Image | File, losses: list[Loss]) -> JsonObject:
@@ -404,24 +395,9 @@ def read_call(block: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back."""
     given = block.get("id")
     wire_id = given if isinstance(given, str) and given else None
-    name, arguments = as_text(block.get("name")), block.get("input")
     extra = wrap(without(block, "type", "id", "name", "input"))
-    # An object needs no reading; anything else is not as the wire has it.
-    loaded = Loaded(arguments) if isinstance(arguments, dict) else load(arguments)
-    provenance = Provenance("native", WIRE)
-    if loaded.value is None or not name:
-        faults = loaded.errors or (Fault("$", "the call names no tool"),)
-        raw = as_text(arguments)
-        return InvalidCall(wire_id or fallback, name, raw, faults, provenance, extra, wire_id)
-    return ToolCall(
-        wire_id or fallback,
-        name,
-        loaded.value,
-        repairs=loaded.repairs,
-        provenance=provenance,
-        extra=extra,
-        wire_id=wire_id,
-    )
+    name, arguments = as_text(block.get("name")), block.get("input")
+    return values.read_call(WIRE, wire_id or fallback, name, arguments, wire_id, extra, sound=True)
 
 
 def read_result(block: JsonObject, identity: str, name: str) -> ToolResult:
@@ -440,7 +416,10 @@ def read_result(block: JsonObject, identity: str, name: str) -> ToolResult:
 
 DEFAULT_LIMIT = 4096
 _LEAST_BUDGET = 1024
-_SAMPLING = OptionTable({name: name for name in ("temperature", "top_p", "top_k")})
+_OPTIONS = OptionTable(
+    {name: name for name in ("max_tokens", "temperature", "top_p", "top_k", "stream")} | {"stop": "stop_sequences"},
+    limits={"temperature": 1},
+)
 _EFFORTS = frozenset({"low", "medium", "high", "xhigh", "max"})
 
 # ---- ours to the wire's ----------------------------------------------------------------------------------------------
@@ -454,39 +433,30 @@ class SettingsWriter:
         self._quirks = quirks
         self._losses = losses
         self._is_forced = is_forced
-        self._taken = {"max_tokens", "stop", "stream", "tool_choice", "parallel_tool_calls", "cache"}
+        self._taken = {"tool_choice", "parallel_tool_calls", "cache"}
         said = options.get("max_tokens")
-        self._said_limit = isinstance(said, int) and not isinstance(said, bool) and said >= 0
-        self.limit: int = said if isinstance(said, int) and self._said_limit else DEFAULT_LIMIT
+        self._said_limit = is_count(said)
+        self.limit: int = said if said is not None and self._said_limit else DEFAULT_LIMIT
         self.fields: JsonObject = {}
 
     def write(self) -> None:
         options = self._options
         self._write_thinking()
         self._write_format()
-        self._write_sampling()
-        self._write_stop()
+        self.fields.update(_OPTIONS.write(options, self._quirks, self._losses, self._taken))
+        self._drop_blank_stops()
         if isinstance(options.get("user"), str):
             self._taken.add("user")
             self.fields["metadata"] = {"user_id": options["user"]}
-        if isinstance(options.get("stream"), bool):
-            self.fields["stream"] = options["stream"]
         self._losses += unsupported_options(options, self._taken, WIRE)
         self.fields = {self._quirks.max_tokens_field or "max_tokens": self.limit, **self.fields}
 
     def _report(self, rule: str, detail: str) -> None:
         self._losses.append(Loss(rule, "options", detail))
 
-    def _write_sampling(self) -> None:
-        self.fields.update(_SAMPLING.write_sampling(self._options, self._quirks, self._taken))
-        if isinstance(self.fields.get("temperature"), int | float) and self.fields["temperature"] > 1:
-            self._report("approximated", "temperature goes up to 1 on this wire")
-            self.fields["temperature"] = 1
-
-    def _write_stop(self) -> None:
-        given = self._options.get("stop")
-        texts = [given] if isinstance(given, str) else [text for text in as_list(given) if isinstance(text, str)]
-        kept = [text for text in texts if text and not text.isspace()]
+    def _drop_blank_stops(self) -> None:
+        texts = self.fields.pop("stop_sequences", [])
+        kept = [text for text in texts if text.strip()]
         if len(kept) < len(texts):
             self._report("dropped", "stop: blank text, which this wire refuses")
         if kept:
@@ -518,7 +488,7 @@ class SettingsWriter:
             self.fields["thinking"] = {"type": "disabled"}
             return
         display = {"display": "summarized"} if asked.get("summary") not in (None, False, "none") else {}
-        if isinstance(budget, int) and not isinstance(budget, bool) and budget > 0:
+        if budget and is_count(budget):
             self._write_budget(budget, display)
         else:
             self.fields["thinking"] = {"type": "adaptive", **display}
@@ -548,42 +518,15 @@ class SettingsWriter:
         self.fields["thinking"] = {"type": "enabled", "budget_tokens": wanted, **display}
 
 
-def merge_own(body: JsonObject, options: Mapping[str, Any]) -> JsonObject:
-    """The body with the fields that the caller gave for this wire: objects are joined, None takes a field out."""
-    merged = dict(body)
-    for name, value in own(dict(options)).items():
-        if name == "tools":
-            continue
-        if value is None:
-            merged.pop(name, None)
-        elif isinstance(value, dict) and isinstance(merged.get(name), dict):
-            merged[name] = {**merged[name], **value}
-        else:
-            merged[name] = value
-    return merged
-
-
 # ---- the wire's to ours ----------------------------------------------------------------------------------------------
 
-_KNOWN = ("model", "messages", "system", "tools", "stream", "max_tokens", "stop_sequences", "tool_choice")
-_READ_APART = ("thinking", "output_config", "metadata")
+_KNOWN = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "metadata")
 
 
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of this wire."""
-    options: dict[str, Any] = {}
-    rest = without(body, *_KNOWN, *_SAMPLING.names, *_READ_APART)
-    limit = body.get("max_tokens")
-    if isinstance(limit, int) and not isinstance(limit, bool) and limit >= 0:
-        options["max_tokens"] = limit
-    for name in _SAMPLING.names:
-        if isinstance(body.get(name), int | float):
-            options[name] = body[name]
-    stop = [text for text in as_list(body.get("stop_sequences")) if isinstance(text, str)]
-    if stop:
-        options["stop"] = stop
-    if isinstance(body.get("stream"), bool):
-        options["stream"] = body["stream"]
+    rest = without(body, *_KNOWN, *_OPTIONS.names.values())
+    options = _OPTIONS.read(body)
     options.update(_read_choice(body.get("tool_choice")))
     _read_reasoning(as_dict(body.get("thinking")), as_dict(body.get("output_config")), options, rest)
     metadata = as_dict(body.get("metadata"))
@@ -592,11 +535,7 @@ def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
         metadata = without(metadata, "user_id")
     if metadata:
         rest["metadata"] = metadata
-    if others:
-        rest["tools"] = others
-    if rest:
-        options[WIRE] = rest
-    return options
+    return add_own(options, rest, others, WIRE)
 
 
 def _read_choice(given: Any) -> dict[str, Any]:
@@ -620,7 +559,7 @@ def _read_reasoning(thinking: JsonObject, output: JsonObject, options: dict[str,
     left = without(thinking, "type")
     if kind == "disabled":
         asked = {**asked, "enabled": False}
-    elif kind == "enabled" and isinstance(budget, int) and not isinstance(budget, bool) and budget > 0:
+    elif kind == "enabled" and budget and is_count(budget):
         asked["budget"] = budget
         left.pop("budget_tokens")
     elif kind == "adaptive":

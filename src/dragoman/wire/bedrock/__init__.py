@@ -5,112 +5,18 @@ The model and whether to stream are said in the path of a request, not in its bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 from dragoman.events import Event
 from dragoman.stage import Stage
-from dragoman.toolset import Toolset as Toolset
-from dragoman.types import Failure, JsonObject, Message, Reply, Request, ToolResult
-from dragoman.types import Tool as Tool
-from dragoman.wire.aliases import Aliases as Aliases
-from dragoman.wire.bedrock.client import (
-    RULES,
-    ConverseReader,
-    drop_blanks,
-    read_marks,
-    sort_thinking,
-    write_definitions,
-    write_marks,
-    write_messages,
-    write_options,
-    write_system,
-    write_thinking,
-    write_tools,
-)
-from dragoman.wire.bedrock.parts import BlockWriter, find_type, read_failure, write_failure
-from dragoman.wire.bedrock.server import FrameWriter, MessageReader, read_options, read_tools, write_reply
-from dragoman.wire.codec import Codec, Draft, Offer, Prepared, Reader, as_object
+from dragoman.types import JsonObject, Message, Reply, Request, ToolResult
+from dragoman.wire.bedrock import client, parts, server
+from dragoman.wire.codec import Codec, Draft, Offer, as_object
 from dragoman.wire.eventstream import EventStreamDecoder
 from dragoman.wire.failures import Loss
-from dragoman.wire.history import HistoryRules
+from dragoman.wire.history import clean
 from dragoman.wire.values import as_dict, as_text
-
-
-class Bedrock(Codec):
-    name: ClassVar[str] = "bedrock"
-    rules: ClassVar[HistoryRules] = RULES
-
-    # ---- client -------------------------------------------------------------------------------------------------
-
-    def endpoint(self, model: str, *, stream: bool = False) -> str:
-        return f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
-
-    def _schema_target(self) -> str:
-        # Strict tools are a thing of Claude, by the rules of its own API.
-        return "anthropic_strict" if self.quirks.strict_tools else "bedrock"
-
-    def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
-        return sort_thinking(drop_blanks(request.messages, losses), request.model, self.quirks, losses)
-
-    def _write_body(self, draft: Draft) -> JsonObject:
-        request, history, losses = draft.request, draft.history, draft.losses
-        writer = BlockWriter(losses)
-        system = write_system(history.system, writer)
-        messages = write_messages(history, writer, losses)
-        thinking = write_thinking(request, losses)
-        free = as_dict(thinking.get("thinking")).get("type") == "enabled"
-        tooling = write_tools(request, history.messages, draft.offered, self.quirks, losses, free=free)
-        body: JsonObject = {
-            **({"system": system} if system else {}),
-            "messages": messages,
-            **({"toolConfig": tooling.config} if tooling.config else {}),
-            **write_options(request, tooling, thinking, self.quirks, losses),
-        }
-        return write_marks(body, request.options.get("cache"))
-
-    def open_framing(self) -> Stage[bytes, Any]:
-        return EventStreamDecoder()
-
-    def open_reader(self, sent: Prepared | None) -> Reader:
-        return ConverseReader(sent, self.quirks)
-
-    def decode_failure(self, status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
-        return read_failure(status, body, headers)
-
-    # ---- server -------------------------------------------------------------------------------------------------
-
-    def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
-        fields, cache = read_marks(as_object(body))
-        asked = model or as_text(fields.get("modelId"))
-        tools, others = read_tools(fields)
-        options = read_options(fields, asked, others)
-        if cache:
-            options["cache"] = cache
-        if stream:
-            options["stream"] = True
-        return Request(asked, MessageReader(fields.get("messages")).read(fields.get("system")), tools, options)
-
-    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
-        return write_reply(reply)
-
-    def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
-        return FrameWriter()
-
-    def encode_failure(self, failure: Failure) -> tuple[int, JsonObject]:
-        return write_failure(failure)
-
-    # ---- verbs --------------------------------------------------------------------------------------------------
-
-    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
-        return write_definitions(offered, self.quirks.strict_tools)
-
-    def find_calls(self, body: Any) -> JsonObject:
-        return _wrap_calls(body)
-
-    def write_result(self, result: ToolResult) -> JsonObject:
-        return {"role": "user", "content": [BlockWriter([]).write_result(result)]}
 
 
 def _wrap_calls(body: Any) -> JsonObject:
@@ -120,7 +26,7 @@ def _wrap_calls(body: Any) -> JsonObject:
     if isinstance(body, list):
         body = {"content": [_as_block(entry) for entry in body]}
     fields = as_dict(body)
-    if "output" in fields or (find_type(fields) and "toolUseId" not in fields):
+    if "output" in fields or (parts.find_type(fields) and "toolUseId" not in fields):
         return fields
     message = fields.get("message")
     if isinstance(message, dict):
@@ -133,3 +39,67 @@ def _wrap_calls(body: Any) -> JsonObject:
 def _as_block(entry: Any) -> Any:
     """A call may come with or without the wrapper that says what it is."""
     return {"toolUse": entry} if isinstance(entry, dict) and "name" in entry and "toolUse" not in entry else entry
+
+
+class Bedrock(Codec):
+    name = parts.WIRE
+    rules = client.RULES
+    reader = client.ConverseReader
+    framing = EventStreamDecoder
+    decode_failure = staticmethod(parts.read_failure)
+    encode_failure = staticmethod(parts.write_failure)
+    find_calls = staticmethod(_wrap_calls)
+
+    # ---- client -------------------------------------------------------------------------------------------------
+
+    def endpoint(self, model: str, *, stream: bool = False) -> str:
+        return f"/model/{quote(model, safe='')}/{'converse-stream' if stream else 'converse'}"
+
+    def _schema_target(self) -> str:
+        # Strict tools are a thing of Claude, by the rules of its own API.
+        return "anthropic_strict" if self.quirks.strict_tools else "bedrock"
+
+    def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
+        model, quirks = request.model, self.quirks
+        return clean(request.messages, self.name, lambda part: client.may_return(part, model, quirks), losses)
+
+    def _write_body(self, draft: Draft) -> JsonObject:
+        request, history, losses = draft.request, draft.history, draft.losses
+        writer = parts.BlockWriter(losses)
+        system = [block for part in history.system for block in writer.write(part, "system")]
+        messages = client.write_messages(history, writer, losses)
+        thinking = client.write_thinking(request, losses)
+        free = as_dict(thinking.get("thinking")).get("type") == "enabled"
+        tooling = client.write_tools(request, history.messages, draft.offered, self.quirks, losses, free=free)
+        body: JsonObject = {
+            **({"system": system} if system else {}),
+            "messages": messages,
+            **({"toolConfig": tooling} if tooling else {}),
+            **client.write_options(request, tooling, thinking, self.quirks, losses),
+        }
+        return client.write_marks(body, request.options.get("cache"))
+
+    # ---- server -------------------------------------------------------------------------------------------------
+
+    def _read_request(self, fields: JsonObject, model: str) -> Request:
+        fields, cache = client.read_marks(fields)
+        asked = model or as_text(fields.get("modelId"))
+        tools, others = server.read_tools(fields)
+        options = server.read_options(fields, asked, others)
+        if cache:
+            options["cache"] = cache
+        return Request(asked, server.MessageReader(fields.get("messages")).read(fields.get("system")), tools, options)
+
+    def _write_reply(self, reply: Reply, created: int) -> JsonObject:
+        return server.write_reply(reply)
+
+    def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
+        return server.FrameWriter()
+
+    # ---- verbs --------------------------------------------------------------------------------------------------
+
+    def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
+        return client.write_definitions(offered, self.quirks.strict_tools)
+
+    def write_result(self, result: ToolResult) -> JsonObject:
+        return {"role": "user", "content": [parts.BlockWriter([]).write_result(result)]}

@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
-
-from msgspec import Struct
 
 from dragoman.events import Event
 from dragoman.types import InvalidCall as Invalid
-from dragoman.types import JsonObject, Message, Part, Request, StopReason, Text, Thinking, ToolCall
+from dragoman.types import JsonObject, Message, Request, StopReason, Thinking, ToolCall
 from dragoman.wire.aliases import IdRule
 from dragoman.wire.bedrock.parts import (
     STOPS,
@@ -29,13 +27,14 @@ from dragoman.wire.bedrock.parts import (
     read_image,
     read_usage,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Choice, Offer, Prepared, Reader, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.eventstream import Frame
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import History, HistoryRules
+from dragoman.wire.options import OptionTable, is_count, read_choice, settle_choice, unsupported_options
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
+from dragoman.wire.reader import Reader
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, merge_fields, parse, write
 
 # --------------------------------------------------------------------------------------------------------------------
 # Cache points: blocks that say how far a prompt cache shall reach.
@@ -114,11 +113,7 @@ def _unmarked(blocks: list[Any]) -> list[Any]:
 # The tools of a request: `toolConfig`, and what a choice among them becomes.
 
 
-class Tooling(Struct, frozen=True):
-    """The `toolConfig` of a body (empty: none is sent), and the choice that it makes."""
-
-    config: JsonObject
-    choice: JsonObject
+_MODES = {"auto": "auto", "required": "any"}
 
 
 def write_definitions(offered: Offer, strict: bool) -> list[JsonObject]:
@@ -138,14 +133,17 @@ def write_definitions(offered: Offer, strict: bool) -> list[JsonObject]:
 
 def write_tools(
     request: Request, messages: list[Message], offered: Offer, quirks: Quirks, losses: list[Loss], *, free: bool
-) -> Tooling:
-    """What a request says of tools. `free`: the model thinks within a budget, and no call can be demanded."""
+) -> JsonObject:
+    """The `toolConfig` of a body; empty if none is sent.
+
+    `free`: the model thinks within a budget, and no call can be demanded.
+    """
     own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
     definitions = write_definitions(offered, quirks.strict_tools)
     choice = read_choice(request.options)
     if choice is not None and choice.mode == "none":
         if not _names_called(messages):
-            return Tooling({}, {})
+            return {}
         losses.append(Loss("approximated", "options", "tool_choice none: the history needs its tools; it became auto"))
         choice = None
     if not definitions and (called := _names_called(messages)):
@@ -154,14 +152,19 @@ def write_tools(
         )
         definitions = [_define(name) for name in called]
     if not definitions and not any("systemTool" in entry for entry in own):
-        return Tooling({}, {})
+        return {}
     if choice is None:
-        return Tooling({"tools": [*definitions, *own]}, {})
-    definitions, chosen = _choose(choice, offered, definitions, quirks, losses)
-    if free and not chosen.keys() <= {"auto"}:
+        return {"tools": [*definitions, *own]}
+    chosen = settle_choice(choice, offered.name_of, quirks, losses)
+    if chosen.only is not None:
+        definitions = [entry for entry in definitions if entry["toolSpec"]["name"] in chosen.only]
+    said: JsonObject = {_MODES[chosen.mode]: {}} if chosen.mode in _MODES else {}
+    if chosen.mode == "named":
+        said = {"tool": {"name": chosen.names[0]}}
+    if free and not said.keys() <= {"auto"}:
         losses.append(Loss("approximated", "options", "tool_choice: no call can be demanded of a model that thinks"))
-        chosen = {"auto": {}}
-    return Tooling({"tools": [*definitions, *own], **({"toolChoice": chosen} if chosen else {})}, chosen)
+        said = {"auto": {}}
+    return {"tools": [*definitions, *own], **({"toolChoice": said} if said else {})}
 
 
 def _names_called(messages: list[Message]) -> list[str]:
@@ -173,49 +176,34 @@ def _define(name: str) -> JsonObject:
     return {"toolSpec": {"name": name, "description": name, "inputSchema": {"json": {"type": "object"}}}}
 
 
-def _choose(
-    choice: Choice, offered: Offer, definitions: list[JsonObject], quirks: Quirks, losses: list[Loss]
-) -> tuple[list[JsonObject], JsonObject]:
-    """The definitions to offer, and the `toolChoice`."""
-    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-    if choice.names and not names:
-        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-        return definitions, _write_mode("auto", quirks, losses)
-    if choice.kind == "named" and "named" in quirks.tool_choice:
-        return definitions, {"tool": {"name": names[0]}}
-    if names:
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        definitions = [entry for entry in definitions if entry["toolSpec"]["name"] in names]
-    return definitions, _write_mode(choice.mode, quirks, losses)
-
-
-def _write_mode(mode: str, quirks: Quirks, losses: list[Loss]) -> JsonObject:
-    if mode in quirks.tool_choice:
-        return {"any": {}} if mode == "required" else {"auto": {}}
-    if mode != "auto":
-        losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
-    return {}
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # The options of a request: `inferenceConfig`, `outputConfig`, and the fields that only one family of models has.
 #
 # Converse passes `additionalModelRequestFields` on to the model. What Claude and Nova take there is written for them;
 # for other models it is only what the caller gives as this wire's own.
 
+OPTIONS = OptionTable(
+    {"max_tokens": "maxTokens", "temperature": "temperature", "top_p": "topP", "stop": "stopSequences"},
+    limits={"temperature": 1, "top_p": 1},
+)
 _LEAST_BUDGET = 1024
 _LABEL = re.compile(r"[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}")
 _MOST_LABELS = 16
 
 
 def write_options(
-    request: Request, tooling: Tooling, thinking: JsonObject, quirks: Quirks, losses: list[Loss]
+    request: Request, tooling: JsonObject, thinking: JsonObject, quirks: Quirks, losses: list[Loss]
 ) -> JsonObject:
     """Everything in a body that is neither conversation nor tools; `thinking` is what `write_thinking` gave."""
     options = request.options
     taken = {"stream", "cache", "tool_choice", "parallel_tool_calls", "reasoning", "response_format", "metadata"}
+    inference = OPTIONS.write(options, quirks, losses, taken)
+    if inference.get("maxTokens") == 0:
+        # Bedrock refuses a request with it, so it counts as an option without a place.
+        del inference["maxTokens"]
+        taken.remove("max_tokens")
     fields: JsonObject = {
-        "inferenceConfig": _write_inference(options, quirks, taken, losses),
+        "inferenceConfig": inference,
         "outputConfig": _write_output(options, losses),
         "additionalModelRequestFields": {
             **thinking,
@@ -224,37 +212,8 @@ def write_options(
         "requestMetadata": _write_labels(as_dict(options.get("metadata")), losses),
     }
     losses += unsupported_options(options, taken, WIRE)
-    for name, value in as_dict(options.get(WIRE)).items():
-        if name != "tools":
-            # What the caller says in this wire's own words goes beside what we wrote, and before it.
-            mine = fields.get(name)
-            fields[name] = {**mine, **value} if isinstance(mine, dict) and isinstance(value, dict) else value
-    return {name: value for name, value in fields.items() if value != {}}
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _write_inference(options: dict[str, Any], quirks: Quirks, taken: set[str], losses: list[Loss]) -> JsonObject:
-    fields: JsonObject = {}
-    if _is_count(options.get("max_tokens")):
-        taken.add("max_tokens")
-        fields["maxTokens"] = options["max_tokens"]
-    if quirks.sends_sampling:
-        taken |= {"temperature", "top_p"}
-        for ours, name in (("temperature", "temperature"), ("top_p", "topP")):
-            value = options.get(ours)
-            if isinstance(value, int | float):
-                fields[name] = min(value, 1)
-                if value > 1:
-                    losses.append(Loss("approximated", "options", f"{ours} {value} became 1, the most on this wire"))
-    taken.add("stop")
-    stops = options.get("stop")
-    words = [word for word in as_list(stops if isinstance(stops, list) else [stops]) if isinstance(word, str) and word]
-    if words:
-        fields["stopSequences"] = words
-    return fields
+    merged = merge_fields(fields, as_dict(options.get(WIRE)))
+    return {name: value for name, value in merged.items() if value != {}}
 
 
 def _write_output(options: dict[str, Any], losses: list[Loss]) -> JsonObject:
@@ -276,17 +235,20 @@ def _write_output(options: dict[str, Any], losses: list[Loss]) -> JsonObject:
 
 
 def _write_additional(
-    request: Request, tooling: Tooling, quirks: Quirks, taken: set[str], losses: list[Loss]
+    request: Request, tooling: JsonObject, quirks: Quirks, taken: set[str], losses: list[Loss]
 ) -> JsonObject:
     options, family = request.options, family_of(request.model)
     fields: JsonObject = {}
     top_k = options.get("top_k")
-    if quirks.sends_sampling and _is_count(top_k) and family:
+    if quirks.sends_sampling and top_k and is_count(top_k) and family:
         taken.add("top_k")
         fields.update({"top_k": top_k} if family == "claude" else {"inferenceConfig": {"topK": top_k}})
-    if options.get("parallel_tool_calls") is False and tooling.config:
+    if options.get("parallel_tool_calls") is False and tooling:
         if family == "claude" and quirks.parallel_flag:
-            fields["tool_choice"] = {**_in_claude_words(tooling.choice), "disable_parallel_tool_use": True}
+            fields["tool_choice"] = {
+                **_in_claude_words(as_dict(tooling.get("toolChoice"))),
+                "disable_parallel_tool_use": True,
+            }
         else:
             losses.append(Loss("dropped", "options", "this model has no switch against parallel calls"))
     return fields
@@ -314,7 +276,7 @@ def write_thinking(request: Request, losses: list[Loss]) -> JsonObject:
     if reasoning.get("enabled") is False:
         return {"thinking": {"type": "disabled"}}
     budget = reasoning.get("budget")
-    if _is_count(budget):
+    if budget and is_count(budget):
         return _write_budget(budget, request.options.get("max_tokens"), losses)
     return {"thinking": {"type": "adaptive"}} if reasoning.get("enabled") is True else {}
 
@@ -322,7 +284,7 @@ def write_thinking(request: Request, losses: list[Loss]) -> JsonObject:
 def _write_budget(budget: Any, limit: Any, losses: list[Loss]) -> JsonObject:
     """A budget of thinking is at least 1024 tokens, and less than the whole reply may have."""
     fitting = max(budget, _LEAST_BUDGET)
-    if _is_count(limit) and fitting >= limit:
+    if limit and is_count(limit) and fitting >= limit:
         fitting = limit - 1
     if fitting < _LEAST_BUDGET:
         losses.append(Loss("dropped", "options", f"reasoning: max_tokens {limit} leaves no room for a budget"))
@@ -366,60 +328,10 @@ RULES = HistoryRules(
 )
 
 
-def drop_blanks(messages: Iterable[Message], losses: list[Loss]) -> list[Message]:
-    """The conversation without texts of blanks alone, for which Bedrock refuses the whole request."""
-    kept: list[Message] = []
-    for place, message in enumerate(messages):
-        if any([_is_blank(part) for part in message.parts if isinstance(part, Text)]):
-            parts = [part for part in message.parts if not _is_blank(part)]
-            if any(isinstance(part, Text) and part.text and _is_blank(part) for part in message.parts):
-                losses.append(Loss("dropped", f"message {place}", "a text of blanks alone"))
-            # Its own words may have been all that a message had: then it is as if it had not been said.
-            message = Message(message.role, parts, message.extra if parts else {})
-        kept.append(message)
-    return kept
-
-
-def _is_blank(part: Part) -> bool:
-    if not isinstance(part, Text) or (part.text and not part.text.isspace()):
-        return False
-    return "block" not in own(part.extra)
-
-
-def sort_thinking(messages: Iterable[Message], model: str, quirks: Quirks, losses: list[Loss]) -> list[Message]:
-    """The conversation with reasoning in front of the calls, and without reasoning that the model cannot take back."""
+def may_return(part: Thinking, model: str, quirks: Quirks) -> bool:
+    """Whether reasoning can be sent back: Claude takes only what is signed or hidden."""
     signed_only = family_of(model) == "claude" and not quirks.unsigned_thinking
-    return [
-        _sort_message(message, place, signed_only, losses) if message.role == "assistant" else message
-        for place, message in enumerate(messages)
-    ]
-
-
-def _sort_message(message: Message, place: int, signed_only: bool, losses: list[Loss]) -> Message:
-    if not any([isinstance(part, Thinking) for part in message.parts]):
-        return message
-    parts: list[Part] = []
-    first_call = -1
-    for part in message.parts:
-        if isinstance(part, Thinking) and WIRE in part.extra:
-            if signed_only and not own(part.extra).keys() & {"signature", "redacted"}:
-                # Without this wire's mark the arrangement of the history treats it as that of any other model.
-                parts.append(Thinking(part.text))
-            elif first_call >= 0:
-                losses.append(Loss("moved", f"message {place}", "reasoning behind a call was put before it"))
-                parts.insert(first_call, part)
-                first_call += 1
-            else:
-                parts.append(part)
-            continue
-        if isinstance(part, ToolCall | Invalid) and first_call < 0:
-            first_call = len(parts)
-        parts.append(part)
-    return Message(message.role, parts, message.extra)
-
-
-def write_system(system: list[Text], writer: BlockWriter) -> list[JsonObject]:
-    return [block for part in system for block in writer.write(part, "system")]
+    return not signed_only or bool(own(part.extra).keys() & {"signature", "redacted"})
 
 
 def write_messages(history: History, writer: BlockWriter, losses: list[Loss]) -> list[JsonObject]:
@@ -452,8 +364,10 @@ _KEPT = ("additionalModelResponseFields", "trace", "metrics", "performanceConfig
 class ConverseReader(Reader):
     """Reads one answer. Blocks come one after the other; a text has no start: its first piece begins it."""
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        self._builder = ReplyBuilder(WIRE, sent, masks_length=quirks.masks_length)
+    _read_failure = staticmethod(read_failure)
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._kind = ""  # of the open block
         self._index: Any = None
         self._thought = False
@@ -478,14 +392,13 @@ class ConverseReader(Reader):
 
     def read(self, frame: Any) -> list[Event]:
         if isinstance(frame, Frame):
-            self._read_frame(frame)
+            self._open_frame(frame)
         elif frame.why != "cut":
             self._break(f"a frame of the stream was damaged ({frame.why})")
         return self._builder.take()
 
-    def _read_frame(self, frame: Frame) -> None:
+    def _open_frame(self, frame: Frame) -> None:
         headers = frame.headers
-        kind = headers.get(":event-type")
         payload = parse(frame.payload) if frame.payload else {}
         if payload is BROKEN:
             self._break(f"a frame is not JSON: {frame.payload[:200].decode('utf-8', 'replace')}")
@@ -497,10 +410,14 @@ class ConverseReader(Reader):
             self._builder.fail(read_failure(None, fields, None, code))
             self._end()
             return
-        if kind is None and len(fields) == 1:
+        self._read_frame(fields, headers.get(":event-type"))
+
+    def _read_frame(self, content: Any, event: Any) -> None:
+        fields: JsonObject = content
+        if not event and len(fields) == 1:
             # Some gateways name the event in the payload alone.
-            kind, fields = next((name, as_dict(value)) for name, value in fields.items())
-        read = self._readers.get(kind)
+            event, fields = next((name, as_dict(value)) for name, value in fields.items())
+        read = self._readers.get(event)
         if read is not None and not self._builder.ended:
             read(fields)
 
@@ -509,10 +426,6 @@ class ConverseReader(Reader):
         if not self._stopped:
             self._builder.fail(read_failure(None, {"message": why}))
         self._end()
-
-    def close(self) -> list[Event]:
-        self._end()
-        return self._builder.take()
 
     def _read_start(self, fields: JsonObject) -> None:
         self._builder.start()
@@ -659,7 +572,7 @@ class ConverseReader(Reader):
 
     # ---- whole bodies -----------------------------------------------------------------------------------------------
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         output = body.get("output")
         if not isinstance(output, dict) and (
             find_type(body) or isinstance(body.get("message", body.get("Message")), str)
@@ -672,9 +585,6 @@ class ConverseReader(Reader):
                 self._read_block(block)
             self._keep_usage(body)
             self._keep_stop(body)
-            self._builder.terminate()
-        self._end()
-        return self._builder.take()
 
     def _read_block(self, block: JsonObject) -> None:
         builder = self._builder
@@ -716,11 +626,9 @@ class ConverseReader(Reader):
     def _keep(self, fields: JsonObject) -> None:
         self._extra.update({name: fields[name] for name in _KEPT if fields.get(name)})
 
-    def _end(self) -> None:
-        if not self._builder.ended:
-            self._end_block()
-            self._builder.stop(self._stop, self._extra)
-            self._builder.end()
+    def _settle(self) -> None:
+        self._end_block()
+        self._builder.stop(self._stop, self._extra)
 
 
 def _join_blobs(pieces: list[str]) -> str:

@@ -9,17 +9,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.args.loader import load
 from dragoman.types import (
     Failure,
     FailureKind,
-    Fault,
     File,
     Image,
     InvalidCall,
     JsonObject,
     Part,
-    Provenance,
     StopReason,
     Text,
     Thinking,
@@ -27,8 +24,21 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.types import ToolResult as Result
+from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail
-from dragoman.wire.values import BROKEN, as_count, as_dict, as_list, as_text, dicts, parse, split_data_url, write
+from dragoman.wire.values import (
+    BROKEN,
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    dicts,
+    invert_stops,
+    parse,
+    show,
+    split_data_url,
+)
+from dragoman.wire.values import describe as describe_failure
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of Converse, and ours for them: stop reasons, usage, and the models that lie behind it.
@@ -41,21 +51,12 @@ STOPS: Mapping[str, StopReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "stop_sequence": "stop_sequence",
-    "guardrail_intervened": "refusal",
     "content_filtered": "refusal",
-    "malformed_tool_use": "error",
+    "guardrail_intervened": "refusal",
     "malformed_model_output": "error",
+    "malformed_tool_use": "error",
 }
-_REASONS: Mapping[StopReason, str] = {
-    "end": "end_turn",
-    "tool_calls": "tool_use",
-    "length": "max_tokens",
-    "stop_sequence": "stop_sequence",
-    "refusal": "content_filtered",
-    "pause": "end_turn",
-    "error": "malformed_model_output",
-    "unknown": "end_turn",
-}
+_REASONS = invert_stops(STOPS, "end_turn")
 _CLAUDE = re.compile(r"claude|anthropic", re.IGNORECASE)
 _NOVA = re.compile(r"\bnova\b", re.IGNORECASE)
 
@@ -183,16 +184,12 @@ def name_failure(failure: Failure) -> str:
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     """Status and body. AWS clients look for the name in a header, and else in `__type`."""
     name = name_failure(failure)
-    return _KINDS[name][1], {"message": _words(failure), "__type": name}
+    return _KINDS[name][1], {"message": describe_failure(failure), "__type": name}
 
 
 def write_exception(failure: Failure) -> tuple[str, JsonObject]:
     """The type and the payload of the frame that ends a stream with an error."""
-    return _IN_STREAM.get(name_failure(failure), "modelStreamErrorException"), {"message": _words(failure)}
-
-
-def _words(failure: Failure) -> str:
-    return failure.message or failure.code or failure.kind.replace("_", " ")
+    return _IN_STREAM.get(name_failure(failure), "modelStreamErrorException"), {"message": describe_failure(failure)}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -509,23 +506,7 @@ def read_call(use: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back."""
     wire_id = as_text(use.get("toolUseId")) or None
     name = as_text(use.get("name"))
-    given = use.get("input")
-    provenance = Provenance("native", WIRE)
-    loaded = load(given)
-    if loaded.value is None or not name:
-        faults = loaded.errors or (Fault("$", "the call names no tool"),)
-        raw = given if isinstance(given, str) else "" if given is None else write_value(given)
-        return InvalidCall(wire_id or fallback, name, raw, faults, provenance, {}, wire_id)
-    identity = wire_id or fallback
-    return ToolCall(identity, name, loaded.value, repairs=loaded.repairs, provenance=provenance, wire_id=wire_id)
-
-
-def write_value(value: Any) -> str:
-    """JSON text of whatever a client sent."""
-    try:
-        return write(value)
-    except RecursionError:
-        return "[nested too deeply]"
+    return values.read_call(WIRE, wire_id or fallback, name, use.get("input"), wire_id, {})
 
 
 def read_answers(content: Any) -> str | list[Text | Image | File]:
@@ -535,7 +516,7 @@ def read_answers(content: Any) -> str | list[Text | Image | File]:
         if "json" in block:
             # Only an object may stand there; anything else goes on as its text.
             kept = {WIRE: {"json": block["json"]}} if isinstance(block["json"], dict) else {}
-            parts.append(Text(write_value(block["json"]), kept))
+            parts.append(Text(show(block["json"]) or "[nested too deeply]", kept))
             continue
         part = read_block(block)
         if isinstance(part, Text | Image | File):

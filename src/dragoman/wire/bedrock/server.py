@@ -35,7 +35,7 @@ from dragoman.types import (
 )
 from dragoman.wire import eventstream
 from dragoman.wire.aliases import Identifier
-from dragoman.wire.bedrock.client import RULES
+from dragoman.wire.bedrock.client import OPTIONS, RULES
 from dragoman.wire.bedrock.parts import (
     WIRE,
     describe,
@@ -52,8 +52,8 @@ from dragoman.wire.bedrock.parts import (
     write_thinking,
     write_usage,
 )
-from dragoman.wire.codec import keep_unknown
 from dragoman.wire.event_order import describe_invalid
+from dragoman.wire.options import add_own, keep_unknown
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse, write
 from dragoman.wire.writer import StreamWriter
 
@@ -201,14 +201,9 @@ def _read_choice(value: Any) -> Any:
 
 def read_options(body: JsonObject, model: str, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of the wire."""
-    options: dict[str, Any] = {}
     own = keep_unknown(body, _KNOWN)
     inference = dict(as_dict(body.get("inferenceConfig")))
-    for name, ours in (("temperature", "temperature"), ("topP", "top_p"), ("maxTokens", "max_tokens")):
-        if isinstance(inference.get(name), int | float):
-            options[ours] = inference.pop(name)
-    if as_list(inference.get("stopSequences")):
-        options["stop"] = inference.pop("stopSequences")
+    options = OPTIONS.take(inference)
     choice = _read_choice(as_dict(body.get("toolConfig")).get("toolChoice"))
     if choice is not None:
         options["tool_choice"] = choice
@@ -222,11 +217,7 @@ def read_options(body: JsonObject, model: str, others: list[JsonObject]) -> dict
         options["metadata"] = body["requestMetadata"]
     kept = (("inferenceConfig", inference), ("outputConfig", output), ("additionalModelRequestFields", additional))
     own.update({name: fields for name, fields in kept if fields})
-    if others:
-        own["tools"] = others
-    if own:
-        options[WIRE] = own
-    return options
+    return add_own(options, own, others, WIRE)
 
 
 def _read_output(output: JsonObject, options: dict[str, Any], reasoning: JsonObject) -> JsonObject:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.events import Event
-from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
-from dragoman.wire.codec import Choice, Offer, Prepared, read_choice
+from dragoman.types import File, Image, JsonObject, Message, Part, Request, StopReason, Text, Thinking, ToolResult
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.cohere.parts import (
     PLAN,
     STOPS,
@@ -22,8 +21,9 @@ from dragoman.wire.cohere.parts import (
     write_result_content,
 )
 from dragoman.wire.failures import Loss
-from dragoman.wire.openai_chat.client import write_definitions
+from dragoman.wire.openai_chat.client import keep_named, write_definitions
 from dragoman.wire.openai_chat.parts import name_and_arguments, read_failure, write_call, write_content
+from dragoman.wire.options import read_choice, settle_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, find_calls, join_thinking
@@ -114,43 +114,21 @@ def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[L
         losses.append(Loss("dropped", "options", f"{WIRE} has no switch against parallel calls"))
     fields: JsonObject = {"tools": definitions}
     choice = read_choice(request.options)
-    if choice is not None:
-        fields = _write_choice(choice, request, offered, definitions, quirks, losses)
-    if quirks.strict_tools and "tools" in fields:
+    # A history with calls needs its tools.
+    omits = (
+        choice is not None and choice.mode == "none" and not any(find_calls(each.parts) for each in request.messages)
+    )
+    chosen = settle_choice(choice, offered.name_of, quirks, losses, names_tools=False, omits_tools=omits)
+    if chosen.only == ():
+        return {}
+    if chosen.only is not None:
+        fields["tools"] = keep_named(definitions, chosen.only)
+    if chosen.mode not in ("", "auto"):
+        fields["tool_choice"] = chosen.mode.upper()
+    if quirks.strict_tools:
         # The switch is one for all tools.
         fields["strict_tools"] = True
     return fields
-
-
-def _write_choice(
-    choice: Choice,
-    request: Request,
-    offered: Offer,
-    definitions: list[JsonObject],
-    quirks: Quirks,
-    losses: list[Loss],
-) -> JsonObject:
-    fields: JsonObject = {"tools": definitions}
-    if choice.names:
-        names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-        if not names:
-            losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-            return fields
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        fields["tools"] = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
-    if choice.mode == "auto":
-        return fields
-    if choice.mode in quirks.tool_choice:
-        return {**fields, "tool_choice": choice.mode.upper()}
-    if choice.mode == "none" and not _has_calls(request):
-        losses.append(Loss("approximated", "options", "tool_choice 'none': no tools are offered"))
-        return {}
-    losses.append(Loss("approximated", "options", f"tool_choice {choice.mode!r} is not honoured here; it is left out"))
-    return fields
-
-
-def _has_calls(request: Request) -> bool:
-    return any(find_calls(message.parts) for message in request.messages)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -162,15 +140,12 @@ class CohereReader(SseReader):
 
     _read_failure = staticmethod(read_failure)
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        super().__init__(WIRE, sent, masks_length=quirks.masks_length)
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
+        self._stop: StopReason = "unknown"
         self._field = ""  # what the open part comes from: text, thinking, or the plan
         self._ids: dict[Any, Any] = {}
         self._citations: list[JsonObject] = []
-
-    def read_whole(self, body: JsonObject) -> list[Event]:
-        self._read_body(body)
-        return self._builder.take()
 
     # ---- frames -----------------------------------------------------------------------------------------------------
 
@@ -299,21 +274,17 @@ class CohereReader(SseReader):
         if counted is not None:
             self._builder.usage(counted)
         billed = find_billed(usage)
-        stop = STOPS.get(reason, "unknown")
+        stop = self._stop = STOPS.get(reason, "unknown")
         own = {"reason": reason} if reason else {}
         self._builder.stop(stop, {**own, **({"billed_units": billed} if billed else {})})
         if error or stop == "error":
             self._builder.fail(read_end(reason, error))
-        self._builder.terminate()
-        self._end(stop)
+        self._read_done()
 
-    def _end(self, stop: Any = "unknown") -> None:
-        if self._builder.ended:
-            return
+    def _settle(self) -> None:
         self._end_part()
         if self._citations:
-            self._builder.stop(stop, {"citations": self._citations})
-        self._builder.end()
+            self._builder.stop(self._stop, {"citations": self._citations})
 
 
 def _message(frame: JsonObject) -> JsonObject:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, Text, Thinking, ToolResult, Usage
-from dragoman.wire.codec import SAMPLING, OptionTable, keep_unknown, unsupported_options
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
+from dragoman.wire.options import SAMPLING, OptionTable, add_own, keep_unknown, unsupported_options
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, mark_error, write
+from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, invert_stops, mark_error, show
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of Cohere's chat, and ours for them.
@@ -20,27 +20,17 @@ PLAN = "tool_plan"
 """The field in which a model says what it is about to call; reasoning that is no block of the content."""
 THINKING = "thinking"
 
-STOPS: Mapping[str, StopReason] = {
+_STOPS: dict[str, StopReason] = {
     "COMPLETE": "end",
     "STOP_SEQUENCE": "stop_sequence",
     "MAX_TOKENS": "length",
     "TOOL_CALL": "tool_calls",
     "ERROR": "error",
     "TIMEOUT": "error",
-    # Words of the first version of this API, which some servers still use:
-    "ERROR_LIMIT": "length",
-    "ERROR_TOXIC": "refusal",
 }
-FINISHES: Mapping[StopReason, str] = {
-    "end": "COMPLETE",
-    "tool_calls": "TOOL_CALL",
-    "length": "MAX_TOKENS",
-    "stop_sequence": "STOP_SEQUENCE",
-    "refusal": "COMPLETE",
-    "pause": "COMPLETE",
-    "error": "ERROR",
-    "unknown": "COMPLETE",
-}
+FINISHES = invert_stops(_STOPS, "COMPLETE")
+# With words of the first version of this API, which some servers still use.
+STOPS: Mapping[str, StopReason] = {**_STOPS, "ERROR_LIMIT": "length", "ERROR_TOXIC": "refusal"}
 
 
 def read_usage(value: Any) -> Usage | None:
@@ -82,10 +72,6 @@ def read_end(reason: str, error: Any) -> Failure:
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     return status_of(failure), {"message": describe(failure)}
-
-
-def describe(failure: Failure) -> str:
-    return failure.message or failure.code or failure.kind.replace("_", " ")
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -175,7 +161,7 @@ def read_result_content(content: Any) -> str | list[Text | Image | File]:
         return content
     blocks = _blocks(content)
     if not blocks:
-        return "" if content is None or isinstance(content, list | dict) else _show(content)
+        return "" if content is None or isinstance(content, list | dict) else show(content)
     return [_read_result_block(block) for block in blocks]
 
 
@@ -183,17 +169,9 @@ def _read_result_block(block: JsonObject | str) -> Text | Image | File:
     if isinstance(block, dict) and block.get("type") == "document":
         document = block.get("document")
         data = as_dict(document).get("data", document)
-        return Text(data if isinstance(data, str) else _show(data), {WIRE: {"block": block}})
+        return Text(data if isinstance(data, str) else show(data), {WIRE: {"block": block}})
     part = _read_part(block)
     return part if isinstance(part, Text | Image | File) else Text("")
-
-
-def _show(value: Any) -> str:
-    try:
-        return write(value)
-    except (RecursionError, TypeError, ValueError):
-        # Nested deeper than anything can write; the value itself is kept beside.
-        return ""
 
 
 def write_result_content(result: ToolResult, *, takes_images: bool = False) -> str | list[JsonObject]:
@@ -222,8 +200,11 @@ def _fit_result(part: Any, *, takes_images: bool) -> Text | Image:
 # --------------------------------------------------------------------------------------------------------------------
 # The options of a request under the names that Cohere gives them, both ways.
 
-_SAMPLING = OptionTable({name: name for name in SAMPLING} | {"top_p": "p", "top_k": "k"}, numeric=True)
-_MOST_STOPS = 5
+_OPTIONS = OptionTable(
+    {name: name for name in ("max_tokens", *SAMPLING)} | {"top_p": "p", "top_k": "k", "stop": "stop_sequences"},
+    limits={"stop": 5},
+)
+_KNOWN = frozenset({"model", "messages", "tools", "stream"})
 _CHOICES = {"REQUIRED": "required", "NONE": "none", "AUTO": "auto"}
 
 # ---- ours to theirs ------------------------------------------------------------------------------------------------
@@ -231,14 +212,9 @@ _CHOICES = {"REQUIRED": "required", "NONE": "none", "AUTO": "auto"}
 
 def write_settings(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss], *, with_tools: bool) -> JsonObject:
     """Everything in a body that is neither conversation nor tools."""
-    fields: JsonObject = {}
     # There are no cache markers to set here: the server keeps prompts by itself.
-    taken = {"max_tokens", "stop", "stream", "cache", "response_format", "reasoning"}
-    taken |= {"tool_choice", "parallel_tool_calls"}
-    if isinstance(options.get("max_tokens"), int):
-        fields[quirks.max_tokens_field or "max_tokens"] = options["max_tokens"]
-    fields.update(_SAMPLING.write_sampling(options, quirks, taken))
-    fields.update(_write_stops(options.get("stop"), losses))
+    taken = {"stream", "cache", "response_format", "reasoning", "tool_choice", "parallel_tool_calls"}
+    fields = _OPTIONS.write(options, quirks, losses, taken)
     fields.update(_write_format(as_dict(options.get("response_format")), losses, with_tools=with_tools))
     fields.update(_write_thinking(as_dict(options.get("reasoning")), losses))
     # Said in any case: the path is the same for both.
@@ -246,13 +222,6 @@ def write_settings(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss
     losses += unsupported_options(options, taken, WIRE)
     own = as_dict(options.get(WIRE))
     return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
-
-
-def _write_stops(given: Any, losses: list[Loss]) -> JsonObject:
-    stops = [given] if isinstance(given, str) else as_list(given)
-    if len(stops) > _MOST_STOPS:
-        losses.append(Loss("dropped", "options", f"stop: only the first {_MOST_STOPS} of {len(stops)} texts are sent"))
-    return {"stop_sequences": stops[:_MOST_STOPS]} if stops else {}
 
 
 def _write_format(wanted: JsonObject, losses: list[Loss], *, with_tools: bool) -> JsonObject:
@@ -292,30 +261,21 @@ def _write_thinking(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
 
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name, or an odd value, stands under the name of the wire."""
-    options = _SAMPLING.read(body)
-    read = {"model", "messages", "tools", "stream", *(_SAMPLING.names[ours] for ours in options)}
-    limit = body.get("max_tokens")
-    if isinstance(limit, int) and not isinstance(limit, bool):
-        options["max_tokens"] = limit
-        read.add("max_tokens")
-    stops = body.get("stop_sequences")
-    if isinstance(stops, list) and stops and all(isinstance(stop, str) for stop in stops):
-        options["stop"] = stops
-        read.add("stop_sequences")
-    choice = body.get("tool_choice")
-    if isinstance(choice, str) and choice.upper() in _CHOICES:
-        options["tool_choice"] = _CHOICES[choice.upper()]
-        read.add("tool_choice")
-    for name, value in (("response_format", _read_format(body)), ("thinking", _read_thinking(body))):
+    own = {name: value for name, value in keep_unknown(body, _KNOWN).items() if value is not None}
+    options = _OPTIONS.take(own)
+    choice = _CHOICES.get(as_text(body.get("tool_choice")).upper())
+    found = (
+        ("tool_choice", "tool_choice", choice),
+        ("response_format", "response_format", _read_format(body)),
+        ("reasoning", "thinking", _read_thinking(body)),
+    )
+    for option, name, value in found:
         if value:
-            options["reasoning" if name == "thinking" else name] = value
-            read.add(name)
+            options[option] = value
+            del own[name]
     if body.get("stream") is True:
         options["stream"] = True
-    own = {name: value for name, value in keep_unknown(body, frozenset(read)).items() if value is not None}
-    if others:
-        own["tools"] = others
-    return {**options, WIRE: own} if own else options
+    return add_own(options, own, others, WIRE)
 
 
 def _read_format(body: JsonObject) -> JsonObject:

@@ -21,7 +21,6 @@ from dragoman.wire.cohere.parts import (
     PLAN,
     THINKING,
     WIRE,
-    describe,
     read_answer,
     read_content,
     read_result_content,
@@ -29,7 +28,7 @@ from dragoman.wire.cohere.parts import (
 )
 from dragoman.wire.openai_chat.parts import read_call
 from dragoman.wire.openai_chat.server import renamed
-from dragoman.wire.values import as_dict, as_text, dicts, write
+from dragoman.wire.values import as_dict, as_text, describe, dicts, write
 from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Container
 from typing import Any
 
-from dragoman.events import Event
 from dragoman.jsonscan import JsonScanner
 from dragoman.stage import Stage
 from dragoman.types import (
@@ -21,7 +21,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
 )
-from dragoman.wire.codec import Choice, Offer, OptionTable, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 from dragoman.wire.gemini.parts import (
@@ -40,13 +40,13 @@ from dragoman.wire.gemini.parts import (
     read_media,
     read_own,
     read_usage,
-    tell,
     write_part,
 )
 from dragoman.wire.history import History
+from dragoman.wire.options import OptionTable, read_choice, settle_choice, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
-from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse
+from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse, show
 
 # --------------------------------------------------------------------------------------------------------------------
 # A call whose arguments come in pieces, each with the place where it belongs, as Vertex streams them.
@@ -75,7 +75,7 @@ class PartialCall:
     """The arguments of one call in the making. `sound` is False once a piece came that fits nowhere."""
 
     def __init__(self, arguments: Any) -> None:
-        copied = parse(tell(arguments)) if isinstance(arguments, dict) else {}
+        copied = parse(show(arguments)) if isinstance(arguments, dict) else {}
         self._root: JsonObject = copied if copied is not BROKEN else {}
         self._growing: dict[str, tuple[Any, str | int, list[str]]] = {}  # texts that will continue, by their path
         self.sound = True
@@ -171,24 +171,17 @@ class ChunkDecoder:
 
     def __init__(self) -> None:
         self._chosen: Stage[bytes, SseEvent | SseBroken] | None = None
-        self._head: bytes | None = b""  # None behind the place where a byte order mark may stand
+        self._head = b""
 
     def feed(self, piece: bytes, /) -> list[SseEvent | SseBroken]:
         if self._chosen is not None:
             return self._chosen.feed(piece)
-        if self._head is not None:
-            piece = self._head + piece
-            if len(piece) < len(codecs.BOM_UTF8) and codecs.BOM_UTF8.startswith(piece):
-                self._head = piece
-                return []
-            self._head = None
-            piece = piece.removeprefix(codecs.BOM_UTF8)
-        # Blank lines in front mean nothing in either form.
-        piece = piece.lstrip(_BLANKS)
-        if not piece:
+        # A byte order mark and blank lines in front mean nothing in either form.
+        head = self._head = (self._head + piece).removeprefix(codecs.BOM_UTF8).lstrip(_BLANKS)
+        if codecs.BOM_UTF8.startswith(head):
             return []
-        self._chosen = ListDecoder() if piece[:1] in (b"[", b"{") else SseDecoder()
-        return self._chosen.feed(piece)
+        self._chosen = ListDecoder() if head[:1] in (b"[", b"{") else SseDecoder()
+        return self._chosen.feed(head)
 
     def close(self) -> list[SseEvent | SseBroken]:
         return [] if self._chosen is None else self._chosen.close()
@@ -246,31 +239,25 @@ class ListDecoder:
 # --------------------------------------------------------------------------------------------------------------------
 # Options of a request as the fields of generateContent that are neither conversation nor tools.
 
-NAMES = OptionTable(
+OPTIONS = OptionTable(
     {
+        "max_tokens": "maxOutputTokens",
         "temperature": "temperature",
         "top_p": "topP",
         "top_k": "topK",
         "seed": "seed",
         "presence_penalty": "presencePenalty",
         "frequency_penalty": "frequencyPenalty",
-    },
-    numeric=True,
+        "stop": "stopSequences",
+    }
 )
-_TAKEN = {"max_tokens", "stop", "stream", "tool_choice", "parallel_tool_calls", "reasoning", "response_format"}
 
 
 def write_config(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The neutral options, in this wire's words."""
     options = request.options
-    config: JsonObject = {}
-    taken = set(_TAKEN)
-    if isinstance(options.get("max_tokens"), int):
-        config["maxOutputTokens"] = options["max_tokens"]
-    config.update(NAMES.write_sampling(options, quirks, taken))
-    if options.get("stop"):
-        stop = options["stop"]
-        config["stopSequences"] = [stop] if isinstance(stop, str) else list(stop)
+    taken = {"stream", "tool_choice", "parallel_tool_calls", "reasoning", "response_format"}
+    config = OPTIONS.write(options, quirks, losses, taken)
     config.update(_write_format(as_dict(options.get("response_format")), losses))
     thinking = _write_thinking(as_dict(options.get("reasoning")), request.model, losses)
     if thinking:
@@ -352,7 +339,7 @@ def _merge(ours: Any, own: Any) -> Any:
 MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def write_definitions(offered: Offer, quirks: Quirks, names: list[str] | None = None) -> list[JsonObject]:
+def write_definitions(offered: Offer, quirks: Quirks, names: Container[str] | None = None) -> list[JsonObject]:
     """All declarations in one object, as the API wants them; `names` lets only some of them through."""
     key = "parametersJsonSchema" if quirks.json_schema else "parameters"
     declarations = []
@@ -374,44 +361,17 @@ def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[L
     own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
     if request.options.get("parallel_tool_calls") is False and offered.tools:
         losses.append(Loss("dropped", "options", "this wire has no switch against parallel calls"))
-    choice = read_choice(request.options)
-    if choice is None or not offered.tools:
-        tools = [*write_definitions(offered, quirks), *own]
-        return {"tools": tools} if tools else {}
-    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-    if choice.names and not names:
-        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-        choice = Choice("auto")
-    config, fewer = _write_choice(choice, names, quirks, losses)
-    tools = [*write_definitions(offered, quirks, fewer), *own]
-    fields: JsonObject = {"tools": tools} if tools else {}
-    return {**fields, "toolConfig": {"functionCallingConfig": config}} if tools and config else fields
-
-
-def _write_choice(
-    choice: Choice, names: list[str], quirks: Quirks, losses: list[Loss]
-) -> tuple[JsonObject, list[str] | None]:
-    """How calls are to be made, and the names of the tools to declare where that can not be all of them."""
-    kinds = quirks.tool_choice
-    if choice.names and names:
-        if choice.kind in kinds and "named" in kinds:
-            # Only two modes take a list of names; VALIDATED is the one that leaves text open.
-            mode = "ANY" if choice.mode == "required" else "VALIDATED"
-            return {"mode": mode, "allowedFunctionNames": names}, None
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        return _write_mode(choice.mode, quirks, losses), names
-    if choice.mode == "none" and "none" not in kinds:
-        losses.append(Loss("approximated", "options", "tool_choice 'none' is not honoured here; no tools are offered"))
-        return {}, []
-    return _write_mode(choice.mode, quirks, losses), None
-
-
-def _write_mode(mode: str, quirks: Quirks, losses: list[Loss]) -> JsonObject:
-    if mode in quirks.tool_choice:
-        return {"mode": MODES[mode]}
-    if mode != "auto":
-        losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
-    return {}
+    choice = read_choice(request.options) if offered.tools else None
+    chosen = settle_choice(choice, offered.name_of, quirks, losses, lists_tools=True, omits_tools=True)
+    tools = [*write_definitions(offered, quirks, chosen.only), *own]
+    if not tools:
+        return {}
+    config: JsonObject = {"mode": MODES[chosen.mode]} if chosen.mode in MODES else {}
+    if chosen.mode in ("named", "listed"):
+        # Only two modes take a list of names; VALIDATED is the one that leaves text open.
+        mode = "ANY" if chosen.required else "VALIDATED"
+        config = {"mode": mode, "allowedFunctionNames": list(chosen.names)}
+    return {"tools": tools, **({"toolConfig": {"functionCallingConfig": config}} if config else {})}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -487,11 +447,6 @@ def _is_media(message: Message) -> bool:
     return bool(message.parts) and all(isinstance(part, Image | File) for part in message.parts)
 
 
-def write_result(result: ToolResult, quirks: Quirks) -> JsonObject:
-    """One result as a content of its own."""
-    return {"role": "user", "parts": ResultWriter([], holds_media=quirks.result_images).write([(result, True)])}
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # GenerateContentResponse read: chunks and whole bodies to events.
 
@@ -505,8 +460,8 @@ class GeminiReader(SseReader):
 
     _read_failure = staticmethod(read_failure)
 
-    def __init__(self, sent: Prepared | None) -> None:
-        super().__init__(WIRE, sent)
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._kind = ""  # of the open part: text or thinking
         self._stop: StopReason = "unknown"
         self._finished = False
@@ -516,11 +471,9 @@ class GeminiReader(SseReader):
         self._pending: PartialCall | None = None
         self._named: JsonObject = {}  # id, name and signature of the pending call
 
-    def read_whole(self, body: Any) -> list[Event]:
+    def _read_body(self, body: Any) -> None:
         for chunk in body if isinstance(body, list) else [body]:
             self._read_frame(chunk, None)
-        self._builder.terminate()
-        return self.close()
 
     def _read_done(self) -> None:
         """No end: the counts may come behind the chunk that has the finish reason, so that only `close` ends."""
@@ -536,8 +489,7 @@ class GeminiReader(SseReader):
         if builder.ended:
             return
         if chunk.get("error"):
-            builder.fail(read_failure(None, chunk))
-            self._end()
+            self._fail(chunk)
             return
         if not builder.started:
             builder.start(chunk.get("modelVersion"), chunk.get("responseId"))
@@ -648,12 +600,10 @@ class GeminiReader(SseReader):
         arguments: Any = pending.finish()
         if not complete or not pending.sound:
             # An object that is open behind a comma: nobody can take it for all that was meant.
-            arguments = tell(arguments)[:-1] + ("," if arguments else "")
+            arguments = show(arguments)[:-1] + ("," if arguments else "")
         self._builder.whole_call(self._named.get("id"), self._named.get("name"), arguments, self._named.get("own"))
 
-    def _end(self) -> None:
-        if self._builder.ended:
-            return
+    def _settle(self) -> None:
         self._end_part()
         self._finish_pending(over=True)
         if self._own:
@@ -661,4 +611,3 @@ class GeminiReader(SseReader):
         usage = read_usage(self._usage)
         if usage is not None:
             self._builder.usage(usage)
-        self._builder.end()

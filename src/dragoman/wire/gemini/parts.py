@@ -6,20 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from dragoman.args.loader import load
 from dragoman.types import (
     Failure,
     FailureKind,
-    Fault,
     File,
     Image,
     InvalidCall,
     JsonObject,
     Part,
-    Provenance,
     StopReason,
     Text,
     Thinking,
@@ -27,8 +23,22 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
+from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail, status_of
-from dragoman.wire.values import BROKEN, as_count, as_dict, as_text, dicts, join_texts, parse, split_data_url, write
+from dragoman.wire.values import (
+    BROKEN,
+    as_count,
+    as_dict,
+    as_text,
+    describe,
+    dicts,
+    find_media_type,
+    invert_stops,
+    join_texts,
+    parse,
+    show,
+    split_data_url,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of generateContent, and ours for them.
@@ -42,19 +52,10 @@ STOPS: Mapping[str, StopReason] = {
     **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "refusal"),
     **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"), "refusal"),
     "CONTINUATION": "pause",
-    **dict.fromkeys(("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
-    **dict.fromkeys(("TOO_MANY_TOOL_CALLS", "OTHER", "NO_IMAGE"), "error"),
+    **dict.fromkeys(("OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
+    **dict.fromkeys(("TOO_MANY_TOOL_CALLS", "NO_IMAGE"), "error"),
 }
-FINISHES: Mapping[StopReason, str] = {
-    "end": "STOP",
-    "tool_calls": "STOP",
-    "length": "MAX_TOKENS",
-    "stop_sequence": "STOP",
-    "refusal": "SAFETY",
-    "pause": "CONTINUATION",
-    "error": "OTHER",
-    "unknown": "STOP",
-}
+FINISHES = invert_stops(STOPS, "STOP")
 LEVELS: Mapping[str, str] = {
     "minimal": "MINIMAL",
     "low": "LOW",
@@ -176,7 +177,7 @@ def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     status = 503 if failure.kind == "overloaded" else status_of(failure)
     error: JsonObject = {
         "code": status,
-        "message": failure.message or failure.kind.replace("_", " "),
+        "message": describe(failure),
         "status": _WORDS[failure.kind],
     }
     if failure.retry_after is not None:
@@ -200,8 +201,6 @@ _IMAGES: Mapping[str, str] = {
     "heif": "image/heif",
 }
 _FILES: Mapping[str, str] = {"pdf": "application/pdf", "txt": "text/plain", "csv": "text/csv", "html": "text/html"}
-# How the base64 text of an image begins.
-_STARTS = (("iVBOR", "image/png"), ("/9j/", "image/jpeg"), ("UklGR", "image/webp"), ("R0lGOD", "image/gif"))
 _CALLS = (ToolCall, InvalidCall)
 _CONTENTS = frozenset(_KINDS)
 _BESIDE = frozenset({"thought", "thoughtSignature", *_KINDS})
@@ -214,14 +213,6 @@ def kind_of(part: JsonObject) -> str:
             return kind
     # A part with nothing but a signature is an empty text.
     return "" if part.keys() - {"thought", "thoughtSignature"} else "text"
-
-
-def tell(value: Any) -> str:
-    """Any value as JSON text; empty for what has no such text."""
-    try:
-        return write(value)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return ""
 
 
 # ---- what only this wire understands -------------------------------------------------------------------------------
@@ -303,23 +294,8 @@ def read_call(given: JsonObject) -> ToolCall | InvalidCall:
     call = camel(as_dict(part.get("functionCall")))
     identity = as_text(call.get("id")) or None
     name = as_text(call.get("name"))
-    arguments = call.get("args")
     extra = _extra(read_own(part))
-    provenance = Provenance("native", WIRE)
-    loaded = load(arguments)
-    if loaded.value is None or not name:
-        faults = loaded.errors or (Fault("$", "the call names no tool"),)
-        raw = arguments if isinstance(arguments, str) else tell(arguments)
-        return InvalidCall(identity or "", name, raw, faults, provenance, extra, identity)
-    return ToolCall(
-        identity or "",
-        name,
-        loaded.value,
-        repairs=loaded.repairs,
-        provenance=provenance,
-        extra=extra,
-        wire_id=identity,
-    )
+    return values.read_call(WIRE, identity or "", name, call.get("args"), identity, extra)
 
 
 # ---- writing -------------------------------------------------------------------------------------------------------
@@ -380,7 +356,7 @@ def _guess(url: str) -> str:
 def _recognise(part: Image | File, data: str) -> str:
     """The media type of data that came without one."""
     fallback = "image/png" if isinstance(part, Image) else _guess(part.name) or "application/octet-stream"
-    return next((kind for start, kind in _STARTS if data.startswith(start)), fallback)
+    return find_media_type(data) or fallback
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -452,7 +428,7 @@ class ResultWriter:
 
 def _as_text(part: Any) -> Text:
     """A member of a result that is no image and no file, however its author wrote it."""
-    return part if isinstance(part, Text) else Text(part if isinstance(part, str) else tell(part))
+    return part if isinstance(part, Text) else Text(part if isinstance(part, str) else show(part))
 
 
 def _where(result: ToolResult) -> str:
@@ -468,9 +444,9 @@ def _read_response(response: JsonObject) -> tuple[str, bool]:
     if len(response) == 1:
         [(key, value)] = response.items()
         if key in ("output", "error"):
-            return (value if isinstance(value, str) else tell(value)), key == "error"
+            return (value if isinstance(value, str) else show(value)), key == "error"
     failed = response.get("error") is not None and "output" not in response
-    return tell(response) if response else "", failed
+    return show(response) if response else "", failed
 
 
 def read_result(given: JsonObject) -> ToolResult:

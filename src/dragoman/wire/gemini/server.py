@@ -33,9 +33,8 @@ from dragoman.types import (
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS, Identifier
-from dragoman.wire.codec import Choice, OptionTable, keep_unknown, write_choice
 from dragoman.wire.event_order import describe_invalid
-from dragoman.wire.gemini.client import NAMES
+from dragoman.wire.gemini.client import OPTIONS
 from dragoman.wire.gemini.parts import (
     FINISHES,
     LEVELS,
@@ -53,6 +52,7 @@ from dragoman.wire.gemini.parts import (
     write_part,
     write_usage,
 )
+from dragoman.wire.options import Choice, add_own, keep_unknown, write_choice
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 from dragoman.wire.writer import StreamWriter
 
@@ -287,22 +287,12 @@ def read_options(given: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     options.update(_take_choice(calling))
     if calling:
         own["toolConfig"] = calling
-    if others:
-        own["tools"] = others
-    if own:
-        options[WIRE] = own
-    return options
-
-
-_NUMBERS = OptionTable({"max_tokens": "maxOutputTokens", **NAMES.names}, numeric=True)
+    return add_own(options, own, others, WIRE)
 
 
 def _take_config(config: JsonObject) -> dict[str, Any]:
     """Take out of the configuration what has a neutral name; what is left is this wire's own."""
-    options = _NUMBERS.take(config)
-    stop = config.get("stopSequences")
-    if isinstance(stop, list) and stop and all(isinstance(entry, str) for entry in stop):
-        options["stop"] = config.pop("stopSequences")
+    options = OPTIONS.take(config)
     thinking = dict(camel(as_dict(config.pop("thinkingConfig", None))))
     reasoning = _take_thinking(thinking)
     if reasoning:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.events import Event
 from dragoman.types import (
+    Failure,
     File,
     Image,
     InvalidCall,
@@ -20,11 +21,13 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
-from dragoman.wire.builder import ReplyBuilder
-from dragoman.wire.codec import Offer, OptionTable, Prepared, Reader, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
+from dragoman.wire.openai_chat.client import keep_named, write_definitions
+from dragoman.wire.options import SAMPLING, OptionTable, read_choice, unsupported_options
 from dragoman.wire.quirks import Quirks
+from dragoman.wire.reader import Reader
 from dragoman.wire.values import (
     BROKEN,
     as_count,
@@ -44,18 +47,7 @@ from dragoman.wire.values import (
 
 STOPS: Mapping[str, StopReason] = {"stop": "end", "length": "length", "load": "end", "unload": "end"}
 
-OPTIONS = OptionTable(
-    {
-        "max_tokens": "num_predict",
-        "temperature": "temperature",
-        "top_p": "top_p",
-        "top_k": "top_k",
-        "seed": "seed",
-        "stop": "stop",
-        "presence_penalty": "presence_penalty",
-        "frequency_penalty": "frequency_penalty",
-    }
-)
+OPTIONS = OptionTable({"max_tokens": "num_predict", **{name: name for name in (*SAMPLING, "stop")}})
 """Our options, and what they are called inside `options`."""
 
 
@@ -63,6 +55,12 @@ def read_usage(body: JsonObject) -> Usage | None:
     if "eval_count" not in body and "prompt_eval_count" not in body:
         return None
     return Usage(as_count(body.get("prompt_eval_count")), as_count(body.get("eval_count")))
+
+
+def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
+    said = as_dict(body).get("error", body)
+    message = as_dict(said).get("message", said)
+    return fail(message if isinstance(message, str) else "", status=status, body=body, headers=headers)
 
 
 def finish_of(stop: StopReason) -> str:
@@ -135,29 +133,17 @@ def write_images(parts: Sequence[Part], losses: list[Loss]) -> list[str]:
 # ---- tools and options -----------------------------------------------------------------------------------------------
 
 
-def write_definitions(offered: Offer) -> list[JsonObject]:
-    definitions = []
-    for entry in offered.tools:
-        function: JsonObject = {"name": entry.name}
-        if entry.tool.description:
-            function["description"] = entry.tool.description
-        function["parameters"] = entry.schema
-        definitions.append({"type": "function", "function": function})
-    return definitions
-
-
 def write_tools(request: Request, offered: Offer, losses: list[Loss]) -> JsonObject:
     """The tools of a body. There is no tool choice on this wire: what can be done is to offer fewer tools."""
     own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
-    definitions = write_definitions(offered) + own
+    definitions = write_definitions(offered, False, WIRE) + own
     choice = read_choice(request.options)
     if choice is not None and choice.mode == "none" and definitions:
         losses.append(Loss("approximated", "options", "tool_choice 'none': no tools are offered"))
         return {}
     if choice is not None and choice.names:
         names = {offered.name_of(name) for name in choice.names}
-        fewer = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
-        definitions = fewer or definitions
+        definitions = keep_named(definitions, names) or definitions
         losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
     elif choice is not None and choice.mode == "required":
         losses.append(Loss("approximated", "options", "tool_choice 'required' is not honoured on this wire"))
@@ -169,7 +155,8 @@ def write_tools(request: Request, offered: Offer, losses: list[Loss]) -> JsonObj
 def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     options = request.options
     own = as_dict(options.get(WIRE))
-    runtime = OPTIONS.write(options)
+    taken = {"stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
+    runtime = OPTIONS.write(options, quirks, losses, taken)
     if quirks.context_window:
         runtime["num_ctx"] = quirks.context_window
     runtime.update(as_dict(own.get("options")))
@@ -178,7 +165,6 @@ def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonO
     fields.update({"options": runtime} if runtime else {})
     fields.update(_write_format(as_dict(options.get("response_format"))))
     fields.update(_write_thinking(as_dict(options.get("reasoning"))))
-    taken = {*OPTIONS.names, "stream", "response_format", "reasoning", "tool_choice", "parallel_tool_calls", "cache"}
     losses += unsupported_options(options, taken, WIRE)
     return {**fields, **{name: value for name, value in own.items() if name not in ("tools", "options")}}
 
@@ -208,39 +194,28 @@ _PREFIX = "tool."
 class OllamaReader(Reader):
     """Reads one reply. A call always comes whole, in any line; `done` ends the reply."""
 
-    def __init__(self, wire: str, sent: Prepared | None) -> None:
-        self._builder = ReplyBuilder(wire, sent)
+    _read_failure = staticmethod(read_failure)
+
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._offered = frozenset(sent.tools.names) if sent is not None and sent.tools is not None else frozenset()
         self._thinking = False
 
     def read(self, frame: Any) -> list[Event]:
         if isinstance(frame, LineBroken):
-            self._fail("a line of the stream was too large")
+            self._fail({"message": "a line of the stream was too large"})
         else:
-            body = parse(frame.text)
-            if body is not BROKEN:
-                self._read_body(as_dict(body))
-            elif frame.complete:
-                self._fail(f"a line is not JSON: {frame.text[:200]}")
+            content = parse(frame.text)
+            if content is not BROKEN:
+                self._read_frame(content, None)
+            else:
+                self._read_broken(frame.text, frame.complete)
         return self._builder.take()
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
-        self._read_body(body)
-        self._builder.terminate()
-        return self.close()
-
-    def close(self) -> list[Event]:
-        self._end()
-        return self._builder.take()
-
-    def _fail(self, message: Any, body: Any = None) -> None:
-        self._builder.fail(fail(message, body=body))
-        self._end()
-
-    def _read_body(self, body: JsonObject) -> None:
-        builder = self._builder
+    def _read_frame(self, content: Any, event: str | None) -> None:
+        builder, body = self._builder, as_dict(content)
         if body.get("error"):
-            self._fail(body["error"], body)
+            self._fail(body)
             return
         builder.start(body.get("model"))
         message = as_dict(body.get("message"))
@@ -274,10 +249,8 @@ class OllamaReader(Reader):
             self._builder.end_part("thinking", {"field": "thinking"})
             self._thinking = False
 
-    def _end(self) -> None:
-        if not self._builder.ended:
-            self._end_thinking()
-            self._builder.end()
+    def _settle(self) -> None:
+        self._end_thinking()
 
 
 def unwrap(name: Any, arguments: Any, offered: frozenset[str]) -> tuple[Any, Any, tuple[str, ...]]:

@@ -29,11 +29,11 @@ from dragoman.types import (
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import FREE_IDS
-from dragoman.wire.codec import keep_unknown
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
+from dragoman.wire.options import add_own, keep_unknown
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking
 from dragoman.wire.writer import StreamWriter
 
@@ -114,11 +114,8 @@ def _read_image(data: str) -> Image:
 
 
 def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
-    given = as_dict(body.get("options"))
-    options = OPTIONS.read(given)
-    stop = options.get("stop")
-    if isinstance(stop, str):
-        options["stop"] = [stop]
+    rest = dict(as_dict(body.get("options")))
+    options = OPTIONS.take(rest)
     if body.get("stream", True) is not False:
         options["stream"] = True
     think = body.get("think")
@@ -130,10 +127,8 @@ def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     elif isinstance(wanted, dict) and wanted:
         options["response_format"] = {"type": "json_schema", "schema": wanted}
     own = keep_unknown(body, _KNOWN)
-    rest = keep_unknown(given, frozenset(OPTIONS.names.values()))
     own.update({"options": rest} if rest else {})
-    own.update({"tools": others} if others else {})
-    return {**options, WIRE: own} if own else options
+    return add_own(options, own, others, WIRE)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.events import Event
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
-from dragoman.wire.codec import SAMPLING, Choice, Offer, OptionTable, Prepared, read_choice, unsupported_options
+from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
     STOPS,
@@ -24,17 +24,53 @@ from dragoman.wire.openai_chat.parts import (
     write_reasoning,
     write_thinking_blocks,
 )
+from dragoman.wire.options import SAMPLING, OptionTable, read_choice, settle_choice, unsupported_options, write_parallel
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
-from dragoman.wire.values import (
-    as_dict,
-    as_list,
-    as_text,
-    find_calls,
-    join_texts,
-    mark_error,
-    read_result,
+from dragoman.wire.values import as_dict, as_list, as_text, find_calls, join_texts, mark_error, read_result
+
+# --------------------------------------------------------------------------------------------------------------------
+# The documented fields of a body, for endpoints that refuse any other.
+
+Fields = dict[str, Any]
+"""The fields of an object, each with the fields of the objects in it; None is any value, `*` any other field."""
+
+_BLOCK: Fields = dict.fromkeys(
+    ("type", "text", "image_url", "input_audio", "file", "document_url", "document_name", "thinking", "signature")
 )
+_CALL: Fields = {"id": None, "type": None, "function": {"name": None, "arguments": None}, "custom": None}
+_TOOL: Fields = {"*": None, "function": dict.fromkeys(("name", "description", "parameters", "strict"))}
+
+
+def keep_documented(body: JsonObject, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The body without fields that neither the wire nor the endpoint documents."""
+    in_message = [*dialect.message_fields.split(), quirks.reasoning_field]
+    named_by_row = (*quirks.own_fields, quirks.max_tokens_field, quirks.grammar_field.partition(".")[0])
+    fields: Fields = dict.fromkeys([*dialect.fields.split(), *named_by_row])
+    fields["messages"] = {**dict.fromkeys(in_message), "content": _BLOCK, "tool_calls": _CALL}
+    fields["tools"] = _TOOL
+    dropped: list[str] = []
+    kept = _prune(body, fields, "", dropped)
+    losses += [
+        Loss("dropped", "options", f"{name}: this endpoint refuses fields that its documentation does not name")
+        for name in dict.fromkeys(dropped)
+    ]
+    return as_dict(kept)
+
+
+def _prune(value: Any, fields: Fields | None, path: str, dropped: list[str]) -> Any:
+    if fields is None or not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [_prune(inner, fields, path, dropped) for inner in value]
+    kept = {}
+    for name, inner in value.items():
+        if name in fields or "*" in fields:
+            kept[name] = _prune(inner, fields.get(name), f"{path}{name}.", dropped)
+        else:
+            dropped.append(path + name)
+    return kept
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # A request as the body of a chat completion.
@@ -44,17 +80,25 @@ class Dialect(Struct, frozen=True):
     """Where the relatives of chat completions differ in what they are called."""
 
     wire: str
-    max_tokens: str = "max_completion_tokens"
-    sampling: OptionTable = OptionTable({name: name for name in SAMPLING if name != "top_k"})
+    options: OptionTable = OptionTable(
+        {"max_tokens": "max_completion_tokens"}
+        | {name: name for name in (*SAMPLING, "stop", "user", "metadata") if name != "top_k"}
+    )
     required: str = "required"
     names_results: bool = False
     """Tool messages carry the name of the tool."""
-    takes_user: bool = True
     stream_options: bool = True
     empty_content: str = "null"
     """As the quirk of that name, where the endpoint has none of its own."""
     thinking_blocks: bool = False
     """Reasoning is a block of the content, not a field beside it."""
+    fields: str = (
+        "model max_completion_tokens max_tokens temperature top_p frequency_penalty presence_penalty seed stop n user"
+        " logprobs top_logprobs logit_bias response_format reasoning_effort tool_choice parallel_tool_calls stream"
+        " stream_options"
+    )
+    """The documented fields of a body; those of chat completions are the ones that compatible endpoints share."""
+    message_fields: str = "role name tool_call_id"
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -92,7 +136,7 @@ def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonO
         part for part in message.parts if part.extra and isinstance(part, Text) and "refusal" in _own(part, dialect)
     ]
     body: JsonObject = {"role": "assistant", "content": content}
-    if refusals and content == join_texts(refusals):
+    if refusals and content == join_texts(refusals) and not quirks.standard_fields_only:
         body = {"role": "assistant", "content": None, "refusal": content}
     elif calls and not content:
         style = quirks.empty_content if quirks.empty_content != "null" else dialect.empty_content
@@ -132,80 +176,38 @@ def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -
     return definitions
 
 
-def write_tools(
-    request: Request, offered: Offer, dialect: Dialect, quirks: Quirks, losses: list[Loss]
-) -> tuple[JsonObject, set[str]]:
-    """The fields of a body that speak of tools, and the options that were used for them."""
+def write_tools(request: Request, offered: Offer, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The fields of a body that speak of tools."""
     own = as_list(as_dict(request.options.get(dialect.wire)).get("tools"))
     definitions = write_definitions(offered, quirks.strict_tools, dialect.wire) + own
-    taken = {"tool_choice", "parallel_tool_calls"}
     if not definitions:
-        return {}, taken
-    fields: JsonObject = {"tools": definitions}
-    choice = read_choice(request.options)
-    if choice is not None:
-        fields.update(_write_choice(choice, offered, definitions, dialect, quirks, losses))
-    parallel = request.options.get("parallel_tool_calls")
-    if isinstance(parallel, bool) and "tools" in fields:
-        if quirks.parallel_flag:
-            fields["parallel_tool_calls"] = parallel
-        elif not parallel:
-            losses.append(Loss("dropped", "options", "this endpoint has no switch against parallel calls"))
-    return fields, taken
-
-
-def _write_choice(
-    choice: Choice,
-    offered: Offer,
-    definitions: list[JsonObject],
-    dialect: Dialect,
-    quirks: Quirks,
-    losses: list[Loss],
-) -> JsonObject:
-    names = [name for ours in choice.names if (name := offered.name_of(ours)) is not None]
-    if choice.names and not names:
-        losses.append(Loss("approximated", "options", "tool_choice names no tool that is offered; it became auto"))
-        return {"tool_choice": "auto"}
-    kind = choice.kind if not choice.names or choice.kind == "named" else "allowed"
-    if kind == "named" and "named" in quirks.tool_choice:
-        return {"tool_choice": {"type": "function", "function": {"name": names[0]}}}
-    if kind in ("named", "allowed"):
-        losses.append(Loss("approximated", "options", "tool_choice: only the tools that it allows are offered"))
-        fewer = [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
-        return {"tools": fewer, **_write_mode(choice.mode, dialect, quirks, losses)}
-    return _write_mode(choice.mode, dialect, quirks, losses)
-
-
-def _write_mode(mode: str, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
-    if mode in quirks.tool_choice:
-        return {"tool_choice": dialect.required if mode == "required" else mode}
-    if mode == "auto":
         return {}
-    losses.append(Loss("approximated", "options", f"tool_choice {mode!r} is not honoured here; it is left out"))
-    return {}
+    fields: JsonObject = {"tools": definitions}
+    chosen = settle_choice(read_choice(request.options), offered.name_of, quirks, losses)
+    if chosen.only is not None:
+        fields["tools"] = keep_named(definitions, chosen.only)
+    if chosen.mode == "named":
+        fields["tool_choice"] = {"type": "function", "function": {"name": chosen.names[0]}}
+    elif chosen.mode:
+        fields["tool_choice"] = dialect.required if chosen.mode == "required" else chosen.mode
+    return fields | write_parallel(request.options, quirks, losses)
+
+
+def keep_named(definitions: list[JsonObject], names: Container[str | None]) -> list[JsonObject]:
+    """The definitions of the functions that go by these names."""
+    return [tool for tool in definitions if as_dict(tool.get("function")).get("name") in names]
 
 
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def write_options(
-    request: Request, dialect: Dialect, quirks: Quirks, taken: set[str], losses: list[Loss]
-) -> JsonObject:
+def write_options(request: Request, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """Everything in a body that is neither conversation nor tools."""
     options = request.options
-    fields: JsonObject = {}
-    taken |= {"max_tokens", "stop", "stream", "cache", "response_format", "metadata"}
-    if isinstance(options.get("max_tokens"), int):
-        fields[quirks.max_tokens_field or dialect.max_tokens] = options["max_tokens"]
-    fields.update(dialect.sampling.write_sampling(options, quirks, taken))
-    if options.get("stop"):
-        fields["stop"] = options["stop"]
-    if dialect.takes_user:
-        taken.add("user")
-        fields.update({"user": options["user"]} if options.get("user") else {})
-    fields.update({"metadata": options["metadata"]} if options.get("metadata") else {})
+    taken = {"stream", "cache", "response_format", "reasoning", "tool_choice", "parallel_tool_calls"}
+    fields = dialect.options.write(options, quirks, losses, taken)
     fields.update(_write_format(as_dict(options.get("response_format"))))
-    fields.update(_write_effort(as_dict(options.get("reasoning")), taken, losses))
+    fields.update(_write_effort(as_dict(options.get("reasoning")), losses))
     if options.get("stream"):
         fields["stream"] = True
         if quirks.stream_usage and dialect.stream_options:
@@ -217,8 +219,7 @@ def write_options(
     return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
 
 
-def _write_effort(reasoning: JsonObject, taken: set[str], losses: list[Loss]) -> JsonObject:
-    taken.add("reasoning")
+def _write_effort(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
     if reasoning.get("enabled") is False:
         return {"reasoning_effort": "none"}
     if isinstance(reasoning.get("effort"), str):
@@ -259,8 +260,7 @@ class ChatReader(SseReader):
     _read_failure = staticmethod(read_failure)
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
-        super().__init__(wire, sent, masks_length=quirks.masks_length)
-        self._quirks = quirks
+        super().__init__(wire, sent, quirks)
         self._field = ""  # where the open part of reasoning comes from
         self._details = Details()
         self._refusing = False
@@ -268,11 +268,9 @@ class ChatReader(SseReader):
         self._answered = False
         self._whole = False
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         self._whole = True
         self._read_frame(body, None)
-        self._read_done()
-        return self._builder.take()
 
     def _read_frame(self, content: Any, event: str | None) -> None:
         builder = self._builder
@@ -371,12 +369,9 @@ class ChatReader(SseReader):
         if isinstance(old, dict):
             self._builder.call_delta("function_call", None, old.get("name"), old.get("arguments"))
 
-    def _end(self) -> None:
-        if self._builder.ended:
-            return
+    def _settle(self) -> None:
         self._end_reasoning()
         if self._refusing:
             self._builder.end_part("text", {"refusal": True})
         if self._reasoning and not self._answered:
             self._builder.text("".join(self._reasoning))
-        self._builder.end()

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.args.loader import load
 from dragoman.types import (
     Failure,
-    Fault,
+    FailureKind,
     File,
     Image,
     InvalidCall,
     JsonObject,
     Message,
     Part,
-    Provenance,
     StopReason,
     Text,
     Thinking,
     ToolCall,
     Usage,
 )
+from dragoman.wire import values
 from dragoman.wire.failures import fail, status_of
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
@@ -30,7 +29,9 @@ from dragoman.wire.values import (
     as_list,
     as_text,
     data_url,
+    describe,
     dicts,
+    invert_stops,
     join_thinking,
     split_data_url,
     write,
@@ -39,26 +40,15 @@ from dragoman.wire.values import (
 # --------------------------------------------------------------------------------------------------------------------
 # The words of chat completions, and ours for them.
 
-STOPS: Mapping[str, StopReason] = {
+_STOPS: dict[str, StopReason] = {
     "stop": "end",
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
     "length": "length",
     "content_filter": "refusal",
-    # Mistral's own two:
-    "model_length": "length",
-    "error": "error",
 }
-FINISHES: Mapping[StopReason, str] = {
-    "end": "stop",
-    "tool_calls": "tool_calls",
-    "length": "length",
-    "stop_sequence": "stop",
-    "refusal": "content_filter",
-    "pause": "stop",
-    "error": "stop",
-    "unknown": "stop",
-}
+FINISHES = invert_stops(_STOPS, "stop")
+STOPS: Mapping[str, StopReason] = {**_STOPS, "model_length": "length", "error": "error"}  # the last two are Mistral's
 
 
 def read_usage(value: object) -> Usage | None:
@@ -93,7 +83,7 @@ def write_usage(usage: Usage) -> dict[str, object]:
 # --------------------------------------------------------------------------------------------------------------------
 # Errors of chat completions, in the shapes that servers of this wire give them.
 
-_TYPES = {
+TYPES: dict[FailureKind, str] = {
     "rate_limited": "rate_limit_error",
     "unauthorized": "authentication_error",
     "bad_request": "invalid_request_error",
@@ -117,13 +107,13 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
 
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
-    error = {
-        "message": failure.message or failure.kind.replace("_", " "),
-        "type": _TYPES.get(failure.kind, "server_error"),
-        "param": None,
-        "code": "context_length_exceeded" if failure.kind == "context_too_long" else failure.code or None,
-    }
-    return status_of(failure), {"error": error}
+    code = "context_length_exceeded" if failure.kind == "context_too_long" else failure.code or None
+    return write_error_body(failure, TYPES.get(failure.kind, "server_error"), code)
+
+
+def write_error_body(failure: Failure, kind: str, code: str | None) -> tuple[int, JsonObject]:
+    """The status and the body of an error answer, as both APIs of OpenAI give it."""
+    return status_of(failure), {"error": {"message": describe(failure), "type": kind, "param": None, "code": code}}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -241,22 +231,9 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
     name, arguments, own = name_and_arguments(entry)
     given = entry.get("id") or entry.get("call_id")
     wire_id = given if isinstance(given, str) else None
+    known = arguments if isinstance(arguments, str | dict) else None
     extra = {wire: own} if own else {}
-    label = as_text(name)
-    loaded = load(arguments if isinstance(arguments, str | dict) else None)
-    provenance = Provenance("native", wire)
-    if loaded.value is None or not label:
-        faults = loaded.errors or (Fault("$", "the call names no tool"),)
-        return InvalidCall(wire_id or fallback, label, as_text(arguments), faults, provenance, extra, wire_id)
-    return ToolCall(
-        wire_id or fallback,
-        label,
-        loaded.value,
-        repairs=loaded.repairs,
-        provenance=provenance,
-        extra=extra,
-        wire_id=wire_id,
-    )
+    return values.read_call(wire, wire_id or fallback, as_text(name), known, wire_id, extra)
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -31,7 +31,6 @@ from dragoman.types import (
 )
 from dragoman.wire import framing
 from dragoman.wire.aliases import Identifier, IdRule
-from dragoman.wire.codec import SAMPLING, Choice, OptionTable, keep_unknown, write_choice
 from dragoman.wire.event_order import describe_invalid
 from dragoman.wire.openai_chat.parts import (
     FINISHES,
@@ -43,17 +42,20 @@ from dragoman.wire.openai_chat.parts import (
     write_failure,
     write_usage,
 )
+from dragoman.wire.options import SAMPLING, Choice, OptionTable, add_own, keep_unknown, write_choice
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking, write
 from dragoman.wire.writer import NO_END, StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
 # The body of a chat completion, as a client sent it, read into a request.
 
-_PLAIN = OptionTable({name: name for name in (*SAMPLING, "user", "metadata")})
+_OPTIONS = OptionTable(
+    {name: name for name in ("max_tokens", *SAMPLING, "stop", "parallel_tool_calls", "user", "metadata")}
+)
+_OTHER_NAMES = OptionTable({"max_tokens": "max_completion_tokens", "seed": "random_seed"})
 _KNOWN = frozenset(
-    {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "max_tokens", "max_completion_tokens"}
-    | {*_PLAIN.names, "random_seed", "stop", "stream", "stream_options", "reasoning_effort", "response_format"}
-    | {"functions", "function_call"}
+    {"model", "messages", "tools", "tool_choice", "max_completion_tokens", *_OPTIONS.names, "random_seed", "stream"}
+    | {"stream_options", "reasoning_effort", "response_format", "functions", "function_call"}
 )
 _TOOL_FIELDS = frozenset({"name", "description", "parameters", "metadata"})
 _OWN_MESSAGE_FIELDS = ("name", "audio", "annotations", "prefix")
@@ -156,32 +158,18 @@ def read_tools(body: JsonObject, wire: str = "openai_chat") -> tuple[list[Tool],
 
 def read_options(body: JsonObject, wire: str, others: list[JsonObject]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of the wire."""
-    options = _PLAIN.read(body)
-    if body.get("random_seed") is not None:
-        options["seed"] = body["random_seed"]
-    limit = body.get("max_completion_tokens", body.get("max_tokens"))
-    if isinstance(limit, int):
-        options["max_tokens"] = limit
-    stop = body.get("stop")
-    if stop:
-        options["stop"] = [stop] if isinstance(stop, str) else stop
+    options = _OPTIONS.read(body) | _OTHER_NAMES.read(body)
     if body.get("stream") is True:
         options["stream"] = True
-    if isinstance(body.get("parallel_tool_calls"), bool):
-        options["parallel_tool_calls"] = body["parallel_tool_calls"]
     options.update(_read_choice(body))
     effort = body.get("reasoning_effort")
     if isinstance(effort, str):
         options["reasoning"] = {"enabled": False} if effort == "none" else {"effort": effort}
     own = keep_unknown(body, _KNOWN)
     options.update(_read_format(body.get("response_format"), own))
-    if others:
-        own["tools"] = others
     if body.get("stream_options") not in (None, {"include_usage": True}):
         own["stream_options"] = body["stream_options"]
-    if own:
-        options[wire] = own
-    return options
+    return add_own(options, own, others, wire)
 
 
 def _read_choice(body: JsonObject) -> dict[str, Any]:
@@ -222,9 +210,7 @@ def _read_format(given: Any, own: JsonObject) -> dict[str, Any]:
 def renamed(call: ToolCall, identifier: Identifier) -> ToolCall:
     """The call under an id that this wire takes."""
     identity = identifier.identify(call.id)
-    if identity == call.id:
-        return call
-    return ToolCall(identity, call.name, call.arguments, extra=call.extra)
+    return call if identity == call.id else replace(call, id=identity)
 
 
 def finish_of(stop: StopReason, extra: dict[str, Any], wire: str) -> str:

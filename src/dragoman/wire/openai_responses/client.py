@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from msgspec import Struct, field
+
 from dragoman.events import Event
 from dragoman.types import (
     Failure,
@@ -47,42 +49,25 @@ from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 # Which output item a frame speaks of: by its id, by its index, or by its order, for servers get all of these wrong.
 
 
-class OutputItem:
+class OutputItem(Struct, eq=False):
     """One item of the output, and what has come of it."""
 
-    __slots__ = (
-        "call_id",
-        "done",
-        "ended",
-        "fields",
-        "heard",
-        "id",
-        "key",
-        "kind",
-        "opened",
-        "parts",
-        "pieces",
-        "refusals",
-        "whole",
-    )
-
-    def __init__(self, number: int, kind: str, fields: JsonObject) -> None:
-        self.key = ("item", number)
-        self.kind = kind
-        self.fields = fields
-        self.id = as_text(fields.get("id"))
-        self.call_id = as_text(fields.get("call_id"))
-        self.done = False
-        self.opened = False
-        """Whether the builder knows of this call."""
-        self.heard: set[tuple[str, int]] = set()
-        """The parts of which text came."""
-        self.ended: set[tuple[str, int]] = set()
-        self.parts: dict[tuple[str, int], JsonObject] = {}
-        self.refusals: set[tuple[str, int]] = set()
-        self.pieces: list[str] = []
-        """Arguments that came before the name, and the input of a custom call."""
-        self.whole: Any = None
+    key: tuple[str, int]
+    kind: str
+    fields: JsonObject
+    id: str
+    call_id: str
+    done: bool = False
+    opened: bool = False
+    """Whether the builder knows of this call."""
+    heard: set[tuple[str, int]] = field(default_factory=set)
+    """The parts of which text came."""
+    ended: set[tuple[str, int]] = field(default_factory=set)
+    parts: dict[tuple[str, int], JsonObject] = field(default_factory=dict)
+    refusals: set[tuple[str, int]] = field(default_factory=set)
+    pieces: list[str] = field(default_factory=list)
+    """Arguments that came before the name, and the input of a custom call."""
+    whole: Any = None
 
     @property
     def known(self) -> JsonObject:
@@ -114,7 +99,8 @@ class Items:
         return item
 
     def add(self, frame: JsonObject, fields: JsonObject) -> OutputItem:
-        item = OutputItem(len(self.all), as_text(fields.get("type")), fields)
+        kind, id, call_id = (as_text(fields.get(name)) for name in ("type", "id", "call_id"))
+        item = OutputItem(("item", len(self.all)), kind, fields, id, call_id)
         self.all.append(item)
         if item.id:
             self._by_id[item.id] = item
@@ -330,16 +316,15 @@ class ResponsesReader(SseReader):
 
     _read_failure = staticmethod(read_failure)
 
-    def __init__(self, sent: Prepared | None, quirks: Quirks) -> None:
-        super().__init__(WIRE, sent, masks_length=quirks.masks_length)
-        self._final_frame = quirks.final_frame
+    def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
+        super().__init__(wire, sent, quirks)
         self._items = Items()
         self._speaking: tuple[OutputItem, _Place] | None = None  # the part of text or thinking that is open
         self._refused = False
         self._number: int | None = None  # of the last frame
         self._counts = False
 
-    def read_whole(self, body: JsonObject) -> list[Event]:
+    def _read_body(self, body: JsonObject) -> None:
         if not any(name in body for name in ("output", "status", "error")):
             self._fail({"message": "the body is not a response"})
         elif body.get("error") and "output" not in body:
@@ -347,10 +332,9 @@ class ResponsesReader(SseReader):
         else:
             status = body.get("status")
             self._end_response({"response": body}, status if isinstance(status, str) else "completed")
-        return self._builder.take()
 
     def close(self) -> list[Event]:
-        if not self._final_frame and self._items.all and all(item.done for item in self._items.all):
+        if not self._quirks.final_frame and self._items.all and all(item.done for item in self._items.all):
             self._builder.terminate()
         return super().close()
 
@@ -554,17 +538,14 @@ class ResponsesReader(SseReader):
             self._builder.fail(Failure("server_error", "the response was cancelled", code=status))
         reason, word = read_stop(response, status, refused=self._refused)
         self._builder.stop(reason, {"reason": word})
-        self._builder.terminate()
-        self._end()
+        self._read_done()
 
-    def _end(self) -> None:
-        """Nothing more comes: what was begun is told as far as it is known."""
-        if not self._builder.ended:
-            for item in self._items.all:
-                if not item.done and item.kind in (FUNCTION, CUSTOM):
-                    self._end_call(item, item.fields)
-            self._leave()
-            self._builder.end()
+    def _settle(self) -> None:
+        # What was begun is told as far as it is known.
+        for item in self._items.all:
+            if not item.done and item.kind in (FUNCTION, CUSTOM):
+                self._end_call(item, item.fields)
+        self._leave()
 
 
 _HANDLERS: dict[str, Callable[[ResponsesReader, JsonObject], None]] = {

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.args.loader import load
 from dragoman.types import (
     Failure,
     FailureKind,
@@ -17,7 +16,7 @@ from dragoman.types import (
     InvalidCall,
     JsonObject,
     Part,
-    Provenance,
+    Request,
     StopReason,
     Text,
     Tool,
@@ -25,11 +24,28 @@ from dragoman.types import (
     ToolResult,
     Usage,
 )
+from dragoman.wire import options as neutral
+from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import Choice, Offer, Offered, OptionTable, as_object, keep_unknown
-from dragoman.wire.failures import Loss, fail, status_of
+from dragoman.wire.codec import Offer, Offered, as_object
+from dragoman.wire.failures import Loss, fail
+from dragoman.wire.openai_chat.parts import TYPES, write_error_body
+from dragoman.wire.options import OptionTable, add_own, keep_unknown, settle_choice, unsupported_options, write_parallel
 from dragoman.wire.quirks import Quirks
-from dragoman.wire.values import as_count, as_dict, as_list, as_text, dicts, mark_error, parse, split_data_url, write
+from dragoman.wire.values import (
+    as_count,
+    as_dict,
+    as_list,
+    as_text,
+    describe,
+    dicts,
+    find_media_type,
+    mark_error,
+    parse,
+    split_data_url,
+    wrap_own,
+    write,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The words of the Responses API: kinds of items, why a response ended, and what it cost.
@@ -120,14 +136,7 @@ _KNOWN_CODES = frozenset(
 # A response that failed may only name a few of them; the others stand beside it, as its type.
 _RESPONSE_CODES = frozenset({"rate_limit_exceeded", "server_error", "invalid_prompt", "context_length_exceeded"})
 _FAULTS_OF_REQUEST = frozenset({"unauthorized", "bad_request", "refused", "not_found"})
-_TYPES: dict[FailureKind, str] = {
-    "rate_limited": "rate_limit_error",
-    "unauthorized": "authentication_error",
-    "bad_request": "invalid_request_error",
-    "context_too_long": "invalid_request_error",
-    "refused": "invalid_request_error",
-    "not_found": "invalid_request_error",
-}
+_TYPES: dict[FailureKind, str] = {**TYPES, "not_found": "invalid_request_error"}
 
 
 def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
@@ -156,7 +165,7 @@ def read_failure(status: int | None, body: Any, headers: Mapping[str, str] | Non
 
 def write_error(failure: Failure) -> JsonObject:
     """The error object of a failed response."""
-    message = failure.message or failure.kind.replace("_", " ")
+    message = describe(failure)
     code = _code_of(failure)
     if code in _RESPONSE_CODES:
         return {"code": code, "message": message}
@@ -166,13 +175,7 @@ def write_error(failure: Failure) -> JsonObject:
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     """The status and the body of an error answer."""
-    error = {
-        "message": failure.message or failure.kind.replace("_", " "),
-        "type": _TYPES.get(failure.kind, "server_error"),
-        "param": None,
-        "code": _code_of(failure),
-    }
-    return status_of(failure), {"error": error}
+    return write_error_body(failure, _TYPES.get(failure.kind, "server_error"), _code_of(failure))
 
 
 def _code_of(failure: Failure) -> str:
@@ -184,15 +187,6 @@ def _code_of(failure: Failure) -> str:
 
 _TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
 _OWN = ("file_id", "prompt_cache_breakpoint")
-# How base64 of the common kinds begins.
-_MAGIC = (
-    ("iVBORw0KGgo", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi0", "application/pdf"),
-)
-
 
 # ---- writing -------------------------------------------------------------------------------------------------------
 
@@ -221,50 +215,33 @@ def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
         kept.pop("file_id", None)
         return {"type": "input_text", "text": part.text, **kept}
     if isinstance(part, Image):
-        return _write_image(part, {"detail": as_text(own.get("detail"), "auto"), **kept}, losses)
+        return _write_media(part, {"detail": as_text(own.get("detail"), "auto"), **kept}, losses)
     if own.get("detail") is not None:
         kept["detail"] = own["detail"]
-    return _write_file(part, kept, losses)
+    return _write_media(part, kept, losses)
 
 
-def _write_image(image: Image, kept: JsonObject, losses: list[Loss]) -> JsonObject:
-    if image.data is not None:
+def _write_media(part: Image | File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
+    kind, name = ("image", "") if isinstance(part, Image) else ("file", part.name)
+    if part.data is not None or part.url:
         kept.pop("file_id", None)
-        media = image.media_type or _find_media(image.data)
-        if media is None:
-            media = "image/png"
+    if part.data is not None:
+        media = part.media_type or find_media_type(part.data)
+        if media is None and kind == "image":
             losses.append(Loss("guessed", "image", "an image without a media type is sent as image/png"))
-        return {"type": "input_image", "image_url": f"data:{media};base64,{image.data}", **kept}
-    if image.url:
-        kept.pop("file_id", None)
-        return {"type": "input_image", "image_url": image.url, **kept}
-    if "file_id" in kept:
-        return {"type": "input_image", **kept}
-    return _write_missing("image", "", losses)
-
-
-def _write_file(file: File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
-    named = {"filename": file.name} if file.name else {}
-    if file.data is not None:
-        kept.pop("file_id", None)
-        media = file.media_type or _find_media(file.data) or "application/octet-stream"
-        return {"type": "input_file", **named, "file_data": f"data:{media};base64,{file.data}", **kept}
-    if file.url:
-        kept.pop("file_id", None)
+        media = media or ("image/png" if kind == "image" else "application/octet-stream")
+        named = {"filename": name} if name else {}
+        field = "image_url" if kind == "image" else "file_data"
+        return {"type": f"input_{kind}", **named, field: f"data:{media};base64,{part.data}", **kept}
+    if part.url:
         # An address has its name in itself: the API refuses a second one.
-        return {"type": "input_file", "file_url": file.url, **kept}
-    if "file_id" in kept:
-        return {"type": "input_file", **kept}
-    return _write_missing("file", file.name, losses)
+        return {"type": f"input_{kind}", f"{kind}_url": part.url, **kept}
+    return {"type": f"input_{kind}", **kept} if "file_id" in kept else _write_missing(kind, name, losses)
 
 
 def _write_missing(kind: str, name: str, losses: list[Loss]) -> JsonObject:
     losses.append(Loss("dropped", kind, f"the {kind} {name} has neither data nor an address that this wire can use"))
     return {"type": "input_text", "text": f"[{kind} {name}: not available]".replace(" :", ":")}
-
-
-def _find_media(data: str) -> str | None:
-    return next((media for magic, media in _MAGIC if data.startswith(magic)), None)
 
 
 # ---- reading -------------------------------------------------------------------------------------------------------
@@ -358,17 +335,9 @@ def arguments_of(item: JsonObject) -> Any:
 
 def read_call(item: JsonObject, id: str) -> ToolCall | InvalidCall:
     """A call of a history. Arguments that are no object make it an invalid one."""
-    raw = arguments_of(item)
     given = as_text(item.get("call_id")) or None
-    name = as_text(item.get("name"))
-    own = keep_call(item)
-    extra = {WIRE: own} if own else {}
-    provenance = Provenance("native", WIRE)
-    loaded = load(raw if isinstance(raw, str | dict) or raw is None else write(raw))
-    if loaded.value is None:
-        text = raw if isinstance(raw, str) else write(raw)
-        return InvalidCall(id, name, text, loaded.errors, provenance, extra, given)
-    return ToolCall(id, name, loaded.value, repairs=loaded.repairs, provenance=provenance, extra=extra, wire_id=given)
+    extra = wrap_own(keep_call(item), WIRE)
+    return values.read_call(WIRE, id, as_text(item.get("name")), arguments_of(item), given, extra)
 
 
 def write_call(call: ToolCall | InvalidCall, own: JsonObject) -> JsonObject:
@@ -510,7 +479,31 @@ def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
     return written
 
 
-def write_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *, strict: bool) -> list[Any]:
+def write_tools(
+    request: Request, offered: Offer, items: list[JsonObject], quirks: Quirks, losses: list[Loss]
+) -> JsonObject:
+    """The fields of a body that speak of tools."""
+    others = as_list(as_dict(request.options.get(WIRE)).get("tools"))
+    tools = _list_tools(offered, others, items, strict=quirks.strict_tools)
+    choice = neutral.read_choice(request.options)
+    chosen = settle_choice(choice, offered.name_of, quirks, losses, lists_tools=True, omits_tools=True)
+    if chosen.only is not None:
+        tools = [tool for tool in tools if isinstance(tool, dict) and tool.get("name") in chosen.only]
+    if not tools:
+        return {}
+    fields: JsonObject = {"tools": tools}
+    named = [{"type": "function", "name": name} for name in chosen.names]
+    if chosen.mode == "named":
+        fields["tool_choice"] = named[0]
+    elif chosen.mode == "listed":
+        mode = "required" if chosen.required else "auto"
+        fields["tool_choice"] = {"type": "allowed_tools", "mode": mode, "tools": named}
+    elif chosen.mode:
+        fields["tool_choice"] = chosen.mode
+    return fields | write_parallel(request.options, quirks, losses)
+
+
+def _list_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *, strict: bool) -> list[Any]:
     """All tools: the functions, but for those that `others` or the items of the input already hold, then `others`."""
     there = set(_find_nested(others)) | {
         name for item in items if item.get("type") == "additional_tools" for name in _find_added(item)
@@ -559,41 +552,6 @@ def custom_tools(tools: Iterable[Any]) -> list[Tool]:
 
 
 # ---- the choice ----------------------------------------------------------------------------------------------------
-
-
-def write_choice(choice: Choice, offer: Offer, quirks: Quirks, losses: list[Loss]) -> tuple[Any, list[str] | None]:
-    """The field `tool_choice` (None: leave it out), and the only tools to send (None: all of them)."""
-
-    def approximate(words: str) -> None:
-        losses.append(Loss("approximated", "options", words))
-
-    names: list[str] = []
-    for ours in choice.names:
-        name = offer.name_of(ours)
-        if name is None:
-            approximate(f"tool_choice names {ours}, which is not offered")
-        else:
-            names.append(name)
-    if choice.names and not names:
-        return "auto", None
-    kind = Choice(choice.mode, tuple(names)).kind
-    if names:
-        if "named" not in quirks.tool_choice:
-            approximate("tool_choice cannot name tools here: only those that it names are sent")
-            required = choice.mode == "required" and "required" in quirks.tool_choice
-            return ("required" if required else None), names
-        if kind == "named":
-            return {"type": "function", "name": names[0]}, None
-        allowed = [{"type": "function", "name": name} for name in names]
-        return {"type": "allowed_tools", "mode": choice.mode, "tools": allowed}, None
-    if kind in quirks.tool_choice:
-        return kind, None
-    if kind == "none":
-        approximate("tool_choice none is not honoured here: no tools are sent")
-        return None, []
-    if kind == "required":
-        approximate("tool_choice required is not honoured here: the model is free to answer without a call")
-    return None, None
 
 
 def read_choice(given: Any) -> Any:
@@ -657,25 +615,24 @@ def _read_function(entry: JsonObject, *, namespace: str = "", added: bool = Fals
 
 # Up to how many tokens of thought an effort stands for.
 _EFFORTS = ((0, "none"), (2048, "low"), (8192, "medium"))
+_OPTIONS = OptionTable(
+    {"max_tokens": "max_output_tokens", **{name: name for name in ("temperature", "top_p", "user", "metadata")}}
+)
+_SWITCHES = OptionTable({name: name for name in ("parallel_tool_calls", "stream")})
 _KNOWN = frozenset(
     {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text", "stream"}
-    | {"max_output_tokens", "temperature", "top_p", "user", "metadata"}
+    | {*_OPTIONS.names.values()}
 )
-_SAMPLING = OptionTable({"temperature": "temperature", "top_p": "top_p"})
-_LABELS = OptionTable({"user": "user", "metadata": "metadata"})
 _FORMAT_FIELDS = ("name", "schema", "strict", "description")
 
 
 # ---- writing -------------------------------------------------------------------------------------------------------
 
 
-def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) -> tuple[JsonObject, set[str]]:
-    """The fields of the body for these options, and the names of those that found their place."""
-    fields: JsonObject = {}
-    taken = {"stream", "cache", "reasoning", "response_format", "max_tokens", "user", "metadata"}
-    if options.get("max_tokens") is not None:
-        fields[quirks.max_tokens_field or "max_output_tokens"] = options["max_tokens"]
-    fields |= _SAMPLING.write_sampling(options, quirks, taken) | _LABELS.write(options)
+def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) -> JsonObject:
+    """The fields of the body for these options."""
+    taken = {"stream", "cache", "reasoning", "response_format", "tool_choice", "parallel_tool_calls"}
+    fields = _OPTIONS.write(options, quirks, losses, taken)
     reasoning = _write_reasoning(as_dict(options.get("reasoning")), losses)
     if reasoning:
         fields["reasoning"] = reasoning
@@ -686,7 +643,8 @@ def write_settings(options: dict[str, Any], quirks: Quirks, losses: list[Loss]) 
         losses.append(Loss("approximated", "options", "the prompt cache of this wire has its own time to live"))
     if options.get("stream"):
         fields["stream"] = True
-    return fields, taken
+    losses += unsupported_options(options, taken, WIRE)
+    return fields
 
 
 def _write_reasoning(wanted: JsonObject, losses: list[Loss]) -> JsonObject:
@@ -717,42 +675,17 @@ def _write_format(wanted: JsonObject, losses: list[Loss]) -> JsonObject | None:
     return None
 
 
-def merge_own(body: JsonObject, own: JsonObject) -> JsonObject:
-    """The body with the fields that only this wire has; they overrule, and None takes a field out."""
-    merged = dict(body)
-    for name, value in own.items():
-        if name == "tools":
-            continue
-        if value is None:
-            merged.pop(name, None)
-        elif name in ("reasoning", "text") and isinstance(value, dict):
-            merged[name] = {**as_dict(merged.get(name)), **value}
-        else:
-            merged[name] = value
-    return merged
-
-
 # ---- reading -------------------------------------------------------------------------------------------------------
 
 
 def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
     """The options of a body; what has no neutral name stands under the name of the wire."""
-    options = _SAMPLING.read(body) | _LABELS.read(body)
+    options = _OPTIONS.read(body) | _SWITCHES.read(body)
     own = keep_unknown(body, _KNOWN)
-    limit = body.get("max_output_tokens")
-    if isinstance(limit, int) and not isinstance(limit, bool):
-        options["max_tokens"] = limit
-    for name in ("parallel_tool_calls", "stream"):
-        if isinstance(body.get(name), bool):
-            options[name] = body[name]
     _read_choice(body.get("tool_choice"), options, own)
     _read_reasoning(as_dict(body.get("reasoning")), options, own)
     _read_text(as_dict(body.get("text")), options, own)
-    if others:
-        own["tools"] = others
-    if own:
-        options[WIRE] = own
-    return options
+    return add_own(options, own, others, WIRE)
 
 
 def _read_choice(given: Any, options: dict[str, Any], own: JsonObject) -> None:

@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from dragoman.events import (
     CallEnded,
     Event,
@@ -411,7 +413,7 @@ class ResponseWriter(StreamWriter[JsonObject]):
         own.setdefault("id", self._make_id("ctc" if custom else "fc"))
         if call.name in self._namespaces:
             own.setdefault("namespace", self._namespaces[call.name])
-        renamed = ToolCall(self._identifier.identify(call.id), call.name, call.arguments)
+        renamed = replace(call, id=self._identifier.identify(call.id))
         item = write_call(renamed, own)
         index = len(self._output)
         place = {"item_id": item["id"], "output_index": index}

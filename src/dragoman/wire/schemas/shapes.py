@@ -6,8 +6,7 @@ import re
 from functools import cache
 from typing import Any
 
-from msgspec import Struct
-
+from dragoman.jsonschema.fit import fits, shape_of
 from dragoman.jsonschema.keywords import (
     ANNOTATIONS,
     CHILDREN,
@@ -36,7 +35,6 @@ from dragoman.wire.schemas.walk import (
     set_kinds,
     settle_choices,
     spell_out_nullable,
-    takes_null,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -69,9 +67,7 @@ def shape_as_text(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNod
     nullable = null and (not kinds_in(node) or "null" in kinds_in(node))
     words = shaper.type_words(["string", "null"] if nullable and shaper.row.nullable else ["string"], True)
     choices: list[Any] = list(texts)
-    schema = {**words, "enum": choices, **out}
-    if notes:
-        schema["description"] = " ".join(filter(None, [out.get("description", ""), f"({'; '.join(notes)})"]))
+    schema = _described({**words, "enum": choices, **out}, notes)
     if nullable and not shaper.row.nullable:
         schema = {"anyOf": [schema, {"type": "null"}]}
     return CompiledNode(schema, Undo(values=meant))
@@ -153,13 +149,6 @@ _PAIRED = frozenset({"type", "properties", "required", "additionalProperties", "
 _LONGEST_NAME = 64
 
 
-class ObjectKeywords(Struct, frozen=True):
-    """The compiled keywords of an object, and what has to be undone in it."""
-
-    parts: JsonObject
-    undo: dict[str, Any]
-
-
 def is_map(node: JsonObject, kinds: list[str], row: Target) -> bool:
     """Whether an object has free keys alone, and the target cannot say so."""
     if not row.pairs or node.get("properties") or [kind for kind in kinds if kind != "null"] != ["object"]:
@@ -204,8 +193,11 @@ def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNode:
 
 def shape_members(
     shaper: Shaper, node: JsonObject, place: Place, notes: list[str], *, root: bool
-) -> ObjectKeywords | None:
-    """The properties of an object and all that speaks of them; None when one that is required can have no value."""
+) -> tuple[JsonObject, dict[str, Any]] | None:
+    """The properties of an object and all that speaks of them, and what has to be undone in it.
+
+    None when one that is required can have no value.
+    """
     row = shaper.row
     required = node.get("required", [])
     asked_for = frozenset(required)
@@ -226,7 +218,7 @@ def shape_members(
             members[wire_name] = made.undo
         if row.all_required and name not in asked_for:
             properties[wire_name] = allow_null(made.schema)
-            if not takes_null(schema, shaper.references):
+            if not fits(shape_of(schema, shaper.references.root), None):
                 absent.append(wire_name)
     if absent:
         shaper.losses.add("nullable", f"asks for null where these are absent at {place.path}: {', '.join(absent)}")
@@ -242,7 +234,7 @@ def shape_members(
     _order(shaper, node, renamed, properties, parts, place)
     if members:
         undo["members"] = members
-    return ObjectKeywords(parts, undo)
+    return parts, undo
 
 
 def _require(
@@ -348,8 +340,6 @@ _BUILT = _MEMBERS | _SEQUENCE | {"type", *_UNIONS}
 
 class Shaper(Walk):
     """The walk with its second half: from flattened nodes to compiled schemas."""
-
-    __slots__ = ()
 
     def visit(self, schema: Any, place: Place) -> CompiledNode:
         """The compiled form of a schema anywhere below the root."""
@@ -529,10 +519,9 @@ class Shaper(Walk):
             members = shape_members(self, node, place, notes, root=root)
             if members is None:
                 return NOTHING
-            if is_emptied(node, members.parts, self.row) and not root:
+            parts, undo = members
+            if is_emptied(node, parts, self.row) and not root:
                 return shape_pairs(self, {**node, "properties": {}, "additionalProperties": False}, place)
-            parts |= members.parts
-            undo |= members.undo
         is_array = "array" in kinds or not _SEQUENCE.isdisjoint(node)
         if is_array and not shape_items(self, node, place, parts, notes, undo):
             return NOTHING

@@ -47,21 +47,10 @@ class Undo(Struct, frozen=True):
     """The compiled schema, for the references in branches."""
 
     def __bool__(self) -> bool:
-        return bool(
-            self.absent
-            or self.names
-            or self.values
-            or self.pairs
-            or self.members
-            or self.items
-            or self.prefix
-            or self.others
-            or self.branches
-            or self.every
-            or self.reference
-        )
+        return any(getattr(self, name) for name in _ACTIONS)
 
 
+_ACTIONS = [name for name in Undo.__struct_fields__ if name not in ("definitions", "root")]
 NOTHING_TO_UNDO = Undo()
 
 

@@ -12,11 +12,10 @@ from dragoman.jsonschema.keywords import (
     is_of,
     json_text,
     kind_of,
-    kinds_of,
     same,
 )
 from dragoman.jsonschema.merge import merge
-from dragoman.jsonschema.references import MOST_DEPTH, Budget, ExpansionLimit, References, place_of
+from dragoman.jsonschema.references import Budget, ExpansionLimit, References, place_of
 from dragoman.types import JsonObject
 from dragoman.wire.failures import Loss
 from dragoman.wire.schemas.targets import Target
@@ -169,42 +168,6 @@ def allow_null(node: JsonObject) -> JsonObject:
     return widened
 
 
-def takes_null(schema: Any, references: References, depth: int = 0) -> bool:
-    """Whether a schema, as its author wrote it, accepts null."""
-    if not isinstance(schema, dict) or depth > MOST_DEPTH:
-        return schema is not False
-    if schema.get("nullable") is True:
-        return True
-    kinds = kinds_of(schema["type"]) if "type" in schema else ()
-    if kinds and "null" not in kinds:
-        return False
-    choices = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(choices, list) and not any(value is None for value in choices):
-        return False
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and references.has(reference):
-        known = references.takes_null
-        if reference not in known:
-            known[reference] = False
-            known[reference] = takes_null(references.target(reference), references, depth + 1)
-        if not known[reference]:
-            return False
-    return _branches_take_null(schema, references, depth + 1)
-
-
-def _branches_take_null(schema: JsonObject, references: References, depth: int) -> bool:
-    for keyword in ("anyOf", "oneOf"):
-        branches = schema.get(keyword)
-        if (
-            isinstance(branches, list)
-            and branches
-            and not any(takes_null(each, references, depth) for each in branches)
-        ):
-            return False
-    parts = schema.get("allOf")
-    return not isinstance(parts, list) or all(takes_null(part, references, depth) for part in parts)
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # Unions where a target has no room for them: at the root, and beside other constraints.
 
@@ -321,20 +284,6 @@ NOTHING = CompiledNode(None)
 
 class Walk:
     """One compilation: the row of the target, the references of the schema, and the account so far."""
-
-    __slots__ = (
-        "_taken",
-        "budget",
-        "definitions",
-        "levels",
-        "losses",
-        "names",
-        "recursive",
-        "references",
-        "row",
-        "undone",
-        "waiting",
-    )
 
     def __init__(self, row: Target, root: Any, losses: Losses, levels: int) -> None:
         self.row = row
@@ -461,8 +410,7 @@ class Walk:
             merged[other] = node[other]
         note = sets_of_names(branches)
         if note and self.row.describes:
-            description = merged.get("description")
-            merged["description"] = f"{description} ({note})" if description else f"({note})"
+            merged["description"] = extend(merged.get("description"), [note])
         return merged
 
     # ---- definitions that stay -----------------------------------------------------------------------------------

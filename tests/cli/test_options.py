@@ -1,0 +1,44 @@
+"""The options that `run` and `chat` share: one field each, which something reads, and which a resumed run repeats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman import cli
+from dragoman.cli.app import COMMANDS
+from dragoman.cli.options import RunOptions
+from dragoman.config import SETTINGS
+
+_SOURCES = "".join(path.read_text() for path in Path(cli.__path__[0]).glob("*.py"))
+
+
+@pytest.mark.parametrize("name", RunOptions.__struct_fields__)
+def test_every_option_is_a_setting_or_is_read(name: str) -> None:
+    assert name in SETTINGS or f"limits.{name}" in SETTINGS or f"options.{name}" in _SOURCES
+
+
+def test_run_and_chat_have_every_option() -> None:
+    by_name = {row.name: row for row in COMMANDS}
+    run, chat = ([each.name for each in by_name[name].load().params] for name in ("run", "chat"))
+    assert chat == list(RunOptions.__struct_fields__)
+    assert run == ["task", *chat]
+
+
+def test_a_resumed_run_gets_the_options_that_shape_it() -> None:
+    options = RunOptions(
+        model="ollama:qwen3",
+        tools=("a.py", "b.py"),
+        system="Be brief.",
+        session="trip",
+        resume=True,
+        deny=("bash",),
+        network=False,
+        turns="3",
+        quiet=True,
+        no_journal=True,
+    )
+    words = "--model ollama:qwen3 --tools a.py --tools b.py --deny bash --no-network --turns 3"
+    assert options.resume_arguments() == words.split()
+    assert RunOptions().resume_arguments() == []
