@@ -27,7 +27,7 @@ from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 # Many literal markers, searched for at once, also when the text may stop in the middle of one.
 
 _Trie = dict[str, "_Trie"]
-_Search = Callable[..., re.Match[str] | None]
+Match = Callable[..., re.Match[str] | None]
 _END = ""
 _LINE_START = 100
 
@@ -110,7 +110,7 @@ class Markers:
         return pattern
 
     @property
-    def wakes(self) -> _Search:
+    def wakes(self) -> Match:
         """Finds whatever in a piece of text is, or may become, a marker; None means that the piece may pass."""
         return (self._growing or self._compile(partial=True)).search
 
@@ -375,15 +375,46 @@ class Cursor:
                     raise BrokenCall(f"expected {min(markers)!r}")
             yield from self.need()
 
+    def take(self, markers: Markers) -> Generator[None, None, str | None]:
+        """Move over the marker that comes next after white space, and return it; None if there is none of these."""
+        found, ahead = self.look_now(markers) or (yield from self.look(markers))
+        if found is not None:
+            self.position += ahead + len(found)
+        return found
+
+    def close_wrapper(self, closers: Markers) -> Reader:
+        """Move over the closer; a model may have left it out, and then that is reported."""
+        if (yield from self.take(closers)) is None:
+            self.repair("closed_wrapper")
+
+    def try_match(self, pattern: Match, growing: Match) -> Generator[None, None, re.Match[str] | None]:
+        """Move over what the pattern matches here. Wait while `growing`, which ends in `\\Z`, says that it may."""
+        while True:
+            match = pattern(self.text, self.position)
+            if match is not None:
+                self.position = match.end()
+                return match
+            may_grow = growing(self.text, self.position) is not None
+            if self.final or not may_grow:
+                self.ended = self.ended or may_grow
+                return None
+            yield
+
+    def match(self, pattern: Match, growing: Match, why: str) -> Generator[None, None, re.Match[str]]:
+        """As `try_match`; where the pattern does not match, it is no call."""
+        match = yield from self.try_match(pattern, growing)
+        if match is None:
+            raise NotACall(why)
+        return match
+
     # ---- the call ---------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
         """From here on it is a call, if perhaps a broken one: its text will not be offered to another reader."""
         self.committed = True
 
-    def repair(self, rule: str) -> None:
-        if rule not in self.repairs:
-            self.repairs.append(rule)
+    def repair(self, *rules: str) -> None:
+        self.repairs.extend(rule for rule in dict.fromkeys(rules) if rule not in self.repairs)
 
     def find_tool(self, name: str) -> Tool | None:
         return None if self.tools is None else self.tools.find(name)

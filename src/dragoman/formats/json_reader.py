@@ -158,9 +158,18 @@ def _report_all_but_last(cursor: Cursor, envelope: Envelope) -> DecodedCall:
 
 def report(cursor: Cursor, call: DecodedCall) -> None:
     """The call that an envelope stated is complete."""
-    for rule in call.repairs:
-        cursor.repair(rule)
+    cursor.repair(*call.repairs)
     cursor.finish_call(call.name, call.arguments, call.id)
+
+
+def read_closed_calls(cursor: Cursor, body: JsonBody, closers: Markers, *, required: bool = True) -> Reader:
+    """Envelopes where another notation could stand, and the closer behind them."""
+    call = yield from read_calls(cursor, body)
+    if (yield from cursor.take(closers)) is None and required:
+        cursor.repair("closed_wrapper")
+    if call is None:
+        raise BrokenCall("no call between the markers")
+    report(cursor, call)
 
 
 # ---- one object, member by member ------------------------------------------------------------------------------------
@@ -305,8 +314,7 @@ def _load(cursor: Cursor, text: str) -> Any:
         mended = repair(text)
         if mended.error is not None:
             raise MalformedJson(undecodable.why) from None
-        for rule in mended.rules:
-            cursor.repair(rule)
+        cursor.repair(*mended.rules)
         return mended.value
 
 
@@ -323,8 +331,7 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
     cursor.ended = not found and mended.error is not None and _lacks_end(text.lstrip())
     if mended.error is not None:
         raise BrokenCall(f"{why}; {mended.error}")
-    for rule in mended.rules:
-        cursor.repair(rule)
+    cursor.repair(*mended.rules)
     return mended.value
 
 
@@ -356,19 +363,23 @@ def run_to(cursor: Cursor, stops: Markers | None) -> Generator[None, None, bool]
 # ---- bare arguments --------------------------------------------------------------------------------------------------
 
 
-def read_object(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonObject]:
-    """The arguments of a call whose name is known: one JSON object, handed on as it grows."""
+def read_value(cursor: Cursor, body: JsonBody, *, emit: bool) -> Generator[None, None, Any]:
+    """One JSON value; a malformed one is mended."""
     mark = cursor.begin()
     try:
-        value = yield from _read_value(cursor, emit=True)
+        return (yield from _read_value(cursor, emit=emit))
     except MalformedJson as malformed:
         cursor.quiet = None
         cursor.return_to(mark)
-        value = yield from _salvage(cursor, body, str(malformed))
+        return (yield from _salvage(cursor, body, str(malformed)))
+
+
+def read_object(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonObject]:
+    """The arguments of a call whose name is known: one JSON object, handed on as it grows."""
+    value = yield from read_value(cursor, body, emit=True)
     try:
         arguments, repairs = read_arguments(value)
     except NoCall as no_call:
         raise BrokenCall(str(no_call)) from None
-    for rule in repairs:
-        cursor.repair(rule)
+    cursor.repair(*repairs)
     return arguments

@@ -213,6 +213,22 @@ class MarkedEntry:
         return True
 
 
+class UnmarkedEntry:
+    """What entries without a marker have in common: patterns for the beginning of a message, or of a line."""
+
+    openers: tuple[str, ...] = ()
+    place: Place = "message"
+    section: tuple[str, str] | None = None
+    start: re.Pattern[str]
+    growing_start: re.Pattern[str]
+    """What may still become a start; it ends in `\\Z`."""
+
+    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
+        if self.start.match(text, at):
+            return True
+        return None if not final and self.growing_start.match(text, at) else False
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # A Format is a row: how a model family writes its calls, as data.
 

@@ -21,8 +21,9 @@ from dragoman.formats.cursor import (
     escape,
     write_json,
 )
-from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
+from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.notation import PLAIN_KEY
+from dragoman.formats.readers.arguments import schema_of
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import MarkedEntry
 from dragoman.types import JsonObject, Tool
@@ -286,8 +287,7 @@ class GemmaReader:
         mended = repair(cursor.since(mark))
         if not isinstance(mended.value, str):
             raise BrokenCall(mended.error or "no text between the quotes")
-        for rule in mended.rules:
-            cursor.repair(rule)
+        cursor.repair(*mended.rules)
         return mended.value
 
     # ---- values without quotes ---------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class GemmaReader:
         return dialect.pair_ahead(cursor.text, cursor.position) is not None
 
     def _read_word(self, text: str, key: str | None) -> Any:
-        schema = self._schema_of(key)
+        schema = schema_of(self.tool, key) if key is not None and len(self.open) == 1 else None
         if schema is not None and self.tool is not None:
             value = read_text(text, schema, root=self.tool.parameters, path=f"$.{key}").value
         else:
@@ -329,13 +329,6 @@ class GemmaReader:
         if isinstance(value, str):
             self.cursor.repair("added_quotes")
         return value
-
-    def _schema_of(self, key: str | None) -> JsonObject | None:
-        if self.tool is None or len(self.open) != 1:
-            return None
-        properties = self.tool.parameters.get("properties")
-        schema = properties.get(key) if isinstance(properties, dict) else None
-        return schema if isinstance(schema, dict) else None
 
 
 def _is_literal(text: str) -> bool:
@@ -377,24 +370,10 @@ class GemmaCalls(MarkedEntry):
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
-        found, ahead = yield from cursor.look(self._closers)
-        if found is not None:
-            cursor.position += ahead + len(found)
-            return
-        yield from read_or_skip(cursor, self._read_either(cursor), self._closers)
-
-    def _read_either(self, cursor: Cursor) -> Reader:
-        if (yield from cursor.peek()) == "{":
-            yield from self._read_json(cursor)
-        else:
-            yield from self._read_call(cursor)
-
-    def _read_json(self, cursor: Cursor) -> Reader:
-        call = yield from read_calls(cursor, self._body)
-        yield from self._close(cursor)
-        if call is None:
-            raise BrokenCall("no call between the markers")
-        report(cursor, call)
+        if (yield from cursor.take(self._closers)) is None:
+            in_json = (yield from cursor.peek()) == "{"
+            reading = read_closed_calls(cursor, self._body, self._closers) if in_json else self._read_call(cursor)
+            yield from read_or_skip(cursor, reading, self._closers)
 
     def _read_call(self, cursor: Cursor) -> Reader:
         while (head := _head(cursor.text, cursor.position)) is None:
@@ -406,12 +385,5 @@ class GemmaCalls(MarkedEntry):
         name = head[2]
         cursor.position = head.end() - 1
         arguments = yield from GemmaReader(cursor, self.dialect, cursor.start_call(name)).read_object()
-        yield from self._close(cursor)
+        yield from cursor.close_wrapper(self._closers)
         cursor.finish_call(name, arguments)
-
-    def _close(self, cursor: Cursor) -> Reader:
-        found, ahead = yield from cursor.look(self._closers)
-        if found is None:
-            cursor.repair("closed_wrapper")
-        else:
-            cursor.position += ahead + len(found)

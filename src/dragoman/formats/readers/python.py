@@ -11,9 +11,9 @@ from msgspec import Struct
 from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader, Truncated
-from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
+from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.steps import read_or_skip
-from dragoman.formats.template import MarkedEntry, Place
+from dragoman.formats.template import MarkedEntry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -156,8 +156,7 @@ class PythonCall(Struct, frozen=True):
         return "escaped_quotes" in self.rules
 
     def report(self, cursor: Cursor) -> None:
-        for rule in self.rules:
-            cursor.repair(rule)
+        cursor.repair(*self.rules)
         cursor.finish_call(self.name, self.arguments)
 
 
@@ -433,12 +432,6 @@ class PythonReader:
 # The ways into calls that are written in Python: behind a marker, as a list, or as the whole message.
 
 _ENTRY_NAME = r"[^\W\d](?:[\w.\-]|\\_){0,200}+"
-_list_begins = re.compile(rf"\[\s*{_ENTRY_NAME}\(").match
-_list_may_begin = re.compile(rf"\[\s*(?:{_ENTRY_NAME}\\?)?\Z").match
-_call_begins = re.compile(rf"{_ENTRY_NAME}\(").match
-_call_may_begin = re.compile(rf"{_ENTRY_NAME}\\?\Z").match
-Answer = Generator[None, None, bool]
-
 _JSON = Markers(["{"])
 
 
@@ -482,48 +475,30 @@ class MarkedCalls(MarkedEntry):
             ahead = 1 if character == "[" else 0
             found, _ = yield from cursor.look(_JSON, ahead)
             if found is not None:
-                yield from self._read_json(cursor, self._body)
+                yield from read_closed_calls(cursor, self._body, self._closers, required=self._closer_required)
                 return
         call = yield from PythonReader(cursor, self._style).read_calls()
-        closed = yield from self._close(cursor)
-        if not closed and call.doubtful:
-            raise Truncated
+        if (yield from cursor.take(self._closers)) is None:
+            if call.doubtful:
+                raise Truncated
+            if self._closer_required:
+                cursor.repair("closed_wrapper")
         call.report(cursor)
 
-    def _read_json(self, cursor: Cursor, body: JsonBody) -> Reader:
-        call = yield from read_calls(cursor, body)
-        yield from self._close(cursor)
-        if call is None:
-            raise BrokenCall("no call between the markers")
-        report(cursor, call)
 
-    def _close(self, cursor: Cursor) -> Answer:
-        found, ahead = yield from cursor.look(self._closers)
-        if found is not None:
-            cursor.position += ahead + len(found)
-        elif self._closer_required:
-            cursor.repair("closed_wrapper")
-        return found is not None
-
-
-class ListedCalls:
+class ListedCalls(UnmarkedEntry):
     """`[f(a=1), g()]` without a marker. `gated`: only offered names make a call."""
 
-    section = None
+    start = re.compile(rf"\[\s*{_ENTRY_NAME}\(")
+    growing_start = re.compile(rf"\[\s*(?:{_ENTRY_NAME}\\?)?\Z")
+    line_gate = r"\["
+    line_characters = "["
 
     def __init__(self, format_name: str, *, openers: tuple[str, ...] = (), place: Place = "line", gated: bool) -> None:
         self.format = format_name
         self.openers = openers
         self.place: Place = place
         self._style = PythonStyle(gated=gated)
-
-    line_gate = r"\["
-    line_characters = "["
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _list_begins(text, at):
-            return True
-        return None if not final and _list_may_begin(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
         call = yield from PythonReader(cursor, self._style).read_calls()
@@ -532,21 +507,15 @@ class ListedCalls:
         call.report(cursor)
 
 
-class MessageCalls:
+class MessageCalls(UnmarkedEntry):
     """The whole message is calls of offered tools, one or several, and nothing else."""
 
-    openers: tuple[str, ...] = ()
-    place: Place = "message"
-    section = None
+    start = re.compile(rf"{_ENTRY_NAME}\(")
+    growing_start = re.compile(rf"{_ENTRY_NAME}\\?\Z")
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name
         self._style = PythonStyle(gated=True)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _call_begins(text, at):
-            return True
-        return None if not final and _call_may_begin(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
         mark = cursor.begin()
@@ -563,7 +532,7 @@ class MessageCalls:
             cursor.position = end - cursor.base
             call.report(cursor)
 
-    def _goes_on(self, cursor: Cursor) -> Answer:
+    def _goes_on(self, cursor: Cursor) -> Generator[None, None, bool]:
         """Whether another call follows, on a line of its own or behind a separator."""
         separated = False
         while True:
