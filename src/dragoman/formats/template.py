@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal as OneOf
 from typing import Protocol
@@ -11,7 +11,6 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.formats.cursor import Cursor, Reader
-from dragoman.types import ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
 # A format is written the way the model writes it, with holes; here that text becomes nodes.
@@ -234,6 +233,7 @@ class UnmarkedEntry:
 
 THINK = (("<think>", "</think>"),)
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+_NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 class Format(Struct, frozen=True):
@@ -243,10 +243,15 @@ class Format(Struct, frozen=True):
     template: str = ""
     template_is_read: bool = True
     """Whether the template is also read; False where `entries` read what it writes, because no template can."""
-    notation: OneOf["json", "python", "gemma"] = "json"
-    """How the arguments are written. In Python, `{args}` is `key="value"` and `{calls}` is `[name(key="value")]`."""
+    notation: OneOf["json", "quoted", "elements", "python", "gemma"] = "json"
+    """How the arguments are written. In Python, `{args}` is `key="value"` and `{calls}` is `[name(key="value")]`.
+
+    `{value}` is a text as it stands or JSON; `quoted`: always JSON; `elements`: lists and objects of texts are nested.
+    """
     quote: str = ""
-    """The token on both sides of a text in Gemma's notation."""
+    """The token on both sides of a text in Gemma's notation, and before each tag of nested elements."""
+    entities: bool = False
+    """Holes between quotes are attributes of XML, and written with entities."""
     also: tuple[str, ...] = ()
     section: tuple[str, str] | None = None
     """Tags around all the calls of one reply."""
@@ -258,11 +263,13 @@ class Format(Struct, frozen=True):
     strict_envelope: bool = False
     """Its models always write one object with a name and arguments; a list, or a name alone, is something else."""
     id_key: str | None = None
+    numbered: bool = False
+    """`{id}` is the number of the call, from 1 on."""
     name_is_key: bool = False
     single_is_bare: bool = False
     """A single call in `{calls}` is written without the brackets of the list."""
-    type_words: tuple[str, str] = ("", "")
-    """What `{type}` says of a string and of anything else; empty: the JSON type's name."""
+    type_words: Mapping[str, str] = _NO_WORDS
+    """What `{type}` says of a JSON type; under "" of all that are not named. Elsewhere it is the type's own name."""
     separator: str = "\n"
     spellings: Mapping[str, tuple[str, ...]] = _NONE
     """Other ways in which models write a literal of the template or of the section."""
@@ -283,8 +290,6 @@ class Format(Struct, frozen=True):
     """Readers beyond the templates, for what no template can say."""
     named_entries: tuple[Entry, ...] = ()
     """Readers that are too eager for `auto`: used only when the format is named."""
-    writer: Callable[[Sequence[ToolCall]], str] | None = None
-    """Writes the calls of a format that no template can express; without one, the template is filled in."""
     aliases: tuple[str, ...] = ()
     family: str = ""
     models: str = ""

@@ -21,7 +21,7 @@ class _Dsml(TypedDict):
     template: str
     also: tuple[str, ...]
     section: tuple[str, str]
-    type_words: tuple[str, str]
+    type_words: dict[str, str]
     spellings: dict[str, tuple[str, ...]]
 
 
@@ -40,7 +40,7 @@ def _dsml(sigil: str, block: str) -> _Dsml:
         f"{{value}}</{sigil}parameter>\n*}}</{sigil}invoke>",
         "also": (f'{invoke}{{name}}">\n{{args}}\n</{sigil}invoke>',),
         "section": (f"{opener}\n", f"\n{closer}"),
-        "type_words": ("true", "false"),
+        "type_words": {"string": "true", "": "false"},
         "spellings": {
             invoke: spell(invoke),
             parameter: spell(parameter),

@@ -32,7 +32,7 @@ from dragoman.formats.grammars.nodes import (
 from dragoman.formats.grammars.values import LITERAL, Branch, Branches, Member, Place, SchemaCache, Values, members_of
 from dragoman.formats.notation import closers_of, write_strict_json
 from dragoman.formats.plan import Plan
-from dragoman.formats.renderer import difference, json_type, render
+from dragoman.formats.renderer import difference, json_type, render, type_word
 from dragoman.formats.template import (
     Format,
     Hole,
@@ -59,7 +59,7 @@ _FREE_KEY = row(chars("azAZ__"), repeat(chars("azAZ09__"), 0, 40))
 
 def has_grammar(row: Format) -> bool:
     """Whether a grammar can be made from the row: its template says how calls are written."""
-    return bool(row.template) and row.writer is None
+    return bool(row.template) and row.notation in ("json", "python", "gemma") and not row.entities
 
 
 def _notation_of(row: Format) -> Notation:
@@ -323,17 +323,13 @@ class _PairWriter:
 
     def _values(self, branch: Branch, place: Place, schema: object) -> list[tuple[str, Node]]:
         if branch.kind == LITERAL:
-            return [(self._word(json_type(branch.value)), self._literal(branch, place, schema))]
+            return [(type_word(self.row, json_type(branch.value)), self._literal(branch, place, schema))]
         if branch.kind == "string":
-            return [(self._word("string"), self._cell(self.plain.string(branch.schema, place)))]
+            return [(type_word(self.row, "string"), self._cell(self.plain.string(branch.schema, place)))]
         if branch.kind == "number":
             whole, fraction = self.inner.scalars("number", branch.schema)
-            return [(self._word("integer"), whole), (self._word("number"), fraction)]
-        return [(self._word(branch.kind), self.inner.branch(branch, place))]
-
-    def _word(self, kind: str) -> str:
-        yes, no = self.row.type_words
-        return (yes if kind == "string" else no) if yes else kind
+            return [(type_word(self.row, "integer"), whole), (type_word(self.row, "number"), fraction)]
+        return [(type_word(self.row, branch.kind), self.inner.branch(branch, place))]
 
     def _literal(self, branch: Branch, place: Place, schema: object) -> Node:
         """A constant; it must be read back as what it is, which plain text does not promise."""

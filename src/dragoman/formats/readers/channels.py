@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from functools import cache
-from typing import Any
 
 from msgspec import Struct
 
-from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.plan import compile_entry
 from dragoman.formats.readers.arguments import (
@@ -22,7 +20,6 @@ from dragoman.formats.readers.arguments import (
 )
 from dragoman.formats.steps import Scope, TemplateEntry, Waiting, read_or_skip
 from dragoman.formats.template import Format, MarkedEntry, Place, UnmarkedEntry
-from dragoman.types import ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
 # Harmony: messages with a header that names a channel and a recipient, as gpt-oss writes them.
@@ -318,15 +315,6 @@ _thinking_ends = Markers(_closing("think"))
 _attributes = re.compile(r'([\w:\-]+)\s*=\s*"([^"]*)"').findall
 _unescape = re.compile(r"&(amp|quot|apos|lt|gt|#39);").sub
 _ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">"}
-_TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "number",
-    float: "number",
-    dict: "object",
-    list: "array",
-    type(None): "null",
-}
 
 
 class KimiK3(MarkedEntry):
@@ -400,29 +388,3 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
         else:
             cursor.repair("closed_argument")
     arguments.finish(cursor, name, identity)
-
-
-def write_kimi_k3(calls: Sequence[ToolCall]) -> str:
-    written = "".join(_write_kimi_call(call, number) for number, call in enumerate(calls, 1))
-    return f"{_OPEN}tools{_SEP}{written}{_CLOSE}tools{_SEP}"
-
-
-def _write_kimi_call(call: ToolCall, number: int) -> str:
-    index = call.id if call.id.isdecimal() else str(number)
-    arguments = "".join(_write_argument(key, value) for key, value in call.arguments.items())
-    tag = f'{_OPEN}call tool="{_write_attribute(call.name, "$.name")}" index="{index}"{_SEP}'
-    return f"{tag}{arguments}{_CLOSE}call{_SEP}"
-
-
-def _write_argument(key: str, value: Any) -> str:
-    text = value if isinstance(value, str) else write_json(value)
-    if any(marker in text for marker in _argument_ends):
-        raise CannotExpress(f"$.{key}", "the value holds the tag that would end it")
-    kind = _TYPES.get(type(value), "object")
-    return f'{_OPEN}argument key="{_write_attribute(key, f"$.{key}")}" type="{kind}"{_SEP}{text}{_CLOSE}argument{_SEP}'
-
-
-def _write_attribute(text: str, path: str) -> str:
-    if not text or _SEP in text or len(text) > 200:
-        raise CannotExpress(path, "it does not fit into a tag")
-    return text.replace("&", "&amp;").replace('"', "&quot;")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from functools import lru_cache
 from typing import Any
 
 from dragoman.args.coercion import read_text
-from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
 from dragoman.formats.json_reader import JsonBody, read_object
+from dragoman.formats.notation import is_element_name
 from dragoman.formats.readers.arguments import Arguments, is_plain_text, read_slot, run_value, schema_of
 from dragoman.formats.steps import ReadClosers, Scope, read_or_skip
 from dragoman.formats.template import MarkedEntry
-from dragoman.types import JsonObject, Tool, ToolCall
+from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
 # Elements inside elements, and the values that they stand for by their schema.
@@ -344,25 +344,6 @@ class SelfClosing(MarkedEntry):
         arguments.finish(cursor, name)
 
 
-def write_attributes(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(_write_tag(call) for call in calls)
-
-
-def _write_tag(call: ToolCall) -> str:
-    attributes = [("name", call.name), *call.arguments.items()]
-    if not _is_key(call.name):
-        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a tag")
-    written = []
-    for key, value in attributes:
-        if not _is_key(key):
-            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an attribute")
-        text = value if isinstance(value, str) else write_json(value)
-        for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
-            text = text.replace(character, entity)
-        written.append(f'{key}="{text}"')
-    return f"<tool_call {' '.join(written)}/>"
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # MiniMax M3: nested XML whose every tag follows a token of its own; parameters are elements named after their key.
 #
@@ -372,22 +353,23 @@ def _write_tag(call: ToolCall) -> str:
 #
 # Types are not written: the schema says what a text stands for, and whether children make an object or a list.
 
-_TOKEN = "]<]minimax[>["
+M3_TOKEN = "]<]minimax[>["
 _MAX_DEPTH = 100
-_token = Markers([_TOKEN])
-_call_end = Markers([_TOKEN + "</invoke>"])
-_call_stops = Markers([_TOKEN + "</invoke>", _TOKEN + "</tool_call>", _TOKEN + "<invoke ", _TOKEN + "<tool_call>"])
+_token = Markers([M3_TOKEN])
+_call_end = Markers([M3_TOKEN + "</invoke>"])
+_call_stops = Markers(
+    [M3_TOKEN + "</invoke>", M3_TOKEN + "</tool_call>", M3_TOKEN + "<invoke ", M3_TOKEN + "<tool_call>"]
+)
 _whole_tag = re.compile(r"[ \t\r\n]*(<[^>]{0,299})>").match
 _invoke = re.compile(r"""<invoke\s+name\s*=\s*["']?([^"'<>]+?)["']?\s*\Z""").match
-_is_minimax_key = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
 
 
 class MinimaxM3(MarkedEntry):
     format = "minimax_m3"
-    openers = (_TOKEN,)
+    openers = (M3_TOKEN,)
 
     def read(self, cursor: Cursor) -> Reader:
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag(cursor)
         if tag in ("<tool_call", "</tool_call"):
             return
@@ -419,7 +401,7 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
         if marker is None:
             raise BrokenCall("text between two parameters") if cursor.position < len(cursor.text) else Truncated
         mark = cursor.begin()
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag_inside(cursor)
         if tag == "</invoke":
             break
@@ -427,7 +409,7 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
             cursor.return_to(mark)
             cursor.repair("closed_wrapper")
             break
-        if not _is_minimax_key(tag[1:]):
+        if not is_element_name(tag[1:]):
             cursor.return_to(mark)
             raise BrokenCall("the call was not closed before the next one")
         yield from _read_parameter(cursor, tag[1:], arguments)
@@ -448,7 +430,7 @@ def _read_parameter(cursor: Cursor, key: str, arguments: Arguments) -> Reader:
         mark = cursor.begin()
         yield from run_value(cursor, _token, streamed=True)
         value = cursor.since(mark)
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag_inside(cursor)
         if tag != f"</{key}":
             raise BrokenCall(f"{tag[:40]!r} inside the text of {key!r}")
@@ -467,7 +449,7 @@ def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
         mark = cursor.begin()
         yield from run_value(cursor, _token, streamed=False)
         text = cursor.since(mark)
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag_inside(cursor)
         here = stack[-1]
         if here.children and text.strip():
@@ -477,48 +459,9 @@ def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
             stack.pop()
             if not stack:
                 return here
-        elif tag.startswith("</") or not _is_minimax_key(tag[1:]) or text.strip() or len(stack) >= _MAX_DEPTH:
+        elif tag.startswith("</") or not is_element_name(tag[1:]) or text.strip() or len(stack) >= _MAX_DEPTH:
             raise BrokenCall(f"{tag[:40]!r} does not fit into {here.name!r}")
         else:
             child = Element(tag[1:])
             here.children.append(child)
             stack.append(child)
-
-
-def write_minimax_m3(calls: Sequence[ToolCall]) -> str:
-    written = "".join(_write_minimax_call(call) for call in calls)
-    return f"{_TOKEN}<tool_call>\n{written}{_TOKEN}</tool_call>"
-
-
-def _write_minimax_call(call: ToolCall) -> str:
-    if not call.name or call.name != call.name.strip() or re.search(r"[<>\"'\]]", call.name) or len(call.name) > 200:
-        raise CannotExpress("$.name", "the name does not fit into a tag")
-    parameters = "".join(_write_element(key, value, f"$.{key}") for key, value in call.arguments.items())
-    return f'{_TOKEN}<invoke name="{call.name}">{parameters}{_TOKEN}</invoke>\n'
-
-
-def _write_element(key: str, value: Any, path: str) -> str:
-    if not _is_minimax_key(key):
-        raise CannotExpress(path, f"{key[:40]!r} is no name of an element")
-    body = _write_children(value, path) or (value if isinstance(value, str) else write_json(value))
-    if _TOKEN in body and body[: len(_TOKEN)] != _TOKEN:
-        raise CannotExpress(path, "the value holds the token that marks a tag")
-    return f"{_TOKEN}<{key}>{body}{_TOKEN}</{key}>"
-
-
-def _write_children(value: Any, path: str) -> str:
-    """Elements inside an element, where their texts can only be strings. Other structures are written as JSON,
-
-    because a number would come back as text wherever the schema says nothing about it."""
-    if isinstance(value, list):
-        named = [("item", inner) for inner in value]
-    elif isinstance(value, dict) and "item" not in value:
-        named = list(value.items())
-    else:
-        return ""
-    if not all(
-        isinstance(inner, str) and inner.strip() and inner.lstrip()[0] not in "[{" and _is_minimax_key(key)
-        for key, inner in named
-    ):
-        return ""
-    return "".join(_write_element(key, inner, f"{path}.{key}") for key, inner in named)

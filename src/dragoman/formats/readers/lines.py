@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.errors import CannotExpress
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, write_json
 from dragoman.formats.envelope import NoCall, read_envelope
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, read_object, read_value, report, run_to
@@ -17,7 +15,7 @@ from dragoman.formats.readers.arguments import Arguments, read_slot, run_value, 
 from dragoman.formats.readers.elements import CLOSERS, TAGS, close_wrapper
 from dragoman.formats.steps import Scope, read_or_skip
 from dragoman.formats.template import MarkedEntry, Place, UnmarkedEntry
-from dragoman.types import JsonObject, ToolCall
+from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
 # Calls that fill a line, as GLM writes them to agents: the name, perhaps a key, and a bracket before the value.
@@ -221,7 +219,6 @@ _key = re.compile(r"""[\s,;]*(?:--)?["']?([A-Za-z_][\w.\-]{0,99})["']?[ \t]*(?:=
 _end = re.compile(r"[\s,;]*\}[\s}]*\Z").match
 _scalar = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?=[\s,;}])|(?:true|false|null)(?=[\s,;}])").match
 _next_option = re.compile(r"[ \t]--[A-Za-z_]|\n").search
-_is_perl_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 
 
 class Perl(MarkedEntry):
@@ -293,19 +290,3 @@ def _read_value(cursor: Cursor, tolerant: TolerantReader, text: str, position: i
         raise BrokenCall("an argument without a value")
     cursor.repair("unquoted_value")
     return bare, end
-
-
-def write_perl(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(_write_call(call) for call in calls)
-
-
-def _write_call(call: ToolCall) -> str:
-    if re.search(r"[\"'\n]", call.name) or not call.name.strip() or len(call.name) > 200:
-        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit between quotes")
-    lines = []
-    for key, value in call.arguments.items():
-        if not _is_perl_name(key):
-            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an option")
-        # A closer inside a string is escaped, so that it does not end the call.
-        lines.append(f"  --{key} {write_json(value).replace('[/TOOL_CALL]', chr(92) + 'u005b/TOOL_CALL]')}\n")
-    return '[TOOL_CALL]\n{tool => "' + call.name + '", args => {\n' + "".join(lines) + "}}\n[/TOOL_CALL]"
