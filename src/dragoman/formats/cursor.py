@@ -26,14 +26,15 @@ from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 # --------------------------------------------------------------------------------------------------------------------
 # Many literal markers, searched for at once, also when the text may stop in the middle of one.
 
-_Trie = dict[str, "_Trie"]
+Trie = dict[str, "Trie"]
 Match = Callable[..., re.Match[str] | None]
 _END = ""
 _LINE_START = 100
 
 
-def _grow(markers: Iterable[str]) -> _Trie:
-    trie: _Trie = {}
+def grow(markers: Iterable[str]) -> Trie:
+    """The markers letter by letter; `""` marks where one ends."""
+    trie: Trie = {}
     for marker in markers:
         node = trie
         for character in marker:
@@ -42,7 +43,7 @@ def _grow(markers: Iterable[str]) -> _Trie:
     return trie
 
 
-def _branches(node: _Trie, *, partial: bool) -> list[str]:
+def _branches(node: Trie, *, partial: bool) -> list[str]:
     """The ways to go on from a node, each as a regular expression that begins with a literal."""
     branches: list[str] = []
     for character, child in sorted(node.items()):
@@ -58,7 +59,7 @@ def _branches(node: _Trie, *, partial: bool) -> list[str]:
     return branches
 
 
-def _pattern(node: _Trie, *, partial: bool) -> str:
+def _pattern(node: Trie, *, partial: bool) -> str:
     """What may follow an inner node; with `partial`, also the end of the text."""
     branches = _branches(node, partial=partial)
     if partial:
@@ -95,9 +96,9 @@ class Markers:
 
     def _compile(self, *, partial: bool) -> re.Pattern[str]:
         gated = self._line_gate is not None
-        branches = _branches(_grow(self.literals - {"\n"} if gated else self.literals), partial=partial)
+        branches = _branches(grow(self.literals - {"\n"} if gated else self.literals), partial=partial)
         if self._line_gate is not None:
-            gates = [*self._line_gate, *_branches(_grow(self._line_words), partial=partial)]
+            gates = [*self._line_gate, *_branches(grow(self._line_words), partial=partial)]
             if partial:
                 gates.insert(0, rf"\S{{0,{_LINE_START}}}\Z")
             branches += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
@@ -302,10 +303,7 @@ class Cursor:
 
     def space(self) -> Reader:
         """Move over white space."""
-        while True:
-            self.position = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
-            if self.position < len(self.text) or self.final:
-                return
+        while not self.peek_now() and not self.final:
             yield
 
     def peek_now(self) -> str:
@@ -316,14 +314,12 @@ class Cursor:
 
     def peek(self) -> Generator[None, None, str]:
         """The next character that is no white space; the position moves to it. Empty at the end of the text."""
-        while True:
-            self.position = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
-            if self.position < len(self.text):
-                return self.text[self.position]
+        while not (character := self.peek_now()):
             if self.final:
                 self.ended = True
                 return ""
             yield
+        return character
 
     def look_now(self, markers: Markers, ahead: int = 0) -> tuple[str | None, int] | None:
         """As `look`, but without waiting: None if the text at hand does not tell."""
@@ -341,21 +337,9 @@ class Cursor:
 
     def look(self, markers: Markers, ahead: int = 0) -> Generator[None, None, tuple[str | None, int]]:
         """Which marker comes next after white space, and how far ahead it starts. The position does not move."""
-        while True:
-            at = skip_blanks(self.text, self.position + ahead).end()  # type: ignore[union-attr]
-            ahead = at - self.position
-            if ahead > BLANK_LIMIT:
-                return None, ahead
-            if at < len(self.text):
-                found, growing = markers.at(self.text, at, final=self.final)
-                if found is None:
-                    self._notice_end(markers, at)
-                if not growing:
-                    return found, ahead
-            elif self.final:
-                self.ended = True
-                return None, ahead
+        while (seen := self.look_now(markers, ahead)) is None:
             yield
+        return seen
 
     def _notice_end(self, markers: Markers, at: int) -> None:
         """The marker is not there: notice if the text ended inside it."""
