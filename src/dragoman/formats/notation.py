@@ -46,10 +46,7 @@ def closers_of(row: Format) -> tuple[str, ...]:
     nodes = compile_template(row.template, row.spellings)
     payload = max((place for place, node in enumerate(nodes) if isinstance(node, Hole | Many)), default=-1)
     closers = [spelling for literal, _ in literals_after(nodes[payload + 1 :]) for spelling in literal.spellings]
-    if row.section is not None:
-        end = row.section[1].strip()
-        closers += [end, *row.spellings.get(end, ())]
-    bare = dict.fromkeys(closer.lstrip(")]") for closer in closers)
+    bare = dict.fromkeys(closer.lstrip(")]") for closer in (*closers, *row.section_ends))
     return tuple(closer for closer in bare if closer.strip("`"))
 
 

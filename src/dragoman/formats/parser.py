@@ -365,7 +365,7 @@ class Parser(Cursor):
             self._drop_marker(start, at + len(marker) - start)
             return True
         why = "it does not stand alone on its line" if marker in plan.openers else "it closes nothing"
-        self._note(at, marker, "", "text", why)
+        self._note(self.base + at, marker, "", "text", why)
         self._scan_from = at + 1
         self._after_call = False
         return True
@@ -465,7 +465,7 @@ class Parser(Cursor):
             self._settle()
             return
         opener = self.position + self._opener_offset
-        self._note(opener, self._opener, self.format, "text", why)
+        self._note(self.base + opener, self._opener, self.format, "text", why)
         if self._untried:
             self._try_next(opener)
             return
@@ -480,7 +480,7 @@ class Parser(Cursor):
             self.out.append(ThinkingDelta(self.take_tile()))
             self.started, self.committed, self.ended, self.repairs = None, False, False, []
         else:
-            self._note_at(self._tile_start, self._opener, self.format, "broken", why)
+            self._note(self._tile_start, self._opener, self.format, "broken", why)
             self.break_call(why, is_cut=is_cut)
         self._settle()
 
@@ -495,12 +495,9 @@ class Parser(Cursor):
 
     # ---- explaining --------------------------------------------------------------------------------------------------
 
-    def _note(self, at: int, opener: str, format_name: str, verdict: str, why: str) -> None:
-        self._note_at(self.base + at, opener, format_name, verdict, why)
-
-    def _note_at(self, start: int, opener: str, format_name: str, verdict: str, why: str) -> None:
+    def _note(self, start: int, opener: str, format_name: str, verdict: str, why: str) -> None:
         if self._attempts is not None:
             self._attempts.append(Attempt((start, start + len(opener)), opener, format_name, verdict, why))
 
     def note(self, start: int, verdict: str, why: str) -> None:
-        self._note_at(start, self._opener, self.format, verdict, why)
+        self._note(start, self._opener, self.format, verdict, why)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import copy
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, Reader
@@ -167,23 +167,12 @@ def _is_payload(node: Node) -> bool:
     return isinstance(node, Many) or (isinstance(node, Hole) and node.kind in ("args", "call", "calls"))
 
 
-def _all_spellings(closing: tuple[tuple[Literal, bool], ...]) -> tuple[str, ...]:
-    return tuple(spelling for literal, _ in closing for spelling in literal.spellings)
-
-
-def _section_end(row: Format, spellings: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    if row.section is None or not row.section[1]:
-        return ()
-    end = row.section[1].strip()
-    return (end, *spellings.get(end, ()))
-
-
 class _Compiler:
     def __init__(self, row: Format, openers: tuple[str, ...], tail: tuple[Node, ...]) -> None:
         self.row = row
         self.openers = openers
         self.closing = literals_after(tail)
-        ends = (*_all_spellings(self.closing), *_section_end(row, row.spellings))
+        ends = (*(spelling for literal, _ in self.closing for spelling in literal.spellings), *row.section_ends)
         self.ends = Markers(ends) if ends else None
         stops = tuple("\n" + end if row.place == "line" and end in ("```", "~~~") else end for end in ends)
         self.body = JsonBody(
@@ -313,14 +302,6 @@ class LexerState:
 _NO_MARKER = "\0\0no marker\0\0"
 
 
-def _sections(row: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if row.section is None or not row.template_is_read:
-        return (), ()
-    opener, closer = (tag.strip() for tag in row.section)
-    ends = (closer, *row.spellings.get(closer, ())) if closer else ()
-    return (opener, *row.spellings.get(opener, ())), ends
-
-
 class Plan:
     """The union of some rows. The first row that can read an opener wins."""
 
@@ -342,19 +323,15 @@ class Plan:
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}
         self._choices: dict[tuple[str, str], tuple[Entry, ...]] = {}
-        compiled = [(row, compile_entries(row, named=named)) for row in rows]
-        for row, row_entries in compiled:
-            self._add(row, row_entries)
-        for row, row_entries in compiled:
-            self._add_section(row, row_entries)
+        self._add_rows(rows, named=named)
         for entry in entries:
             for opener in entry.openers:
                 self.openers.setdefault(opener, []).append(entry)
-        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
         self._watch_text()
 
     def _watch_text(self) -> None:
         """Make the lane of plain text from everything that may interrupt it."""
+        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         words = sorted(filter(is_word, markers))
         places = {entry.place for entries in self.openers.values() for entry in entries}
@@ -372,14 +349,9 @@ class Plan:
         plan.section_ends, plan.drops, plan.thinking = set(self.section_ends), set(self.drops), dict(self.thinking)
         plan.line_entries, plan.message_entries = list(self.line_entries), list(self.message_entries)
         plan._choices = {}
-        compiled = [(row, compile_entries(row, named=True)) for row in rows]
-        for row, entries in compiled:
-            plan._add(row, entries)
-        for row, entries in compiled:
-            plan._add_section(row, entries)
+        plan._add_rows(rows, named=True)
         if not plan._looks_like(self):
             plan._lanes = {}
-            plan.thinking_ends = frozenset(plan.thinking.values()) - plan.openers.keys() - plan.drops
             plan._watch_text()
         return plan
 
@@ -390,6 +362,13 @@ class Plan:
             and (self.section_ends, self.drops, self.thinking) == (other.section_ends, other.drops, other.thinking)
             and self.line_entries == other.line_entries
         )
+
+    def _add_rows(self, rows: Iterable[Format], *, named: bool) -> None:
+        compiled = [(row, compile_entries(row, named=named)) for row in rows]
+        for row, entries in compiled:
+            self._add(row, entries)
+        for row, entries in compiled:
+            self._add_section(row, entries)
 
     def _add(self, row: Format, row_entries: tuple[Entry, ...]) -> None:
         seen = {
@@ -408,12 +387,13 @@ class Plan:
             self.thinking.setdefault(opener, closer)
 
     def _add_section(self, row: Format, entries: tuple[Entry, ...]) -> None:
-        starts, ends = _sections(row)
-        self.section_ends.update(ends)
+        if row.section is None or not row.template_is_read:
+            return
+        self.section_ends.update(row.section_ends)
         inside = {opener for entry in entries for opener in entry.openers if len(opener) > 1}
-        for start in starts:
-            if inside:
-                self.openers.setdefault(start, []).append(SectionEntry(row, start, (*inside, *ends)))
+        start = row.section[0].strip()
+        for spelling in (start, *row.spellings.get(start, ())) if inside else ():
+            self.openers.setdefault(spelling, []).append(SectionEntry(row, spelling, (*inside, *row.section_ends)))
 
     def choose(self, opener: str, character: str) -> tuple[Entry, ...]:
         """The entries of an opener that can make something of what follows it; all of them if nothing is there yet."""

@@ -140,8 +140,8 @@ class _Writer:
 
     def _pair(self, key: str, value: Any) -> dict[str, str]:
         text = self.notation.write_value(value, f"$.{key}")
-        if self.row.cdata and isinstance(value, str) and ("<" in text or text != text.strip()) and "]]>" not in text:
-            text = f"<![CDATA[{text}]]>"
+        if self.row.cdata and isinstance(value, str):
+            text = self.row.wrap_text(text)
         return {"key": key, "value": text, "type": type_word(self.row, json_type(value))}
 
 

@@ -296,3 +296,14 @@ class Format(Struct, frozen=True):
     note: str = ""
     in_auto: bool = True
     """Whether `format="auto"` looks for it."""
+
+    def wrap_text(self, text: str) -> str:
+        """A text in CDATA, where it needs that and can stand in it."""
+        needs = ("<" in text or text != text.strip()) and "]]>" not in text
+        return f"<![CDATA[{text}]]>" if needs else text
+
+    @property
+    def section_ends(self) -> tuple[str, ...]:
+        """The tag behind all calls, in every spelling."""
+        end = self.section[1].strip() if self.section else ""
+        return (end, *self.spellings.get(end, ())) if end else ()

@@ -140,9 +140,7 @@ def value_markers(row: Format) -> tuple[str, ...]:
             blanks = tuple((inner.text,) for inner in after if isinstance(inner, Space))
             closers = next(iter((*(inner.spellings for inner in after if isinstance(inner, Literal)), *blanks)))
             ends = [text for literal, _ in literals_after(nodes[index + 1 :]) for text in literal.spellings]
-            section = row.section[1].strip() if row.section else ""
-            ends += [section, *row.spellings.get(section, ())] if section else []
-            return tuple(dict.fromkeys((*closers, *first_literals(node.body), *ends)))
+            return tuple(dict.fromkeys((*closers, *first_literals(node.body), *ends, *row.section_ends)))
     return ()
 
 
@@ -340,8 +338,8 @@ class _PairWriter:
             if difference(branch.value, read.value) is not None:
                 self.owner.report(place.path, "enum", f"{branch.value!r} would be read as another value")
                 return NEVER
-        if is_text and isinstance(found, Text) and self.row.cdata and ("<" in found.text or _has_edges(found.text)):
-            return Text(f"<![CDATA[{found.text}]]>") if "]]>" not in found.text else found
+        if is_text and isinstance(found, Text) and self.row.cdata:
+            return Text(self.row.wrap_text(found.text))
         return found
 
     def _cell(self, node: Node) -> Node:
@@ -354,10 +352,6 @@ class _PairWriter:
         wrapped = FreeText((*text.markers, "]]>"), text.least, text.most, text.exact)
         bare = FreeText((), text.least, text.most, text.exact, barred="\0<")
         return self.owner.owner.rules.define("cell", choice([bare, row(Text("<![CDATA["), wrapped, Text("]]>"))]))
-
-
-def _has_edges(text: str) -> bool:
-    return text != text.strip()
 
 
 def _is_any_text(branch: Branch) -> bool:

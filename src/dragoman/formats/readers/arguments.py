@@ -11,6 +11,7 @@ from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.tolerant import Repaired, repair
 from dragoman.events import TextDelta, ThinkingDelta
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Reader, Truncated, escape, write_json
+from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.steps import read_or_skip
 from dragoman.types import JsonObject, Tool
@@ -101,18 +102,6 @@ def _read_json(cursor: Cursor, name: str, closers: Markers, body: JsonBody) -> G
     if character not in '{"':
         raise BrokenCall(f"{character!r} where the arguments should begin")
     return (yield from read_object(cursor, body))
-
-
-def schema_of(tool: Tool | None, key: str) -> JsonObject | None:
-    """What the tool says about one of its parameters."""
-    properties = tool.parameters.get("properties") if tool else None
-    schema = properties.get(key) if isinstance(properties, dict) else None
-    return schema if isinstance(schema, dict) else None
-
-
-def is_plain_text(schema: JsonObject | None) -> bool:
-    """Whether a value can only be a string, so that it may be handed on while it grows."""
-    return schema is not None and schema.get("type") == "string" and "enum" not in schema
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -215,5 +204,5 @@ def single_parameter(tool: Tool | None) -> str | None:
     required = tool.parameters.get("required")
     if isinstance(required, list) and required:
         return required[0] if len(required) == 1 and isinstance(required[0], str) else None
-    properties = tool.parameters.get("properties")
-    return next(iter(properties)) if isinstance(properties, dict) and len(properties) == 1 else None
+    properties = properties_of(tool)
+    return next(iter(properties)) if len(properties) == 1 else None

@@ -9,15 +9,10 @@ from functools import cache
 from msgspec import Struct
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
+from dragoman.formats.envelope import schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.plan import compile_entry
-from dragoman.formats.readers.arguments import (
-    Arguments,
-    pass_on,
-    read_framed_call,
-    read_slot,
-    schema_of,
-)
+from dragoman.formats.readers.arguments import Arguments, pass_on, read_framed_call, read_slot
 from dragoman.formats.steps import Scope, TemplateEntry, Waiting, read_or_skip
 from dragoman.formats.template import Format, MarkedEntry, Place, UnmarkedEntry
 

@@ -10,11 +10,13 @@ from typing import Any
 
 from dragoman.args.coercion import read_text
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
+from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.notation import is_element_name
-from dragoman.formats.readers.arguments import Arguments, is_plain_text, read_slot, run_value, schema_of
+from dragoman.formats.readers.arguments import Arguments, read_slot, run_value
 from dragoman.formats.steps import ReadClosers, Scope, read_or_skip
 from dragoman.formats.template import MarkedEntry
+from dragoman.jsonschema.references import resolve
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -72,17 +74,9 @@ def _pick(schema: JsonObject | None, root: JsonObject | None, keyword: str) -> J
             if isinstance(here.get(union), list)
             for branch in here[union]
         )
-        pending.append(_follow(here.get("$ref"), root))
+        target = resolve(here.get("$ref"), root)
+        pending.append(target if isinstance(target, dict) else None)
     return None
-
-
-def _follow(reference: object, root: JsonObject | None) -> JsonObject | None:
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    node: Any = root
-    for step in reference[2:].split("/"):
-        node = node.get(step) if isinstance(node, dict) else None
-    return node if isinstance(node, dict) else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -160,8 +154,7 @@ class BareElement(MarkedEntry):
 
 def _require_parameters(cursor: Cursor, tool: Tool, name: str) -> Reader:
     """Look whether what follows can be the arguments of this tool, before anything is announced."""
-    properties = tool.parameters.get("properties")
-    declared = properties if isinstance(properties, dict) else {}
+    declared = properties_of(tool)
     mark = cursor.begin()
     character = yield from cursor.peek()
     if character == "<":

@@ -21,9 +21,9 @@ from dragoman.formats.cursor import (
     escape,
     write_json,
 )
+from dragoman.formats.envelope import schema_of
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.notation import PLAIN_KEY
-from dragoman.formats.readers.arguments import schema_of
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import MarkedEntry
 from dragoman.types import JsonObject, Tool

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
 
 from msgspec import Struct
 
 from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader, Truncated
+from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall, PassThrough, Reader, Truncated
+from dragoman.formats.envelope import by_position
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.steps import read_or_skip
 from dragoman.formats.template import MarkedEntry, Place, UnmarkedEntry
@@ -160,30 +160,6 @@ class PythonCall(Struct, frozen=True):
         cursor.finish_call(self.name, self.arguments)
 
 
-class _Mark:
-    """The place where the arguments of a call begin, and the way back to it."""
-
-    __slots__ = ("_base", "_cursor", "_mark", "_start")
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-        self._mark = cursor.begin()
-        self._base = cursor.base
-        self._start = cursor.position
-
-    def text(self) -> str:
-        return self._cursor.since(self._mark)
-
-    def move_behind(self, length: int) -> None:
-        """Back to the place so many characters behind the mark."""
-        if self._cursor.base == self._base:
-            # Nothing was forgotten since: going back costs nothing, however long the text is.
-            self._cursor.position = self._start + length
-        else:
-            self._cursor.return_to(self._mark)
-            self._cursor.position += length
-
-
 class PythonReader:
     """Reads the calls of one text, one after another."""
 
@@ -269,7 +245,7 @@ class PythonReader:
     def _read_arguments(self, name: str) -> Generator[None, None, PythonCall]:
         cursor = self.cursor
         cursor.position += 1
-        mark = _Mark(cursor)
+        mark = cursor.begin()
         scanner = ParenthesisScanner(self.style.landmarks)
         while True:
             cursor.position = scanner.scan(cursor.text, cursor.position, final=cursor.final)
@@ -288,29 +264,29 @@ class PythonReader:
             yield from cursor.need()
             cursor.quiet = None
 
-    def _settle(self, name: str, mark: _Mark) -> Generator[None, None, PythonCall]:
-        text = mark.text()
+    def _settle(self, name: str, mark: Mark) -> Generator[None, None, PythonCall]:
+        text = self.cursor.since(mark)
         try:
             call, end = self._understand(name, text)
         except Unreadable as unreadable:
             return (yield from self._mend(name, mark, unreadable.why))
         if end < len(text):
-            mark.move_behind(end)
+            self._move_behind(mark, end)
         return call
 
-    def _try_quotes(self, name: str, mark: _Mark) -> PythonCall | None:
+    def _try_quotes(self, name: str, mark: Mark) -> PythonCall | None:
         """A closing marker inside what seems to be a string: perhaps a quote was not escaped before it."""
         self._attempts -= 1
         if self._attempts < 0:
             return None
         try:
-            call, end = self._understand(name, mark.text())
+            call, end = self._understand(name, self.cursor.since(mark))
         except Unreadable:
             return None
-        mark.move_behind(end)
+        self._move_behind(mark, end)
         return call
 
-    def _mend(self, name: str, mark: _Mark, why: str) -> Generator[None, None, PythonCall]:
+    def _mend(self, name: str, mark: Mark, why: str) -> Generator[None, None, PythonCall]:
         """Take everything up to the closing marker: what is missing can be added, for the call is complete."""
         cursor = self.cursor
         if self.style.ends is None:
@@ -321,15 +297,20 @@ class PythonReader:
         self._attempts -= 2
         if self._attempts < 0:
             raise BrokenCall(why)
-        text = mark.text()
+        text = self.cursor.since(mark)
         if self.in_list:
             text = text.rstrip().removesuffix("]")
         try:
             call, end = self._understand(name, text, closing=True)
         except Unreadable as unreadable:
             raise BrokenCall(unreadable.why) from None
-        mark.move_behind(end)
+        self._move_behind(mark, end)
         return call
+
+    def _move_behind(self, mark: Mark, length: int) -> None:
+        """Back to the place so many characters behind the mark."""
+        self.cursor.return_to(mark)
+        self.cursor.position += length
 
     def _understand(self, name: str, text: str, *, closing: bool = False) -> tuple[PythonCall, int]:
         reader = TolerantReader(text, python=True, closing=closing)
@@ -339,19 +320,11 @@ class PythonReader:
             # Where a string ends that has no closing quote is anybody's guess.
             raise Unreadable("string without end", end)
         if positional:
-            keywords = self._name_positions(name, positional, keywords)
-            rules = (*rules, "positional_arguments")
+            named = by_position(positional, keywords, self.cursor.find_tool(name))
+            if named is None:
+                raise BrokenCall("positional arguments, and no schema that names them")
+            keywords, rules = named, (*rules, "positional_arguments")
         return PythonCall(name, keywords, rules), end
-
-    def _name_positions(self, name: str, positional: list[Any], keywords: JsonObject) -> JsonObject:
-        """Positional arguments get the names of the schema's properties, in its order."""
-        tool = self.cursor.find_tool(name)
-        properties = tool.parameters.get("properties") if tool is not None else None
-        names = list(properties) if isinstance(properties, dict) else []
-        arguments = dict(zip(names, positional, strict=False))
-        if len(positional) > len(names) or not arguments.keys().isdisjoint(keywords):
-            raise BrokenCall("positional arguments, and no schema that names them")
-        return arguments | keywords
 
     # ---- from call to call -------------------------------------------------------------------------------------------
 
