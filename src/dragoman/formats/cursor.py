@@ -279,10 +279,6 @@ class Cursor:
             self.text = self.text[position:]
             self.position = 0
 
-    def rewind(self) -> None:
-        """Back to the start of the tile, as if nothing had been read."""
-        self.return_to(Mark(0, self._tile_start))
-
     def return_to(self, mark: Mark) -> None:
         """Back to a place that `begin` marked in this tile."""
         if mark.offset < self.base:
@@ -517,11 +513,8 @@ class Cursor:
         made = f"call_{self.index + 1}"
         return made if made not in self.ids else f"{made}_again"
 
-    def take_tile(self) -> str:
-        """The raw text of the tile; a new one begins here."""
-        return self._close_tile()[0]
-
     def _close_tile(self) -> tuple[str, tuple[int, int]]:
+        """The raw text of the tile and its span; a new one begins here."""
         raw = self.since(Mark(0, self._tile_start))
         span = (self._tile_start, self.base + self.position)
         self.open_tile(self.position)

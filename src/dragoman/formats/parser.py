@@ -18,7 +18,17 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, NotACall, Reader, Truncated, escape, skip_blanks
+from dragoman.formats.cursor import (
+    BLANK_LIMIT,
+    BrokenCall,
+    Cursor,
+    Mark,
+    NotACall,
+    Reader,
+    Truncated,
+    escape,
+    skip_blanks,
+)
 from dragoman.formats.plan import WAITS, WAKES, LineFilter, Plan, is_word
 from dragoman.formats.template import Entry
 from dragoman.toolset import Toolset
@@ -459,7 +469,7 @@ class Parser(Cursor):
 
     def _step_back(self, why: str) -> None:
         """It was none of this format: try the next one that has the same opener, or let it be text."""
-        self.rewind()
+        self.return_to(Mark(0, self._tile_start))
         if self._tile_start != self._tried_from:
             # Calls were reported already; only what follows them is none.
             self._settle()
@@ -477,7 +487,7 @@ class Parser(Cursor):
         """It was a call, and it is past mending."""
         if self.refusing:
             # Drafts inside thinking are no news.
-            self.out.append(ThinkingDelta(self.take_tile()))
+            self.out.append(ThinkingDelta(self._close_tile()[0]))
             self.started, self.committed, self.ended, self.repairs = None, False, False, []
         else:
             self._note(self._tile_start, self._opener, self.format, "broken", why)

@@ -29,7 +29,6 @@ from dragoman.formats.template import (
     Hole,
     Literal,
     Many,
-    MarkedEntry,
     Maybe,
     Node,
     Space,
@@ -70,11 +69,11 @@ class LineStarts:
         self.gated = bool(self.entries) or self.words is not None
         self.watched = watched or self.gated
         """Whether it matters at all where a line begins."""
-        gates = [getattr(entry, "line_gate", r"\S") for entry in self.entries]
+        gates = [entry.line_gate or r"\S" for entry in self.entries]
         self.gate = tuple(dict.fromkeys(gates))
-        self.first_characters = frozenset("".join(getattr(entry, "line_characters", "") for entry in self.entries))
-        self.open_to_names = any(getattr(entry, "line_is_named", False) for entry in self.entries)
-        self.open_to_all = any(not hasattr(entry, "line_gate") for entry in self.entries)
+        self.first_characters = frozenset("".join(entry.line_characters for entry in self.entries))
+        self.open_to_names = any(entry.line_is_named for entry in self.entries)
+        self.open_to_all = any(not entry.line_gate for entry in self.entries)
 
 
 class LineFilter:
@@ -152,7 +151,6 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
         openers,
         tuple(steps),
         place=row.place,
-        section=row.section,
         source=source,
         stops=compiler.body.stops,
         follows=first_kinds(nodes[1:]),
@@ -271,7 +269,7 @@ class _Compiler:
 # What a parser looks for: the openers of its formats and everything else that is not text, compiled once.
 
 
-class SectionEntry(MarkedEntry):
+class SectionEntry(Entry):
     """The tag before all calls of a reply: framing, if a call or the closing tag follows; text otherwise."""
 
     def __init__(self, row: Format, opener: str, inside: Iterable[str]) -> None:
@@ -371,15 +369,13 @@ class Plan:
             self._add_section(row, entries)
 
     def _add(self, row: Format, row_entries: tuple[Entry, ...]) -> None:
-        seen = {
-            (entry.openers, getattr(entry, "source", None)) for entries in self.openers.values() for entry in entries
-        }
+        seen = {(entry.openers, entry.source) for entries in self.openers.values() for entry in entries}
         for entry in row_entries:
             if not entry.openers:
-                if not self._takes_unmarked and not getattr(entry, "keeps_envelope", False):
+                if not self._takes_unmarked and not entry.keeps_envelope:
                     continue
                 (self.line_entries if entry.place == "line" else self.message_entries).append(entry)
-            elif (entry.openers, getattr(entry, "source", None)) not in seen or not getattr(entry, "source", None):
+            elif (entry.openers, entry.source) not in seen or not entry.source:
                 for opener in entry.openers:
                     self.openers.setdefault(opener, []).append(entry)
         self.drops.update(row.drop)
@@ -401,7 +397,7 @@ class Plan:
         chosen = self._choices.get(key)
         if chosen is None:
             entries = self.openers.get(opener, ())
-            chosen = tuple(entry for entry in entries if not character or key[1] in getattr(entry, "follows", key[1]))
+            chosen = tuple(entry for entry in entries if not character or key[1] in entry.follows)
             self._choices[key] = chosen
         return chosen
 

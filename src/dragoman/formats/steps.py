@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, Markers, Reader, Truncated
 from dragoman.formats.envelope import DecodedCall
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
-from dragoman.formats.template import MarkedEntry, Place
+from dragoman.formats.template import Entry, Place
 from dragoman.types import Change, JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ class ReadClosers(Waiting):
 # The reader that a template compiles to: it walks the steps, fills the holes and reports the call.
 
 
-class TemplateEntry(MarkedEntry):
+class TemplateEntry(Entry):
     """A compiled template: one way to write a call."""
 
     def __init__(
@@ -379,7 +379,6 @@ class TemplateEntry(MarkedEntry):
         steps: tuple[Step, ...],
         *,
         place: Place = "anywhere",
-        section: tuple[str, str] | None = None,
         source: str = "",
         stops: Markers | None = None,
         follows: str = "{[<(n",
@@ -392,7 +391,6 @@ class TemplateEntry(MarkedEntry):
         self.openers = openers
         self.steps = steps
         self.place = place
-        self.section = section
         self.source = source
 
     def read(self, cursor: Cursor) -> Reader:

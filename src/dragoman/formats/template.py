@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal as OneOf
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -167,57 +166,40 @@ Place = OneOf["anywhere", "line", "message"]
 """Where an opener counts: anywhere, at the start of a line, or only as the start of the whole message."""
 
 
-class Entry(Protocol):
-    """The engine's side of a format. An entry may also say, to save attempts that must fail:
+class Entry:
+    """The engine's side of a format."""
 
-    - `follows`: which characters can stand behind the opener and white space; of `{[<(` each for itself, and `n` for
-      everything else, as a name begins with.
-    - `line_gate`, `line_characters`, `line_is_named`: how a line must begin for an entry without openers.
-    """
-
-    @property
-    def format(self) -> str:
-        """The name of the format that it belongs to."""
-        ...
-
-    @property
-    def openers(self) -> tuple[str, ...]:
-        """The literals that it begins with. Empty for entries without a marker, which are tried at their place."""
-        ...
-
-    @property
-    def place(self) -> Place: ...
-
-    @property
-    def section(self) -> tuple[str, str] | None:
-        """The tags around all calls of a reply, if there are any."""
-        ...
+    format: str
+    """The name of the format that it belongs to."""
+    openers: tuple[str, ...]
+    """The literals that it begins with. Empty for entries without a marker, which are tried at their place."""
+    place: Place = "anywhere"
+    source = ""
+    """The template that it was compiled from, if it was."""
+    follows = "{[<(n"
+    """Which characters can stand behind the opener and white space; of `{[<(` each for itself, and `n` for everything
+    else, as a name begins with. This and the next three save attempts that must fail."""
+    line_gate = ""
+    """How a line must begin for an entry without openers."""
+    line_characters = ""
+    line_is_named = False
+    keeps_envelope = False
+    """Loose reading would lose something of it: ids, or text beside the calls."""
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
         """For entries without openers: whether a call may begin here; None if more text is needed to tell."""
-        ...
-
-    def read(self, cursor: Cursor) -> Reader:
-        """Read from the opener on. Report calls through the cursor, or raise NotACall or Spoilt."""
-        ...
-
-
-class MarkedEntry:
-    """What most entries have in common: a marker that counts anywhere, and no section around it."""
-
-    place: Place = "anywhere"
-    section: tuple[str, str] | None = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
         return True
 
+    def read(self, cursor: Cursor) -> Reader:
+        """Read from the opener on. Report calls through the cursor, or raise NotACall or BrokenCall."""
+        raise NotImplementedError
 
-class UnmarkedEntry:
+
+class UnmarkedEntry(Entry):
     """What entries without a marker have in common: patterns for the beginning of a message, or of a line."""
 
     openers: tuple[str, ...] = ()
     place: Place = "message"
-    section: tuple[str, str] | None = None
     start: re.Pattern[str]
     growing_start: re.Pattern[str]
     """What may still become a start; it ends in `\\Z`."""

@@ -7,7 +7,7 @@ import re
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.steps import EndLine, Scope
-from dragoman.formats.template import MarkedEntry, UnmarkedEntry
+from dragoman.formats.template import Entry, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
 # JSON calls without a marker: the whole message, a fenced whole message, or, where a format asks for it, anywhere.
@@ -70,7 +70,7 @@ def _require_end(cursor: Cursor) -> Reader:
         raise NotACall("the message goes on after the JSON")
 
 
-class JsonAnywhere(MarkedEntry):
+class JsonAnywhere(Entry):
     """For formats whose models write calls as plain JSON: also between sentences."""
 
     def __init__(self, format_name: str, *, openers: tuple[str, ...] = ("{", "[")) -> None:
@@ -95,7 +95,7 @@ _noise = re.compile(r"[^<{\[]{1,400}").match
 _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
 
 
-class NoisyTag(MarkedEntry):
+class NoisyTag(Entry):
     """A tag or a labelled fence with a few words before the JSON."""
 
     follows = "(n"
@@ -132,7 +132,7 @@ class NoisyTag(MarkedEntry):
         report(cursor, call)
 
 
-class ToolsTag(MarkedEntry):
+class ToolsTag(Entry):
     """`<tools>`: around a call it is a misspelt tag; around definitions nothing in it counts."""
 
     format = "tool_call_tags"

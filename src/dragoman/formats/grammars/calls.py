@@ -46,7 +46,7 @@ from dragoman.formats.template import (
     literals_after,
 )
 from dragoman.formats.template import Node as TemplateNode
-from dragoman.types import Tool, ToolCall
+from dragoman.types import JsonObject, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
 # From a format's template and the tools to every way of writing calls: the template, with its holes filled.
@@ -112,12 +112,18 @@ class CallWriter:
         return self.rules.define(f"tool-{tool.name}", _ToolWriter(self, tool).write(nodes))
 
     def _can_name(self, tool: Tool) -> bool:
-        try:
-            render([ToolCall("", tool.name, {})], self.row, self.plan)
-        except CannotExpress as refusal:
+        refusal = self.refusal(tool, {})
+        if refusal is not None:
             self.losses.append(Loss(tool.name, "$", "name", f"the tool is left out: {refusal}"))
-            return False
-        return True
+        return refusal is None
+
+    def refusal(self, tool: Tool, arguments: JsonObject) -> CannotExpress | None:
+        """Why the format cannot write a call, if it cannot."""
+        try:
+            render([ToolCall("", tool.name, arguments)], self.row, self.plan)
+        except CannotExpress as refusal:
+            return refusal
+        return None
 
     def _fixed(self, node: TemplateNode) -> Node:
         if isinstance(node, Literal | Space):
@@ -282,17 +288,10 @@ class _PairWriter:
         return repeat(self.owner.owner.rules.define("pair", pair), 0, self.owner.owner.limits.items)
 
     def _member(self, member: Member) -> Node:
-        if not _is_plain_key(member.key) and not self._can_write(member.key):
+        if not _is_plain_key(member.key) and self.owner.owner.refusal(self.owner.tool, {member.key: "x"}):
             self.owner.report(member.place.path, "properties", "the key cannot be written in this format")
             return NEVER
         return self._pair(Text(member.key), member.schema, member.place)
-
-    def _can_write(self, key: str) -> bool:
-        try:
-            render([ToolCall("", self.owner.tool.name, {key: "x"})], self.row, self.owner.owner.plan)
-        except CannotExpress:
-            return False
-        return True
 
     def _pair(self, key: Node, schema: object, place: Place) -> Node:
         kinds: dict[str, list[Node]] = {}

@@ -14,7 +14,7 @@ from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.plan import compile_entry
 from dragoman.formats.readers.arguments import Arguments, pass_on, read_framed_call, read_slot
 from dragoman.formats.steps import Scope, TemplateEntry, Waiting, read_or_skip
-from dragoman.formats.template import Format, MarkedEntry, Place, UnmarkedEntry
+from dragoman.formats.template import Entry, Format, Place, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
 # Harmony: messages with a header that names a channel and a recipient, as gpt-oss writes them.
@@ -59,7 +59,7 @@ def read_header(text: str) -> Header:
     )
 
 
-class Harmony(MarkedEntry):
+class Harmony(Entry):
     """A message that begins with one of the markers of a header."""
 
     format = "harmony"
@@ -139,7 +139,7 @@ _muse_next = Markers([_INVOKE, _CLOSER])
 _muse_recipient = re.compile(r"(?:<\|start\|>)?(?:assistant)?\s*to=([^\s<>]+)\s*\Z").match
 
 
-class MuseGlimmer(MarkedEntry):
+class MuseGlimmer(Entry):
     format = "muse_glimmer"
     openers: tuple[str, ...] = ("<|start|>",)
 
@@ -208,7 +208,7 @@ _functionary_recipient = re.compile(rf"({_NAME})[ \t]{{0,9}}\r?\n")
 _growing_recipient = re.compile(rf"(?:{_NAME}(?:[ \t]{{1,9}})?\r?)?\Z")
 
 
-class Recipient(MarkedEntry):
+class Recipient(Entry):
     format = "functionary_v32"
     openers: tuple[str, ...] = (">>>",)
     place: Place = "line"
@@ -221,7 +221,6 @@ class Recipient(MarkedEntry):
 class FirstRecipient(UnmarkedEntry, Recipient):
     """The recipient of the first message, for offered names and JSON only."""
 
-    place = "message"
     start = re.compile(rf"{_NAME}[ \t]{{0,9}}\r?\n\s{{0,9}}\{{\s{{0,9}}[\"}}]")
     growing_start = re.compile(rf"{_NAME}(?:[ \t]{{1,9}})?\r?(?:\n\s{{0,9}}(?:\{{\s{{0,9}})?)?\Z")
 
@@ -234,7 +233,6 @@ class FirstRecipient(UnmarkedEntry, Recipient):
 class FirstWord(UnmarkedEntry, Recipient):
     """`all` or `python` at the start of the reply. Only where the format is named: any reply may begin like that."""
 
-    place = "message"
     start = re.compile(r"(?:all|python)[ \t]{0,9}\r?\n")
     growing_start = _growing_recipient
 
@@ -270,7 +268,7 @@ _HEADER = "<|message_model|>"
 _blocks = Markers(["<|content_"])
 
 
-class InklingHeader(MarkedEntry):
+class InklingHeader(Entry):
     """`<|message_model|>`, perhaps with a name, before a block. The block says the name again, and there it counts."""
 
     format = "inkling"
@@ -312,7 +310,7 @@ _unescape = re.compile(r"&(amp|quot|apos|lt|gt|#39);").sub
 _ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">"}
 
 
-class KimiK3(MarkedEntry):
+class KimiK3(Entry):
     format = "kimi_k3"
     openers = (_OPEN, _CLOSE)
 

@@ -15,7 +15,7 @@ from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.notation import is_element_name
 from dragoman.formats.readers.arguments import Arguments, read_slot, run_value
 from dragoman.formats.steps import ReadClosers, Scope, read_or_skip
-from dragoman.formats.template import MarkedEntry
+from dragoman.formats.template import Entry
 from dragoman.jsonschema.references import resolve
 from dragoman.types import JsonObject, Tool
 
@@ -114,7 +114,7 @@ def json_body(tag: str) -> JsonBody:
     return JsonBody(stops=Markers([f"</{tag}>", *CLOSERS]))
 
 
-class TaggedElement(MarkedEntry):
+class TaggedElement(Entry):
     """`<tool_call><NAME>...</NAME></tool_call>`, where the body is JSON or an element for each argument."""
 
     format = "xml_elements"
@@ -133,7 +133,7 @@ class TaggedElement(MarkedEntry):
         arguments.finish(cursor, name)
 
 
-class BareElement(MarkedEntry):
+class BareElement(Entry):
     """`<NAME>...</NAME>` for offered names. It is a call once its first child turns out to be a parameter."""
 
     format = "xml_elements"
@@ -252,7 +252,7 @@ def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
     return match[0] if match else ""
 
 
-class TagWithName(MarkedEntry):
+class TagWithName(Entry):
     """`<tool_call name="NAME" key="value" ...>`, closed at once or around JSON or elements."""
 
     format = "xml_attributes"
@@ -293,7 +293,7 @@ def read_attributes(cursor: Cursor, arguments: Arguments) -> Reader:
             arguments.add_text(cursor, key, text)
 
 
-class InlineAttributes(MarkedEntry):
+class InlineAttributes(Entry):
     """`<tool_call>NAME key="value" ...</tool_call>`: the attributes stand where the body should be."""
 
     format = "xml_attributes"
@@ -314,7 +314,7 @@ class InlineAttributes(MarkedEntry):
         arguments.finish(cursor, name)
 
 
-class SelfClosing(MarkedEntry):
+class SelfClosing(Entry):
     """`<NAME key="value" .../>` for offered names. Nothing is announced before the tag has ended."""
 
     format = "xml_attributes"
@@ -357,7 +357,7 @@ _whole_tag = re.compile(r"[ \t\r\n]*(<[^>]{0,299})>").match
 _invoke = re.compile(r"""<invoke\s+name\s*=\s*["']?([^"'<>]+?)["']?\s*\Z""").match
 
 
-class MinimaxM3(MarkedEntry):
+class MinimaxM3(Entry):
     format = "minimax_m3"
     openers = (M3_TOKEN,)
 

@@ -25,7 +25,7 @@ from dragoman.formats.envelope import schema_of
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.notation import PLAIN_KEY
 from dragoman.formats.steps import read_or_skip
-from dragoman.formats.template import MarkedEntry
+from dragoman.formats.template import Entry
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -71,7 +71,6 @@ class GemmaReader:
         self.dialect = dialect
         self.tool = tool
         self.open: list[JsonObject | list[Any]] = []
-        self.keys: list[str] = []
         self.prefix = ""
         """What JSON wants before the next value: a comma, a key."""
         self._all_closed = False
@@ -93,7 +92,7 @@ class GemmaReader:
             if character == closing:
                 cursor.position += 1
                 self._leave()
-            elif character == self.dialect.closer[0] and (yield from self._is_closed_early()):
+            elif character == self.dialect.closer[0] and (yield from cursor.look(self.dialect.closers))[0]:
                 if not self._all_closed:
                     cursor.repair("closed_brackets")
                 while self.open:
@@ -103,10 +102,6 @@ class GemmaReader:
             else:
                 yield from self._read_member(container)
         return root
-
-    def _is_closed_early(self) -> Generator[None, None, bool]:
-        found, _ = yield from self.cursor.look(self.dialect.closers)
-        return found is not None
 
     def _enter(self, container: JsonObject | list[Any], bracket: str) -> None:
         if len(self.open) >= MAX_DEPTH:
@@ -142,7 +137,9 @@ class GemmaReader:
         found, _ = yield from cursor.look(self.dialect.values)
         if found == self.dialect.quote:
             cursor.position += len(found)
-            key = yield from self._run_key(self.dialect.quotes)
+            mark = cursor.begin()
+            yield from self._reach(self.dialect.quotes)
+            key = cursor.since(mark)
             cursor.position += len(found)
         elif found == '"':
             key = yield from self._run_quoted()
@@ -155,21 +152,11 @@ class GemmaReader:
                 yield from cursor.need()
             cursor.position = match.end()
             return match[1]
-        if (yield from cursor.peek()) != ":":
-            yield from self._fail("no colon behind a key")
+        character = yield from cursor.peek()
+        if character != ":":
+            raise BrokenCall("no colon behind a key") if character else Truncated
         cursor.position += 1
         return key
-
-    def _run_key(self, stops: Markers) -> Generator[None, None, str]:
-        cursor = self.cursor
-        mark = cursor.begin()
-        if not (yield from run_to(cursor, stops)):
-            raise Truncated
-        return cursor.since(mark)
-
-    def _fail(self, why: str) -> Reader:
-        yield from ()
-        raise Truncated if self.cursor.final and self.cursor.position >= len(self.cursor.text) else BrokenCall(why)
 
     # ---- values ------------------------------------------------------------------------------------------------------
 
@@ -357,7 +344,7 @@ _growing_head = re.compile(r"(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)
 _HEAD_LIMIT = 300
 
 
-class GemmaCalls(MarkedEntry):
+class GemmaCalls(Entry):
     """One call behind its opener; plain JSON behind it is read as well."""
 
     def __init__(self, format_name: str, opener: str, closer: str, quote: str) -> None:

@@ -14,7 +14,7 @@ from dragoman.formats.json_reader import JsonBody, read_closed_calls, read_objec
 from dragoman.formats.readers.arguments import Arguments, read_slot, run_value, single_parameter
 from dragoman.formats.readers.elements import CLOSERS, TAGS, close_wrapper
 from dragoman.formats.steps import Scope, read_or_skip
-from dragoman.formats.template import MarkedEntry, Place, UnmarkedEntry
+from dragoman.formats.template import Entry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class GlmLine(UnmarkedEntry):
         arguments.finish(cursor, name)
 
 
-class GlmTagged(MarkedEntry):
+class GlmTagged(Entry):
     """The same inside a tag: `NAME>value`, or `NAME>` and then a line `key: value` for each argument."""
 
     format = "glm_lines"
@@ -119,7 +119,7 @@ _react_body = JsonBody(stops=_stops)
 _name = re.compile(r"[\s\[`\"'*]*([A-Za-z_][\w.\-]{0,99})(?:\(\))?[\s\]`\"'*.]*\Z").match
 
 
-class React(MarkedEntry):
+class React(Entry):
     format = "react"
     openers = ("Action:",)
     place: Place = "line"
@@ -177,7 +177,7 @@ _actions = JsonBody(stops=_fence)
 _NO_ACTION = ("directly_answer", "directly-answer")
 
 
-class CommandR(MarkedEntry):
+class CommandR(Entry):
     format = "cohere_command_r"
     openers = ("Action:",)
     place: Place = "line"
@@ -221,7 +221,7 @@ _scalar = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?=[\s,;}])|(?:true|false
 _next_option = re.compile(r"[ \t]--[A-Za-z_]|\n").search
 
 
-class Perl(MarkedEntry):
+class Perl(Entry):
     format = "perl"
     openers: tuple[str, ...] = ("[TOOL_CALL]",)
 

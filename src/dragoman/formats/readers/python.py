@@ -13,7 +13,7 @@ from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall,
 from dragoman.formats.envelope import by_position
 from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.steps import read_or_skip
-from dragoman.formats.template import MarkedEntry, Place, UnmarkedEntry
+from dragoman.formats.template import Entry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ _ENTRY_NAME = r"[^\W\d](?:[\w.\-]|\\_){0,200}+"
 _JSON = Markers(["{"])
 
 
-class MarkedCalls(MarkedEntry):
+class MarkedCalls(Entry):
     """Python between markers: a list of calls or one call after another, and JSON where a model prefers it."""
 
     def __init__(
