@@ -397,7 +397,9 @@ class Cursor:
         self.committed = True
 
     def repair(self, *rules: str) -> None:
-        self.repairs.extend(rule for rule in dict.fromkeys(rules) if rule not in self.repairs)
+        for rule in rules:
+            if rule not in self.repairs:
+                self.repairs.append(rule)
 
     def find_tool(self, name: str) -> Tool | None:
         return None if self.tools is None else self.tools.find(name)
