@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,7 +114,7 @@ class ElementNotation(JsonNotation):
         return isinstance(value, str) and bool(value.strip()) and value.lstrip()[0] not in "[{"
 
 
-class PartwiseNotation(JsonNotation):
+class PartwiseNotation(JsonNotation, ABC):
     """Notations with their own texts and keys: objects and lists are written part by part."""
 
     colon = ": "
@@ -137,8 +138,8 @@ class PartwiseNotation(JsonNotation):
             raise CannotExpress(path, f"the key {key!r} is no text")
         return self._write_text(key, path)
 
-    def _write_text(self, text: str, path: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _write_text(self, text: str, path: str) -> str: ...
 
     def _write_scalar(self, value: Any, path: str) -> str:
         return super().write(value, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal as OneOf
@@ -166,7 +167,7 @@ Place = OneOf["anywhere", "line", "message"]
 """Where an opener counts: anywhere, at the start of a line, or only as the start of the whole message."""
 
 
-class Entry:
+class Entry(ABC):
     """The engine's side of a format."""
 
     format: str
@@ -190,9 +191,10 @@ class Entry:
         """For entries without openers: whether a call may begin here; None if more text is needed to tell."""
         return True
 
+    @abstractmethod
     def read(self, cursor: Cursor) -> Reader:
         """Read from the opener on. Report calls through the cursor, or raise NotACall or BrokenCall."""
-        raise NotImplementedError
+        ...
 
 
 class UnmarkedEntry(Entry):

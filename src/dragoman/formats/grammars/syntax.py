@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -28,7 +29,7 @@ from dragoman.formats.grammars.nodes import (
 # What both syntaxes have in common.
 
 
-class _Writer:
+class _Writer(ABC):
     """Writes nodes; how texts, characters, names and running text are spelt is for each syntax to say."""
 
     repeatable: ClassVar[tuple[type, ...]]
@@ -61,17 +62,17 @@ class _Writer:
         count = f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
         return unit + known.get((least, most), count)
 
-    def _text(self, text: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _text(self, text: str) -> str: ...
 
-    def _chars(self, node: Chars) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _chars(self, node: Chars) -> str: ...
 
-    def _name(self, name: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _name(self, name: str) -> str: ...
 
-    def _free(self, free: FreeText) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _free(self, free: FreeText) -> str: ...
 
 
 # --------------------------------------------------------------------------------------------------------------------
