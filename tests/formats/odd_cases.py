@@ -31,7 +31,7 @@ TOOLS = Toolset(
 
 def write(calls: Sequence[ToolCall], row: Format) -> str:
     """The calls as the row writes them, not yet read back: the reader under test has to do that."""
-    return row.writer(calls) if row.writer is not None else write_template(calls, row)
+    return write_template(calls, row)
 
 
 def write_checked(calls: Sequence[ToolCall], row: Format) -> str:

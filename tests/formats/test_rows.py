@@ -18,18 +18,12 @@ NAMES = [row.name for row in rows()]
 
 SHOWN = ("family", "models", "note")
 """Fields that only the documentation and `dragoman formats` show."""
-NOT_TEMPLATES = ("kimi_k3", "minimax_m3", "xml_attributes", "perl")
-"""Formats that no template can express: they escape in ways of their own, number their calls, or nest elements."""
-
-
-def test_only_formats_that_no_template_can_express_have_a_writer() -> None:
-    assert {row.name for row in rows() if row.writer is not None} == set(NOT_TEMPLATES)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_row_says_how_its_calls_are_written(name: str) -> None:
     row = get(name)
-    assert bool(row.template) != (row.writer is not None)
+    assert row.template
     assert row.template_is_read or row.entries or row.named_entries
 
 
@@ -44,7 +38,7 @@ def test_a_field_that_is_only_shown_has_no_effect(field: str) -> None:
     assert not any(re.search(rf"\brow\.{field}\b", path.read_text(encoding="utf-8")) for path in SOURCES.rglob("*.py"))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in NOT_TEMPLATES])
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}], ids=repr)
 def test_what_is_no_json_value_is_refused(name: str, value: object) -> None:
     with pytest.raises(CannotExpress):
@@ -76,7 +70,6 @@ def test_a_declared_format_with_lines_has_a_template_and_a_grammar() -> None:
             },
         },
     )
-    assert row.writer is None
     assert formats.render([("search", {"query": "a: b", "limit": 3})], row) == (
         "<tool search>\nquery: a: b\nlimit: 3\n</tool>"
     )

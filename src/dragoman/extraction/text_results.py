@@ -106,8 +106,7 @@ def _strings_of(row: Format) -> Iterator[str]:
     for source in (row.template, *row.also):
         yield from _literals(compile_template(source)) if source else ()
     # Readers that no template describes know their closers themselves; what they write shows them.
-    written = row.writer([_SAMPLE]) if row.writer is not None else write_template([_SAMPLE], row)
-    yield from (tag for tag in _tags(written) if "zz_" not in tag)
+    yield from (tag for tag in _tags(write_template([_SAMPLE], row)) if "zz_" not in tag)
 
 
 def _literals(nodes: Iterable[Node]) -> Iterator[str]:

@@ -19,21 +19,22 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, read_arguments
+from dragoman.formats.envelope import ARGUMENT_KEYS, NoCall, properties_of, read_arguments, required_of
 from dragoman.toolset import Toolset, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
 # Many literal markers, searched for at once, also when the text may stop in the middle of one.
 
-_Trie = dict[str, "_Trie"]
-_Search = Callable[..., re.Match[str] | None]
+Trie = dict[str, "Trie"]
+Match = Callable[..., re.Match[str] | None]
 _END = ""
 _LINE_START = 100
 
 
-def _grow(markers: Iterable[str]) -> _Trie:
-    trie: _Trie = {}
+def grow(markers: Iterable[str]) -> Trie:
+    """The markers letter by letter; `""` marks where one ends."""
+    trie: Trie = {}
     for marker in markers:
         node = trie
         for character in marker:
@@ -42,7 +43,7 @@ def _grow(markers: Iterable[str]) -> _Trie:
     return trie
 
 
-def _branches(node: _Trie, *, partial: bool) -> list[str]:
+def _branches(node: Trie, *, partial: bool) -> list[str]:
     """The ways to go on from a node, each as a regular expression that begins with a literal."""
     branches: list[str] = []
     for character, child in sorted(node.items()):
@@ -58,7 +59,7 @@ def _branches(node: _Trie, *, partial: bool) -> list[str]:
     return branches
 
 
-def _pattern(node: _Trie, *, partial: bool) -> str:
+def _pattern(node: Trie, *, partial: bool) -> str:
     """What may follow an inner node; with `partial`, also the end of the text."""
     branches = _branches(node, partial=partial)
     if partial:
@@ -95,9 +96,9 @@ class Markers:
 
     def _compile(self, *, partial: bool) -> re.Pattern[str]:
         gated = self._line_gate is not None
-        branches = _branches(_grow(self.literals - {"\n"} if gated else self.literals), partial=partial)
+        branches = _branches(grow(self.literals - {"\n"} if gated else self.literals), partial=partial)
         if self._line_gate is not None:
-            gates = [*self._line_gate, *_branches(_grow(self._line_words), partial=partial)]
+            gates = [*self._line_gate, *_branches(grow(self._line_words), partial=partial)]
             if partial:
                 gates.insert(0, rf"\S{{0,{_LINE_START}}}\Z")
             branches += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
@@ -110,7 +111,7 @@ class Markers:
         return pattern
 
     @property
-    def wakes(self) -> _Search:
+    def wakes(self) -> Match:
         """Finds whatever in a piece of text is, or may become, a marker; None means that the piece may pass."""
         return (self._growing or self._compile(partial=True)).search
 
@@ -278,10 +279,6 @@ class Cursor:
             self.text = self.text[position:]
             self.position = 0
 
-    def rewind(self) -> None:
-        """Back to the start of the tile, as if nothing had been read."""
-        self.return_to(Mark(0, self._tile_start))
-
     def return_to(self, mark: Mark) -> None:
         """Back to a place that `begin` marked in this tile."""
         if mark.offset < self.base:
@@ -302,10 +299,7 @@ class Cursor:
 
     def space(self) -> Reader:
         """Move over white space."""
-        while True:
-            self.position = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
-            if self.position < len(self.text) or self.final:
-                return
+        while not self.peek_now() and not self.final:
             yield
 
     def peek_now(self) -> str:
@@ -316,17 +310,18 @@ class Cursor:
 
     def peek(self) -> Generator[None, None, str]:
         """The next character that is no white space; the position moves to it. Empty at the end of the text."""
-        while True:
-            self.position = skip_blanks(self.text, self.position).end()  # type: ignore[union-attr]
-            if self.position < len(self.text):
-                return self.text[self.position]
+        while not (character := self.peek_now()):
             if self.final:
                 self.ended = True
                 return ""
             yield
+        return character
 
     def look_now(self, markers: Markers, ahead: int = 0) -> tuple[str | None, int] | None:
-        """As `look`, but without waiting: None if the text at hand does not tell."""
+        """As `look`, but without waiting: None if the text at hand does not tell.
+
+        To ask this first saves a generator: a streamed reply of Qwen3-Coder takes 1.2 instead of 1.9 milliseconds.
+        """
         text = self.text
         at = skip_blanks(text, self.position + ahead).end()  # type: ignore[union-attr]
         if at - self.position > BLANK_LIMIT:
@@ -341,21 +336,9 @@ class Cursor:
 
     def look(self, markers: Markers, ahead: int = 0) -> Generator[None, None, tuple[str | None, int]]:
         """Which marker comes next after white space, and how far ahead it starts. The position does not move."""
-        while True:
-            at = skip_blanks(self.text, self.position + ahead).end()  # type: ignore[union-attr]
-            ahead = at - self.position
-            if ahead > BLANK_LIMIT:
-                return None, ahead
-            if at < len(self.text):
-                found, growing = markers.at(self.text, at, final=self.final)
-                if found is None:
-                    self._notice_end(markers, at)
-                if not growing:
-                    return found, ahead
-            elif self.final:
-                self.ended = True
-                return None, ahead
+        while (seen := self.look_now(markers, ahead)) is None:
             yield
+        return seen
 
     def _notice_end(self, markers: Markers, at: int) -> None:
         """The marker is not there: notice if the text ended inside it."""
@@ -375,15 +358,48 @@ class Cursor:
                     raise BrokenCall(f"expected {min(markers)!r}")
             yield from self.need()
 
+    def take(self, markers: Markers) -> Generator[None, None, str | None]:
+        """Move over the marker that comes next after white space, and return it; None if there is none of these."""
+        found, ahead = self.look_now(markers) or (yield from self.look(markers))
+        if found is not None:
+            self.position += ahead + len(found)
+        return found
+
+    def close_wrapper(self, closers: Markers) -> Reader:
+        """Move over the closer; a model may have left it out, and then that is reported."""
+        if (yield from self.take(closers)) is None:
+            self.repair("closed_wrapper")
+
+    def try_match(self, pattern: Match, growing: Match) -> Generator[None, None, re.Match[str] | None]:
+        """Move over what the pattern matches here. Wait while `growing`, which ends in `\\Z`, says that it may."""
+        while True:
+            match = pattern(self.text, self.position)
+            if match is not None:
+                self.position = match.end()
+                return match
+            may_grow = growing(self.text, self.position) is not None
+            if self.final or not may_grow:
+                self.ended = self.ended or may_grow
+                return None
+            yield
+
+    def match(self, pattern: Match, growing: Match, why: str) -> Generator[None, None, re.Match[str]]:
+        """As `try_match`; where the pattern does not match, it is no call."""
+        match = yield from self.try_match(pattern, growing)
+        if match is None:
+            raise NotACall(why)
+        return match
+
     # ---- the call ---------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
         """From here on it is a call, if perhaps a broken one: its text will not be offered to another reader."""
         self.committed = True
 
-    def repair(self, rule: str) -> None:
-        if rule not in self.repairs:
-            self.repairs.append(rule)
+    def repair(self, *rules: str) -> None:
+        for rule in rules:
+            if rule not in self.repairs:
+                self.repairs.append(rule)
 
     def find_tool(self, name: str) -> Tool | None:
         return None if self.tools is None else self.tools.find(name)
@@ -395,11 +411,9 @@ class Cursor:
 
     def require_arguments(self, name: str, arguments: JsonObject) -> None:
         """A call without a marker must be a whole one: one that lacks a required argument is taken for an answer."""
-        tool = self.find_tool(name)
-        required = tool.parameters.get("required") if tool is not None else None
-        missing = [key for key in required if key not in arguments] if isinstance(required, list) else []
-        if missing:
-            raise NotACall(f"the required argument {missing[0]!r} is missing")
+        for key in required_of(self.find_tool(name)):
+            if key not in arguments:
+                raise NotACall(f"the required argument {key!r} is missing")
 
     def start_call(self, name: str, call_id: str | None = None) -> Tool | None:
         """Announce the call; its arguments may follow piece by piece."""
@@ -450,8 +464,8 @@ class Cursor:
     def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
         """{"input": {"city": "Oslo"}} for a tool that knows `city` but no `input`: the arguments are inside."""
         ((key, inner),) = arguments.items()
-        properties = tool.parameters.get("properties")
-        if key not in ARGUMENT_KEYS or not isinstance(properties, dict) or key in properties:
+        properties = properties_of(tool)
+        if key not in ARGUMENT_KEYS or key in properties:
             return arguments
         try:
             found, _ = read_arguments(inner)
@@ -501,11 +515,8 @@ class Cursor:
         made = f"call_{self.index + 1}"
         return made if made not in self.ids else f"{made}_again"
 
-    def take_tile(self) -> str:
-        """The raw text of the tile; a new one begins here."""
-        return self._close_tile()[0]
-
     def _close_tile(self) -> tuple[str, tuple[int, int]]:
+        """The raw text of the tile and its span; a new one begins here."""
         raw = self.since(Mark(0, self._tile_start))
         span = (self._tile_start, self.base + self.position)
         self.open_tile(self.position)

@@ -9,15 +9,46 @@ from msgspec import Struct
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.tolerant import repair
 from dragoman.toolset import Toolset
-from dragoman.types import JsonObject
+from dragoman.types import JsonObject, Tool
 
 NAME_KEYS = ("name", "function", "tool_name", "tool", "function_name", "action", "tool_call")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "params", "action_input")
 ID_KEYS = ("id", "tool_call_id", "call_id")
 LIST_KEYS = ("tool_calls", "calls", "function_calls")
 # Names that models give to the envelope itself: {"name": "tool_call", "arguments": {"name": ..., "arguments": ...}}.
-_WRAPPER_NAMES = frozenset(("tool_call", "toolcall", "tool-call", "function_call", "functioncall", "tool", "call"))
+WRAPPER_NAMES = frozenset(("tool_call", "toolcall", "tool-call", "function_call", "functioncall", "tool", "call"))
 KNOWN_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, *LIST_KEYS, "type", "content", "role", "index", "text"))
+
+
+def properties_of(tool: Tool | None) -> dict[str, Any]:
+    """The declared parameters of a tool by name, in their order; empty when its schema declares none."""
+    properties = tool.parameters.get("properties") if tool is not None else None
+    return properties if isinstance(properties, dict) else {}
+
+
+def required_of(tool: Tool | None) -> list[str]:
+    required = tool.parameters.get("required") if tool is not None else None
+    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+
+
+def schema_of(tool: Tool | None, key: str) -> JsonObject | None:
+    """What the tool says about one of its parameters."""
+    schema = properties_of(tool).get(key)
+    return schema if isinstance(schema, dict) else None
+
+
+def is_plain_text(schema: JsonObject | None) -> bool:
+    """Whether a value can only be a string, so that it may be handed on while it grows."""
+    return schema is not None and schema.get("type") == "string" and "enum" not in schema
+
+
+def by_position(positional: list[Any], keywords: JsonObject, tool: Tool | None) -> JsonObject | None:
+    """Positional values under the names the schema declares, in its order; None when they do not fit in."""
+    names = list(properties_of(tool))
+    arguments = dict(zip(names, positional, strict=False))
+    if len(positional) > len(names) or not arguments.keys().isdisjoint(keywords):
+        return None
+    return arguments | keywords
 
 
 class DecodedCall(Struct, frozen=True):
@@ -125,7 +156,7 @@ def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool
 
 
 def _unwrap(name: str, arguments: JsonObject, tools: Toolset | None) -> DecodedCall | None:
-    if name not in _WRAPPER_NAMES or (tools is not None and tools.find(name) is not None):
+    if name not in WRAPPER_NAMES or (tools is not None and tools.find(name) is not None):
         return None
     try:
         return _read_call(arguments, tools, name_is_key=False, strict=True)

@@ -15,7 +15,7 @@ import re
 from dragoman.errors import ConfigError
 from dragoman.formats.cursor import Cursor, NotACall, Reader
 from dragoman.formats.plan import compile_entry
-from dragoman.formats.steps import ReadSlot, Scope, TemplateEntry
+from dragoman.formats.steps import ReadSlot, Scope, TemplateEntry, Waiting
 from dragoman.formats.template import Format
 
 NONCE = "nonce"
@@ -64,19 +64,15 @@ def _entry(nonce: str) -> TemplateEntry:
     return TemplateEntry(NONCE, (_OPENER,), steps, source=f"{_READ} {nonce}", stops=made.stops)
 
 
-class _CompareNonce:
+class _CompareNonce(Waiting):
     """The word has been read: from here on the call is this turn's, or somebody else's."""
 
     def __init__(self, nonce: str) -> None:
         self._nonce = nonce
 
-    def now(self, cursor: Cursor, scope: Scope) -> bool:
+    def run(self, cursor: Cursor, scope: Scope) -> Reader:
+        yield from ()
         word = scope.filled["id"]
         if _may_be_nonce(word) is None:
             raise NotACall("the tag bears no nonce")
         cursor.format = NONCE if word == self._nonce else STALE_NONCE
-        return True
-
-    def run(self, cursor: Cursor, scope: Scope) -> Reader:
-        self.now(cursor, scope)
-        yield from ()

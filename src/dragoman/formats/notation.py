@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.args.decoder import has_surrogate
 from dragoman.errors import CannotExpress
-from dragoman.formats.template import Format, Hole, compile_template, literals_after
+from dragoman.formats.template import Format, Hole, Many, compile_template, literals_after
 from dragoman.types import JsonObject
 
 write_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
@@ -23,27 +24,18 @@ PLAIN_KEY = r"[^\W\d][\w.\-]{0,100}"
 is_plain_key = re.compile(rf"{PLAIN_KEY}\Z").match
 
 
-class Notation(Protocol):
-    """How the values in a template are written. A value that cannot be written raises CannotExpress with its path."""
-
-    def write(self, value: Any, path: str = "$") -> str:
-        """One value."""
-        ...
-
-    def write_arguments(self, arguments: JsonObject) -> str:
-        """What `{args}` stands for."""
-        ...
-
-    def write_call(self, name: str, arguments: JsonObject, envelope: JsonObject) -> str:
-        """What `{call}` stands for, and each item of `{calls}`. `envelope` holds the name and the arguments."""
-        ...
-
-
-def notation_of(row: Format) -> Notation:
+def notation_of(row: Format) -> JsonNotation:
     """The notation of a row, with the markers that a text must not hold as they are."""
-    if row.notation == "python":
-        return PythonNotation(closers_of(row))
-    return GemmaNotation(row.quote, closers_of(row)) if row.notation == "gemma" else JsonNotation()
+    match row.notation:
+        case "quoted":
+            return QuotedNotation(closers_of(row)[-1])
+        case "elements":
+            return ElementNotation(row.quote)
+        case "python":
+            return PythonNotation(closers_of(row))
+        case "gemma":
+            return GemmaNotation(row.quote, closers_of(row))
+    return JsonNotation()
 
 
 def closers_of(row: Format) -> tuple[str, ...]:
@@ -53,17 +45,17 @@ def closers_of(row: Format) -> tuple[str, ...]:
     either: it ends a call only at the start of a line, and Python writes no line break inside a text.
     """
     nodes = compile_template(row.template, row.spellings)
-    payload = max((place for place, node in enumerate(nodes) if isinstance(node, Hole)), default=-1)
+    payload = max((place for place, node in enumerate(nodes) if isinstance(node, Hole | Many)), default=-1)
     closers = [spelling for literal, _ in literals_after(nodes[payload + 1 :]) for spelling in literal.spellings]
-    if row.section is not None:
-        end = row.section[1].strip()
-        closers += [end, *row.spellings.get(end, ())]
-    bare = dict.fromkeys(closer.lstrip(")]") for closer in closers)
+    bare = dict.fromkeys(closer.lstrip(")]") for closer in (*closers, *row.section_ends))
     return tuple(closer for closer in bare if closer.strip("`"))
 
 
 class JsonNotation:
-    """JSON, as most formats write their arguments."""
+    """JSON, as most formats write their arguments; the other notations differ from it in what they redefine.
+
+    A value that cannot be written raises CannotExpress with its path.
+    """
 
     def write(self, value: Any, path: str = "$") -> str:
         try:
@@ -71,11 +63,86 @@ class JsonNotation:
         except (TypeError, ValueError) as error:
             raise CannotExpress(path, f"no JSON value: {error}") from None
 
+    def write_value(self, value: Any, path: str) -> str:
+        """What `{value}` stands for: a text as it stands."""
+        return value if isinstance(value, str) else self.write(value, path)
+
     def write_arguments(self, arguments: JsonObject) -> str:
+        """What `{args}` stands for."""
         return self.write(arguments)
 
     def write_call(self, name: str, arguments: JsonObject, envelope: JsonObject) -> str:
+        """What `{call}` stands for, and each item of `{calls}`. `envelope` holds the name and the arguments."""
         return self.write(envelope)
+
+
+class QuotedNotation(JsonNotation):
+    """JSON also for texts. The marker that ends the calls is written with an escape where it stands inside one."""
+
+    def __init__(self, closer: str) -> None:
+        self._closer = closer
+        self._escaped = f"\\u{ord(closer[0]):04x}{closer[1:]}"
+
+    def write_value(self, value: Any, path: str) -> str:
+        return self.write(value, path).replace(self._closer, self._escaped)
+
+
+is_element_name = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
+
+
+class ElementNotation(JsonNotation):
+    """Lists and objects of texts as elements inside an element; all other structures as JSON,
+
+    because a number would come back as text wherever the schema says nothing about it."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def write_value(self, value: Any, path: str) -> str:
+        named = [("item", each) for each in value] if isinstance(value, list) else []
+        if isinstance(value, dict) and "item" not in value:
+            named = list(value.items())
+        if named and all(self._is_plain(each) and is_element_name(key) for key, each in named):
+            return "".join(f"{self._token}<{key}>{each}{self._token}</{key}>" for key, each in named)
+        text = super().write_value(value, path)
+        if self._token in text:
+            raise CannotExpress(path, "the value holds the token that marks a tag")
+        return text
+
+    def _is_plain(self, value: Any) -> bool:
+        """A text that is read as one, whatever the schema says."""
+        return isinstance(value, str) and bool(value.strip()) and value.lstrip()[0] not in "[{"
+
+
+class PartwiseNotation(JsonNotation, ABC):
+    """Notations with their own texts and keys: objects and lists are written part by part."""
+
+    colon = ": "
+    comma = ", "
+
+    def write(self, value: Any, path: str = "$") -> str:
+        if isinstance(value, str):
+            return self._write_text(value, path)
+        if isinstance(value, dict):
+            members = (
+                self._write_key(key, path) + self.colon + self.write(each, f"{path}.{key}")
+                for key, each in value.items()
+            )
+            return "{" + self.comma.join(members) + "}"
+        if isinstance(value, list | tuple):
+            return "[" + self.comma.join(self.write(each, f"{path}[{at}]") for at, each in enumerate(value)) + "]"
+        return self._write_scalar(value, path)
+
+    def _write_key(self, key: Any, path: str) -> str:
+        if not isinstance(key, str):
+            raise CannotExpress(path, f"the key {key!r} is no text")
+        return self._write_text(key, path)
+
+    @abstractmethod
+    def _write_text(self, text: str, path: str) -> str: ...
+
+    def _write_scalar(self, value: Any, path: str) -> str:
+        return super().write(value, path)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -89,7 +156,7 @@ _WORDS = {True: "True", False: "False", None: "None"}
 _DIGITS = 400
 
 
-class PythonNotation:
+class PythonNotation(PartwiseNotation):
     """Python: `{args}` is `key="value", other=3`. Markers that stand inside strings are written with an escape."""
 
     def __init__(self, markers: Sequence[str] = ()) -> None:
@@ -105,24 +172,8 @@ class PythonNotation:
         """`key=value`; a key that is no name in Python goes into a dict that is spread: `**{"a-b": 1}`."""
         return f"{key}={self.write(value, f'$.{key}')}" if _is_keyword(key) else "**" + self.write({key: value}, "$")
 
-    def write(self, value: Any, path: str = "$") -> str:
-        if isinstance(value, str):
-            return self._write_text(value, path)
-        if value is None or isinstance(value, bool):
-            return _WORDS[value]
-        if isinstance(value, dict):
-            members = (
-                f"{self._write_key(key, path)}: {self.write(each, f'{path}.{key}')}" for key, each in value.items()
-            )
-            return "{" + ", ".join(members) + "}"
-        if isinstance(value, list | tuple):
-            return "[" + ", ".join(self.write(each, f"{path}[{index}]") for index, each in enumerate(value)) + "]"
-        return _write_number(value, path)
-
-    def _write_key(self, key: object, path: str) -> str:
-        if not isinstance(key, str):
-            raise CannotExpress(path, f"the key {key!r} is no text")
-        return self._write_text(key, path)
+    def _write_scalar(self, value: Any, path: str) -> str:
+        return _WORDS[value] if value is None or isinstance(value, bool) else _write_number(value, path)
 
     def _write_text(self, text: str, path: str) -> str:
         if _surrogate(text):
@@ -152,38 +203,18 @@ def _write_number(value: Any, path: str) -> str:
 # Gemma: bare keys, and texts between two tokens without any escape.
 
 
-class GemmaNotation:
+class GemmaNotation(PartwiseNotation):
     """Gemma's own notation: `{city:<|"|>Oslo<|"|>,days:3}`."""
+
+    colon = ":"
+    comma = ","
 
     def __init__(self, quote: str, closers: Sequence[str]) -> None:
         self._quote = quote
         self._forbidden = (quote, *closers)
 
-    def write_call(self, name: str, arguments: JsonObject, envelope: JsonObject) -> str:
-        return self.write(envelope)
-
-    def write_arguments(self, arguments: JsonObject) -> str:
-        return self.write(arguments)
-
-    def write(self, value: Any, path: str = "$") -> str:
-        if isinstance(value, str):
-            return self._write_text(value, path)
-        if isinstance(value, dict):
-            members = (
-                f"{self._write_key(key, path)}:{self.write(each, f'{path}.{key}')}" for key, each in value.items()
-            )
-            return "{" + ",".join(members) + "}"
-        if isinstance(value, list | tuple):
-            return "[" + ",".join(self.write(each, f"{path}[{index}]") for index, each in enumerate(value)) + "]"
-        try:
-            return write_strict_json(value)
-        except (TypeError, ValueError):
-            raise CannotExpress(path, f"{value!r} is no JSON value") from None
-
     def _write_key(self, key: Any, path: str) -> str:
-        if not isinstance(key, str):
-            raise CannotExpress(path, f"the key {key!r} is no text")
-        return key if is_plain_key(key) else self._write_text(key, path)
+        return key if isinstance(key, str) and is_plain_key(key) else super()._write_key(key, path)
 
     def _write_text(self, text: str, path: str) -> str:
         for marker in self._forbidden:

@@ -9,14 +9,16 @@ from typing import Any
 from dragoman.args.coercion import read_text
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Reader, escape, write_json
+from dragoman.formats.envelope import is_plain_text, schema_of
 from dragoman.formats.steps import Scope, Step, Waiting, announce, run_steps
 from dragoman.formats.template import Hole, Literal, Many, Maybe, Node, Space
-from dragoman.types import JsonObject, Tool
+from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
 # A shortcut for arguments that have arrived whole, as they do when a text is not streamed.
 #
-# One regular expression takes what the steps would take one by one. It is deliberately narrow: a key with a bracket, a
+# One regular expression takes what the steps would take one by one: a reply with three calls of DeepSeek V3.2 takes 162
+# instead of 209 microseconds, one of Qwen3-Coder 165 instead of 197. It is deliberately narrow: a key with a bracket, a
 # value that holds another tag of the format, a missing closer, and it steps aside for the steps, which know them all.
 
 _BLANKS = r"[ \t\r\n]*"
@@ -212,7 +214,7 @@ class ReadValue(Waiting):
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         key = scope.filled["key"]
         stated = scope.filled.pop("type", None)
-        is_text = not self.cdata and _is_text(_schema_of(scope.tool, key), stated)
+        is_text = not self.cdata and _is_text(schema_of(scope.tool, key), stated)
         lead = (yield from self._skip_lead(cursor)) if self.lead else ""
         stops = self.plain_stops if lead == "\n" else self.stops
         mark = cursor.begin()
@@ -227,7 +229,7 @@ class ReadValue(Waiting):
         self, cursor: Cursor, scope: Scope, key: str, text: str, stated: str | None, *, streamed: bool = False
     ) -> None:
         """The text of the value is complete: type it, and hand on what has not been handed on yet."""
-        schema = _schema_of(scope.tool, key)
+        schema = schema_of(scope.tool, key)
         value: Any = text
         if streamed:
             cursor.delta('"')
@@ -308,15 +310,7 @@ def _prefix(key: str, scope: Scope) -> str:
     return ("{" if scope.first else ", ") + write_json(key) + ": "
 
 
-def _schema_of(tool: Tool | None, key: str) -> JsonObject | None:
-    if tool is None:
-        return None
-    properties = tool.parameters.get("properties")
-    schema = properties.get(key) if isinstance(properties, dict) else None
-    return schema if isinstance(schema, dict) else None
-
-
 def _is_text(schema: JsonObject | None, stated: str | None) -> bool:
     if stated is not None:
         return stated.strip("\"' ").lower() in ("true", "string", "str")
-    return schema is not None and schema.get("type") == "string" and "enum" not in schema
+    return is_plain_text(schema)

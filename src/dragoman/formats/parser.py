@@ -18,7 +18,17 @@ from dragoman.events import (
     TextDelta,
     ThinkingDelta,
 )
-from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, NotACall, Reader, Truncated, escape, skip_blanks
+from dragoman.formats.cursor import (
+    BLANK_LIMIT,
+    BrokenCall,
+    Cursor,
+    Mark,
+    NotACall,
+    Reader,
+    Truncated,
+    escape,
+    skip_blanks,
+)
 from dragoman.formats.plan import WAITS, WAKES, LineFilter, Plan, is_word
 from dragoman.formats.template import Entry
 from dragoman.toolset import Toolset
@@ -365,7 +375,7 @@ class Parser(Cursor):
             self._drop_marker(start, at + len(marker) - start)
             return True
         why = "it does not stand alone on its line" if marker in plan.openers else "it closes nothing"
-        self._note(at, marker, "", "text", why)
+        self._note(self.base + at, marker, "", "text", why)
         self._scan_from = at + 1
         self._after_call = False
         return True
@@ -459,13 +469,13 @@ class Parser(Cursor):
 
     def _step_back(self, why: str) -> None:
         """It was none of this format: try the next one that has the same opener, or let it be text."""
-        self.rewind()
+        self.return_to(Mark(0, self._tile_start))
         if self._tile_start != self._tried_from:
             # Calls were reported already; only what follows them is none.
             self._settle()
             return
         opener = self.position + self._opener_offset
-        self._note(opener, self._opener, self.format, "text", why)
+        self._note(self.base + opener, self._opener, self.format, "text", why)
         if self._untried:
             self._try_next(opener)
             return
@@ -477,10 +487,10 @@ class Parser(Cursor):
         """It was a call, and it is past mending."""
         if self.refusing:
             # Drafts inside thinking are no news.
-            self.out.append(ThinkingDelta(self.take_tile()))
+            self.out.append(ThinkingDelta(self._close_tile()[0]))
             self.started, self.committed, self.ended, self.repairs = None, False, False, []
         else:
-            self._note_at(self._tile_start, self._opener, self.format, "broken", why)
+            self._note(self._tile_start, self._opener, self.format, "broken", why)
             self.break_call(why, is_cut=is_cut)
         self._settle()
 
@@ -495,12 +505,9 @@ class Parser(Cursor):
 
     # ---- explaining --------------------------------------------------------------------------------------------------
 
-    def _note(self, at: int, opener: str, format_name: str, verdict: str, why: str) -> None:
-        self._note_at(self.base + at, opener, format_name, verdict, why)
-
-    def _note_at(self, start: int, opener: str, format_name: str, verdict: str, why: str) -> None:
+    def _note(self, start: int, opener: str, format_name: str, verdict: str, why: str) -> None:
         if self._attempts is not None:
             self._attempts.append(Attempt((start, start + len(opener)), opener, format_name, verdict, why))
 
     def note(self, start: int, verdict: str, why: str) -> None:
-        self._note_at(start, self._opener, self.format, verdict, why)
+        self._note(start, self._opener, self.format, verdict, why)

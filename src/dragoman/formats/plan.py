@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from copy import copy
 
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, Reader
@@ -29,7 +29,6 @@ from dragoman.formats.template import (
     Hole,
     Literal,
     Many,
-    MarkedEntry,
     Maybe,
     Node,
     Space,
@@ -70,11 +69,11 @@ class LineStarts:
         self.gated = bool(self.entries) or self.words is not None
         self.watched = watched or self.gated
         """Whether it matters at all where a line begins."""
-        gates = [getattr(entry, "line_gate", r"\S") for entry in self.entries]
+        gates = [entry.line_gate or r"\S" for entry in self.entries]
         self.gate = tuple(dict.fromkeys(gates))
-        self.first_characters = frozenset("".join(getattr(entry, "line_characters", "") for entry in self.entries))
-        self.open_to_names = any(getattr(entry, "line_is_named", False) for entry in self.entries)
-        self.open_to_all = any(not hasattr(entry, "line_gate") for entry in self.entries)
+        self.first_characters = frozenset("".join(entry.line_characters for entry in self.entries))
+        self.open_to_names = any(entry.line_is_named for entry in self.entries)
+        self.open_to_all = any(not entry.line_gate for entry in self.entries)
 
 
 class LineFilter:
@@ -152,7 +151,6 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
         openers,
         tuple(steps),
         place=row.place,
-        section=row.section,
         source=source,
         stops=compiler.body.stops,
         follows=first_kinds(nodes[1:]),
@@ -167,23 +165,12 @@ def _is_payload(node: Node) -> bool:
     return isinstance(node, Many) or (isinstance(node, Hole) and node.kind in ("args", "call", "calls"))
 
 
-def _all_spellings(closing: tuple[tuple[Literal, bool], ...]) -> tuple[str, ...]:
-    return tuple(spelling for literal, _ in closing for spelling in literal.spellings)
-
-
-def _section_end(row: Format, spellings: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    if row.section is None or not row.section[1]:
-        return ()
-    end = row.section[1].strip()
-    return (end, *spellings.get(end, ()))
-
-
 class _Compiler:
     def __init__(self, row: Format, openers: tuple[str, ...], tail: tuple[Node, ...]) -> None:
         self.row = row
         self.openers = openers
         self.closing = literals_after(tail)
-        ends = (*_all_spellings(self.closing), *_section_end(row, row.spellings))
+        ends = (*(spelling for literal, _ in self.closing for spelling in literal.spellings), *row.section_ends)
         self.ends = Markers(ends) if ends else None
         stops = tuple("\n" + end if row.place == "line" and end in ("```", "~~~") else end for end in ends)
         self.body = JsonBody(
@@ -282,7 +269,7 @@ class _Compiler:
 # What a parser looks for: the openers of its formats and everything else that is not text, compiled once.
 
 
-class SectionEntry(MarkedEntry):
+class SectionEntry(Entry):
     """The tag before all calls of a reply: framing, if a call or the closing tag follows; text otherwise."""
 
     def __init__(self, row: Format, opener: str, inside: Iterable[str]) -> None:
@@ -313,14 +300,6 @@ class LexerState:
 _NO_MARKER = "\0\0no marker\0\0"
 
 
-def _sections(row: Format) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if row.section is None or not row.template_is_read:
-        return (), ()
-    opener, closer = (tag.strip() for tag in row.section)
-    ends = (closer, *row.spellings.get(closer, ())) if closer else ()
-    return (opener, *row.spellings.get(opener, ())), ends
-
-
 class Plan:
     """The union of some rows. The first row that can read an opener wins."""
 
@@ -342,19 +321,15 @@ class Plan:
         self.message_entries: list[Entry] = []
         self._lanes: dict[tuple[str, bool], LexerState] = {}
         self._choices: dict[tuple[str, str], tuple[Entry, ...]] = {}
-        compiled = [(row, compile_entries(row, named=named)) for row in rows]
-        for row, row_entries in compiled:
-            self._add(row, row_entries)
-        for row, row_entries in compiled:
-            self._add_section(row, row_entries)
+        self._add_rows(rows, named=named)
         for entry in entries:
             for opener in entry.openers:
                 self.openers.setdefault(opener, []).append(entry)
-        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
         self._watch_text()
 
     def _watch_text(self) -> None:
         """Make the lane of plain text from everything that may interrupt it."""
+        self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         words = sorted(filter(is_word, markers))
         places = {entry.place for entries in self.openers.values() for entry in entries}
@@ -372,14 +347,9 @@ class Plan:
         plan.section_ends, plan.drops, plan.thinking = set(self.section_ends), set(self.drops), dict(self.thinking)
         plan.line_entries, plan.message_entries = list(self.line_entries), list(self.message_entries)
         plan._choices = {}
-        compiled = [(row, compile_entries(row, named=True)) for row in rows]
-        for row, entries in compiled:
-            plan._add(row, entries)
-        for row, entries in compiled:
-            plan._add_section(row, entries)
+        plan._add_rows(rows, named=True)
         if not plan._looks_like(self):
             plan._lanes = {}
-            plan.thinking_ends = frozenset(plan.thinking.values()) - plan.openers.keys() - plan.drops
             plan._watch_text()
         return plan
 
@@ -391,16 +361,21 @@ class Plan:
             and self.line_entries == other.line_entries
         )
 
+    def _add_rows(self, rows: Iterable[Format], *, named: bool) -> None:
+        compiled = [(row, compile_entries(row, named=named)) for row in rows]
+        for row, entries in compiled:
+            self._add(row, entries)
+        for row, entries in compiled:
+            self._add_section(row, entries)
+
     def _add(self, row: Format, row_entries: tuple[Entry, ...]) -> None:
-        seen = {
-            (entry.openers, getattr(entry, "source", None)) for entries in self.openers.values() for entry in entries
-        }
+        seen = {(entry.openers, entry.source) for entries in self.openers.values() for entry in entries}
         for entry in row_entries:
             if not entry.openers:
-                if not self._takes_unmarked and not getattr(entry, "keeps_envelope", False):
+                if not self._takes_unmarked and not entry.keeps_envelope:
                     continue
                 (self.line_entries if entry.place == "line" else self.message_entries).append(entry)
-            elif (entry.openers, getattr(entry, "source", None)) not in seen or not getattr(entry, "source", None):
+            elif (entry.openers, entry.source) not in seen or not entry.source:
                 for opener in entry.openers:
                     self.openers.setdefault(opener, []).append(entry)
         self.drops.update(row.drop)
@@ -408,12 +383,13 @@ class Plan:
             self.thinking.setdefault(opener, closer)
 
     def _add_section(self, row: Format, entries: tuple[Entry, ...]) -> None:
-        starts, ends = _sections(row)
-        self.section_ends.update(ends)
+        if row.section is None or not row.template_is_read:
+            return
+        self.section_ends.update(row.section_ends)
         inside = {opener for entry in entries for opener in entry.openers if len(opener) > 1}
-        for start in starts:
-            if inside:
-                self.openers.setdefault(start, []).append(SectionEntry(row, start, (*inside, *ends)))
+        start = row.section[0].strip()
+        for spelling in (start, *row.spellings.get(start, ())) if inside else ():
+            self.openers.setdefault(spelling, []).append(SectionEntry(row, spelling, (*inside, *row.section_ends)))
 
     def choose(self, opener: str, character: str) -> tuple[Entry, ...]:
         """The entries of an opener that can make something of what follows it; all of them if nothing is there yet."""
@@ -421,7 +397,7 @@ class Plan:
         chosen = self._choices.get(key)
         if chosen is None:
             entries = self.openers.get(opener, ())
-            chosen = tuple(entry for entry in entries if not character or key[1] in getattr(entry, "follows", key[1]))
+            chosen = tuple(entry for entry in entries if not character or key[1] in entry.follows)
             self._choices[key] = chosen
         return chosen
 

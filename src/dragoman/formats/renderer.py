@@ -10,28 +10,10 @@ from dragoman.formats.notation import notation_of
 from dragoman.formats.notation import write_strict_json as write_strict_json  # the changelog names this path
 from dragoman.formats.parser import Parsed, Parser, fold
 from dragoman.formats.plan import Plan
-from dragoman.formats.template import Format, Literal, Many, Maybe, Node, Space, compile_template, has_hole
+from dragoman.formats.template import Format, Hole, Literal, Many, Maybe, Node, Space, compile_template, has_hole
+from dragoman.jsonschema.keywords import kind_of
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool, ToolCall
-
-# --------------------------------------------------------------------------------------------------------------------
-# Small helpers for writing calls.
-
-_TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    dict: "object",
-    list: "array",
-    tuple: "array",
-}
-
-
-def json_type(value: Any) -> str:
-    """The JSON Schema name of a value's type."""
-    return _TYPES.get(type(value), "null")
-
 
 # --------------------------------------------------------------------------------------------------------------------
 # Writing calls in a format: the same template, backwards, and checked by reading it again.
@@ -39,7 +21,13 @@ def json_type(value: Any) -> str:
 # What a format cannot carry (a value that holds its own closer, a blank that it strips) is refused with CannotExpress
 # and never written wrongly: every rendering is parsed back and compared before it is returned.
 
+_ENTITIES = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 Call = ToolCall | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+
+
+def json_type(value: Any) -> str:
+    """The JSON Schema name of a value's type."""
+    return "array" if isinstance(value, tuple) else kind_of(value) or "null"
 
 
 def as_calls(calls: Iterable[Call] | ToolCall) -> list[ToolCall]:
@@ -65,7 +53,7 @@ def render(calls: Sequence[ToolCall], row: Format, plan: Plan) -> str:
     """The text that a model of this format would have written for these calls."""
     if not calls:
         return ""
-    text = row.writer(calls) if row.writer is not None else write_template(calls, row)
+    text = write_template(calls, row)
     _check(calls, text, plan)
     return text
 
@@ -73,6 +61,11 @@ def render(calls: Sequence[ToolCall], row: Format, plan: Plan) -> str:
 def write_template(calls: Sequence[ToolCall], row: Format) -> str:
     """The calls as the row's template says, not yet read back."""
     return _Writer(row).write(calls)
+
+
+def type_word(row: Format, kind: str) -> str:
+    """What `{type}` says of a JSON type in this row."""
+    return row.type_words.get(kind) or row.type_words.get("") or kind
 
 
 # ---- the template, backwards -----------------------------------------------------------------------------------------
@@ -112,6 +105,8 @@ class _Writer:
 
     def _identity(self, call: ToolCall, index: int) -> str:
         """Where the id also names the tool, it must be one that does."""
+        if self.row.numbered:
+            return call.id if call.id.isdecimal() else str(index + 1)
         if has_hole(self.nodes, "name"):
             return call.id
         name, colon, number = call.id.rpartition(":")
@@ -126,7 +121,12 @@ class _Writer:
         return {self.row.id_key: call.id or str(index), **envelope} if self.row.id_key else envelope
 
     def _fill(self, nodes: Sequence[Node], scope: Mapping[str, Any]) -> str:
-        return "".join(self._write_node(node, scope) for node in nodes)
+        written = ""
+        for node in nodes:
+            text = self._write_node(node, scope)
+            in_quotes = self.row.entities and isinstance(node, Hole) and written.endswith('="')
+            written += text.translate(_ENTITIES) if in_quotes else text
+        return written
 
     def _write_node(self, node: Node, scope: Mapping[str, Any]) -> str:
         if isinstance(node, Literal | Space):
@@ -139,12 +139,10 @@ class _Writer:
         return str(scope[node.kind])
 
     def _pair(self, key: str, value: Any) -> dict[str, str]:
-        text = value if isinstance(value, str) else self.notation.write(value, f"$.{key}")
-        if self.row.cdata and isinstance(value, str) and ("<" in text or text != text.strip()) and "]]>" not in text:
-            text = f"<![CDATA[{text}]]>"
-        yes, no = self.row.type_words
-        stated = (yes if isinstance(value, str) else no) if yes else json_type(value)
-        return {"key": key, "value": text, "type": stated}
+        text = self.notation.write_value(value, f"$.{key}")
+        if self.row.cdata and isinstance(value, str):
+            text = self.row.wrap_text(text)
+        return {"key": key, "value": text, "type": type_word(self.row, json_type(value))}
 
 
 # ---- the check -------------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ from typing import Protocol, TypeVar
 from dragoman.formats.cursor import BLANK_LIMIT, BrokenCall, Cursor, Markers, Reader, Truncated
 from dragoman.formats.envelope import DecodedCall
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
-from dragoman.formats.template import MarkedEntry, Place
+from dragoman.formats.template import Entry, Place
 from dragoman.types import Change, JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
 # The parts of a compiled template: literals, white space, short slots, options and JSON.
 #
-# Each step has two ways to go: `now` when the text at hand is enough, and `run`, a generator, when it must wait.
+# Each step has two ways to go: `now` when the text at hand is enough, and `run`, a generator, when it must wait. The
+# first one saves 4 % of the time for whole replies (Kimi K2: 97 instead of 101 microseconds, Qwen3-Coder 166 and 174).
 
 SLOT_LIMIT = 200
 _SLOT_REACH = SLOT_LIMIT + 60  # and the literal behind it
@@ -265,29 +266,24 @@ Read = TypeVar("Read")
 def read_or_skip(
     cursor: Cursor, reading: Generator[None, None, Read], closers: Markers, stops: Markers | None = None
 ) -> Generator[None, None, Read]:
-    """Let a reader run. If it spoils a call it has committed to, move on to the end of that call before giving up."""
+    """Let a reader run. If it spoils a call it has committed to, move on to the end of that call before giving up.
+
+    A broken call reaches to its closer, or to one of the stops, such as the opener of the next one. If the text ends
+    before, the call is as broken as it was: it was not the end that broke it.
+    """
     try:
         return (yield from reading)
     except Truncated:
         raise
     except BrokenCall:
         if cursor.committed:
-            yield from skip_broken(cursor, closers, stops or closers)
+            cursor.quiet = None
+            ended = cursor.ended
+            yield from run_to(cursor, stops or closers)
+            cursor.ended = ended
+            marker, _ = closers.at(cursor.text, cursor.position, final=True)
+            cursor.position += len(marker or "")
         raise
-
-
-def skip_broken(cursor: Cursor, closers: Markers, stops: Markers | None) -> Reader:
-    """A broken call reaches to its closer, or to one of the stops, such as the opener of the next one.
-
-    If the text ends before, the call is as broken as it was: it was not the end that broke it.
-    """
-    cursor.quiet = None
-    ended = cursor.ended
-    yield from run_to(cursor, stops)
-    cursor.ended = ended
-    marker, _ = closers.at(cursor.text, cursor.position, final=True)
-    if marker is not None:
-        cursor.position += len(marker)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -373,7 +369,7 @@ class ReadClosers(Waiting):
 # The reader that a template compiles to: it walks the steps, fills the holes and reports the call.
 
 
-class TemplateEntry(MarkedEntry):
+class TemplateEntry(Entry):
     """A compiled template: one way to write a call."""
 
     def __init__(
@@ -383,7 +379,6 @@ class TemplateEntry(MarkedEntry):
         steps: tuple[Step, ...],
         *,
         place: Place = "anywhere",
-        section: tuple[str, str] | None = None,
         source: str = "",
         stops: Markers | None = None,
         follows: str = "{[<(n",
@@ -396,7 +391,6 @@ class TemplateEntry(MarkedEntry):
         self.openers = openers
         self.steps = steps
         self.place = place
-        self.section = section
         self.source = source
 
     def read(self, cursor: Cursor) -> Reader:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal as OneOf
-from typing import Protocol
 
 from msgspec import Struct
 
 from dragoman.formats.cursor import Cursor, Reader
-from dragoman.types import ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
 # A format is written the way the model writes it, with holes; here that text becomes nodes.
@@ -168,49 +167,49 @@ Place = OneOf["anywhere", "line", "message"]
 """Where an opener counts: anywhere, at the start of a line, or only as the start of the whole message."""
 
 
-class Entry(Protocol):
-    """The engine's side of a format. An entry may also say, to save attempts that must fail:
+class Entry(ABC):
+    """The engine's side of a format."""
 
-    - `follows`: which characters can stand behind the opener and white space; of `{[<(` each for itself, and `n` for
-      everything else, as a name begins with.
-    - `line_gate`, `line_characters`, `line_is_named`: how a line must begin for an entry without openers.
-    """
-
-    @property
-    def format(self) -> str:
-        """The name of the format that it belongs to."""
-        ...
-
-    @property
-    def openers(self) -> tuple[str, ...]:
-        """The literals that it begins with. Empty for entries without a marker, which are tried at their place."""
-        ...
-
-    @property
-    def place(self) -> Place: ...
-
-    @property
-    def section(self) -> tuple[str, str] | None:
-        """The tags around all calls of a reply, if there are any."""
-        ...
+    format: str
+    """The name of the format that it belongs to."""
+    openers: tuple[str, ...]
+    """The literals that it begins with. Empty for entries without a marker, which are tried at their place."""
+    place: Place = "anywhere"
+    source = ""
+    """The template that it was compiled from, if it was."""
+    follows = "{[<(n"
+    """Which characters can stand behind the opener and white space; of `{[<(` each for itself, and `n` for everything
+    else, as a name begins with. This and the next three save attempts that must fail."""
+    line_gate = ""
+    """How a line must begin for an entry without openers."""
+    line_characters = ""
+    line_is_named = False
+    keeps_envelope = False
+    """Loose reading would lose something of it: ids, or text beside the calls."""
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
         """For entries without openers: whether a call may begin here; None if more text is needed to tell."""
-        ...
+        return True
 
+    @abstractmethod
     def read(self, cursor: Cursor) -> Reader:
-        """Read from the opener on. Report calls through the cursor, or raise NotACall or Spoilt."""
+        """Read from the opener on. Report calls through the cursor, or raise NotACall or BrokenCall."""
         ...
 
 
-class MarkedEntry:
-    """What most entries have in common: a marker that counts anywhere, and no section around it."""
+class UnmarkedEntry(Entry):
+    """What entries without a marker have in common: patterns for the beginning of a message, or of a line."""
 
-    place: Place = "anywhere"
-    section: tuple[str, str] | None = None
+    openers: tuple[str, ...] = ()
+    place: Place = "message"
+    start: re.Pattern[str]
+    growing_start: re.Pattern[str]
+    """What may still become a start; it ends in `\\Z`."""
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
+        if self.start.match(text, at):
+            return True
+        return None if not final and self.growing_start.match(text, at) else False
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -218,6 +217,7 @@ class MarkedEntry:
 
 THINK = (("<think>", "</think>"),)
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+_NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 class Format(Struct, frozen=True):
@@ -227,10 +227,15 @@ class Format(Struct, frozen=True):
     template: str = ""
     template_is_read: bool = True
     """Whether the template is also read; False where `entries` read what it writes, because no template can."""
-    notation: OneOf["json", "python", "gemma"] = "json"
-    """How the arguments are written. In Python, `{args}` is `key="value"` and `{calls}` is `[name(key="value")]`."""
+    notation: OneOf["json", "quoted", "elements", "python", "gemma"] = "json"
+    """How the arguments are written. In Python, `{args}` is `key="value"` and `{calls}` is `[name(key="value")]`.
+
+    `{value}` is a text as it stands or JSON; `quoted`: always JSON; `elements`: lists and objects of texts are nested.
+    """
     quote: str = ""
-    """The token on both sides of a text in Gemma's notation."""
+    """The token on both sides of a text in Gemma's notation, and before each tag of nested elements."""
+    entities: bool = False
+    """Holes between quotes are attributes of XML, and written with entities."""
     also: tuple[str, ...] = ()
     section: tuple[str, str] | None = None
     """Tags around all the calls of one reply."""
@@ -242,11 +247,13 @@ class Format(Struct, frozen=True):
     strict_envelope: bool = False
     """Its models always write one object with a name and arguments; a list, or a name alone, is something else."""
     id_key: str | None = None
+    numbered: bool = False
+    """`{id}` is the number of the call, from 1 on."""
     name_is_key: bool = False
     single_is_bare: bool = False
     """A single call in `{calls}` is written without the brackets of the list."""
-    type_words: tuple[str, str] = ("", "")
-    """What `{type}` says of a string and of anything else; empty: the JSON type's name."""
+    type_words: Mapping[str, str] = _NO_WORDS
+    """What `{type}` says of a JSON type; under "" of all that are not named. Elsewhere it is the type's own name."""
     separator: str = "\n"
     spellings: Mapping[str, tuple[str, ...]] = _NONE
     """Other ways in which models write a literal of the template or of the section."""
@@ -267,11 +274,20 @@ class Format(Struct, frozen=True):
     """Readers beyond the templates, for what no template can say."""
     named_entries: tuple[Entry, ...] = ()
     """Readers that are too eager for `auto`: used only when the format is named."""
-    writer: Callable[[Sequence[ToolCall]], str] | None = None
-    """Writes the calls of a format that no template can express; without one, the template is filled in."""
     aliases: tuple[str, ...] = ()
     family: str = ""
     models: str = ""
     note: str = ""
     in_auto: bool = True
     """Whether `format="auto"` looks for it."""
+
+    def wrap_text(self, text: str) -> str:
+        """A text in CDATA, where it needs that and can stand in it."""
+        needs = ("<" in text or text != text.strip()) and "]]>" not in text
+        return f"<![CDATA[{text}]]>" if needs else text
+
+    @property
+    def section_ends(self) -> tuple[str, ...]:
+        """The tag behind all calls, in every spelling."""
+        end = self.section[1].strip() if self.section else ""
+        return (end, *self.spellings.get(end, ())) if end else ()

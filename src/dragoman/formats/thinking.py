@@ -11,7 +11,7 @@ import re
 from msgspec import Struct
 
 from dragoman.formats.cursor import Cursor, Markers, NotACall, Reader
-from dragoman.formats.template import MarkedEntry
+from dragoman.formats.template import Entry
 
 _suffix = re.compile(r"[\w.\-]{1,40}\Z").match
 
@@ -68,7 +68,7 @@ def pairs(*, named: bool) -> list[tuple[str, str]]:
     return [pair for wrapper in WRAPPERS if named or not wrapper.named for pair in wrapper.pairs]
 
 
-class SuffixedThink(MarkedEntry):
+class SuffixedThink(Entry):
     """`<think:suffix>`, closed by the same suffix, which each checkpoint chooses for itself."""
 
     format = ""

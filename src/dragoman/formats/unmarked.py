@@ -7,43 +7,30 @@ import re
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader
 from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
 from dragoman.formats.steps import EndLine, Scope
-from dragoman.formats.template import MarkedEntry, Place
+from dragoman.formats.template import Entry, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
 # JSON calls without a marker: the whole message, a fenced whole message, or, where a format asks for it, anywhere.
 
-_json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]").match
-_json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z").match
-_fence_begins = re.compile(r"```[ \t]*(?:json|JSON|json5|javascript|python)?[ \t]*\r?\n\s*(?:\[\s*)?\{").match
-_fence_may_begin = re.compile(r"`{1,3}[ \t]*[a-zA-Z0-9]{0,10}[ \t\r]*(?:\n\s*(?:\[\s*)?)?\Z").match
+_json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]")
+_json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z")
 _END_TOKENS = Markers(["<|eom_id|>", "<|eot_id|>", "<|im_end|>", "</s>", "]", "}", ";"])
 _FENCE = Markers(["```"])
 
 
-class WholeMessage:
+class WholeMessage(UnmarkedEntry):
     """The message is one JSON call, or several, and nothing else."""
 
-    openers: tuple[str, ...] = ()
-    place: Place = "message"
-    section = None
+    start, growing_start = _json_begins, _json_may_begin
     keeps_envelope = True  # ids and the text beside the calls, which loose reading would lose
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name
         self._body = JsonBody(bare=True, gated=True, strict=True)
 
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _json_begins(text, at):
-            return True
-        return None if not final and _json_may_begin(text, at) else False
-
     def read(self, cursor: Cursor) -> Reader:
         call = yield from read_calls(cursor, self._body)
-        while True:
-            found, ahead = yield from cursor.look(_END_TOKENS)
-            if found is None:
-                break
-            cursor.position += ahead + len(found)
+        while (found := (yield from cursor.take(_END_TOKENS))) is not None:
             if found in "]}":
                 cursor.repair("extra_closers")
         yield from _require_end(cursor)
@@ -55,24 +42,20 @@ class WholeMessage:
 class FencedMessage(WholeMessage):
     """The same in a code fence: ```json ... ``` and nothing around it."""
 
+    start = re.compile(r"```[ \t]*(?:json|JSON|json5|javascript|python)?[ \t]*\r?\n\s*(?:\[\s*)?\{")
+    growing_start = re.compile(r"`{1,3}[ \t]*[a-zA-Z0-9]{0,10}[ \t\r]*(?:\n\s*(?:\[\s*)?)?\Z")
+
     def __init__(self, format_name: str) -> None:
         super().__init__(format_name)
         self._fenced_body = JsonBody(stops=Markers(["\n```"]), bare=True, gated=True, strict=True)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _fence_begins(text, at):
-            return True
-        return None if not final and _fence_may_begin(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
         while (newline := cursor.text.find("\n", cursor.position)) < 0:
             yield from cursor.need()
         cursor.position = newline + 1
         call = yield from read_calls(cursor, self._fenced_body)
-        found, ahead = yield from cursor.look(_FENCE)
-        if found is None:
+        if (yield from cursor.take(_FENCE)) is None:
             raise BrokenCall("the fence was not closed")
-        cursor.position += ahead + len(found)
         yield from _require_end(cursor)
         if call is None:
             raise NotACall("no call in the list")
@@ -87,7 +70,7 @@ def _require_end(cursor: Cursor) -> Reader:
         raise NotACall("the message goes on after the JSON")
 
 
-class JsonAnywhere(MarkedEntry):
+class JsonAnywhere(Entry):
     """For formats whose models write calls as plain JSON: also between sentences."""
 
     def __init__(self, format_name: str, *, openers: tuple[str, ...] = ("{", "[")) -> None:
@@ -96,12 +79,9 @@ class JsonAnywhere(MarkedEntry):
         self._body = JsonBody(bare=True, strict=False, stops=None)
 
     def read(self, cursor: Cursor) -> Reader:
-        while True:
-            if _json_begins(cursor.text, cursor.position):
-                break
-            if cursor.final or not _json_may_begin(cursor.text, cursor.position):
-                raise NotACall("no JSON object begins here")
-            yield
+        mark = cursor.begin()
+        yield from cursor.match(_json_begins.match, _json_may_begin.match, "no JSON object begins here")
+        cursor.return_to(mark)
         call = yield from read_calls(cursor, self._body)
         if call is None:
             raise NotACall("no call in the list")
@@ -112,12 +92,10 @@ class JsonAnywhere(MarkedEntry):
 # What models improvise around JSON calls: prose inside the tag, a tag of their own, the name before the braces.
 
 _noise = re.compile(r"[^<{\[]{1,400}").match
-_name_and_brace = re.compile(r"([^\W\d][\w.\-]{0,99})[ \t]*\{").match
-_name_may_grow = re.compile(r"[^\W\d][\w.\-]{0,99}[ \t]*\Z").match
 _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
 
 
-class NoisyTag(MarkedEntry):
+class NoisyTag(Entry):
     """A tag or a labelled fence with a few words before the JSON."""
 
     follows = "(n"
@@ -148,15 +126,13 @@ class NoisyTag(MarkedEntry):
         if cursor.text[cursor.position] != "{":
             raise NotACall("no JSON follows the opener")
         call = yield from read_calls(cursor, self._body)
-        found, ahead = yield from cursor.look(self._closers)
-        if found is None or call is None:
+        if (yield from cursor.take(self._closers)) is None or call is None:
             raise NotACall("the tag was not closed behind the JSON")
-        cursor.position += ahead + len(found)
         cursor.repair("surrounding_text")
         report(cursor, call)
 
 
-class ToolsTag(MarkedEntry):
+class ToolsTag(Entry):
     """`<tools>`: around a call it is a misspelt tag; around definitions nothing in it counts."""
 
     format = "tool_call_tags"
@@ -198,33 +174,23 @@ class ToolsTag(MarkedEntry):
         report(cursor, call)
 
 
-class NameThenBraces:
+class NameThenBraces(UnmarkedEntry):
     """`get_weather{"city": "Oslo"}` as the whole message."""
 
     format = "json_message"
-    openers: tuple[str, ...] = ()
-    place: Place = "message"
-    section = None
-
-    def __init__(self) -> None:
-        self._body = JsonBody(bare=True, gated=True)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _name_and_brace(text, at):
-            return True
-        return None if not final and _name_may_grow(text, at) else False
+    start = re.compile(r"([^\W\d][\w.\-]{0,99})[ \t]*\{")
+    growing_start = re.compile(r"[^\W\d][\w.\-]{0,99}[ \t]*\Z")
+    _body = JsonBody(bare=True, gated=True)
 
     def read(self, cursor: Cursor) -> Reader:
-        match = _name_and_brace(cursor.text, cursor.position)
+        match = self.start.match(cursor.text, cursor.position)
         if match is None or cursor.tools is None:
             raise NotACall("no offered name stands before the braces")
         name = match.group(1)
         cursor.require_offered(name)
         cursor.position = match.end() - 1
         arguments = yield from read_object(cursor, self._body)
-        yield from cursor.space()
-        if cursor.position < len(cursor.text):
-            raise NotACall("the message goes on after the braces")
+        yield from _require_end(cursor)
         cursor.repair("name_before_braces")
         cursor.require_arguments(name, arguments)
         cursor.finish_call(name, arguments)

@@ -13,17 +13,15 @@ from dragoman.formats.readers.channels import (
     MuseGlimmer,
     MuseGlimmerRecipient,
     Recipient,
-    write_kimi_k3,
 )
 from dragoman.formats.readers.elements import (
+    M3_TOKEN,
     BareElement,
     InlineAttributes,
     MinimaxM3,
     SelfClosing,
     TaggedElement,
     TagWithName,
-    write_attributes,
-    write_minimax_m3,
 )
 from dragoman.formats.readers.gemma import GemmaCalls
 from dragoman.formats.readers.lines import (
@@ -33,7 +31,6 @@ from dragoman.formats.readers.lines import (
     Perl,
     PerlWithoutBrackets,
     React,
-    write_perl,
 )
 from dragoman.formats.readers.python import ListedCalls, MarkedCalls, MessageCalls
 from dragoman.formats.template import THINK, Format
@@ -157,8 +154,17 @@ CHANNEL_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="kimi_k3",
+        template=(
+            '<|open|>call tool="{name}" index="{id}"<|sep|>'
+            '{*<|open|>argument key="{key}" type="{type}"<|sep|>{value}<|close|>argument<|sep|>*}<|close|>call<|sep|>'
+        ),
+        template_is_read=False,
+        section=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+        separator="",
+        entities=True,
+        numbered=True,
+        type_words={"integer": "number"},
         entries=(KimiK3(),),
-        writer=write_kimi_k3,  # names and keys are escaped as in XML attributes, and the calls are numbered
         thinking=(("<|open|>think<|sep|>", "<|close|>think<|sep|>"),),
         aliases=("kimi_k3_xtml",),
         family="C",
@@ -166,8 +172,16 @@ CHANNEL_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="minimax_m3",
+        template=(
+            f'{M3_TOKEN}<invoke name="{{name}}">{{*{M3_TOKEN}<{{key}}>{{value}}{M3_TOKEN}</{{key}}>*}}'
+            f"{M3_TOKEN}</invoke>\n"
+        ),
+        template_is_read=False,
+        notation="elements",
+        quote=M3_TOKEN,
+        section=(f"{M3_TOKEN}<tool_call>\n", f"{M3_TOKEN}</tool_call>"),
+        separator="",
         entries=(MinimaxM3(),),
-        writer=write_minimax_m3,  # objects and lists are nested elements, to any depth
         thinking=(("<mm:think>", "</mm:think>"), *THINK),
         family="D",
         models="MiniMax M3",
@@ -218,15 +232,19 @@ LINE_ROWS: tuple[Format, ...] = (
     ),
     Format(
         name="xml_attributes",
+        template='<tool_call name="{name}"{* {key}="{value}"*}/>',
+        template_is_read=False,
+        entities=True,
         entries=(TagWithName(), InlineAttributes(), SelfClosing()),
-        writer=write_attributes,  # values are escaped as in XML attributes
         family="I",
         models="local models",
     ),
     Format(
         name="perl",
+        template='[TOOL_CALL]\n{tool => "{name}", args => {\n{*  --{key} {value}\n*}}}\n[/TOOL_CALL]',
+        template_is_read=False,
+        notation="quoted",
         entries=(Perl(), PerlWithoutBrackets()),
-        writer=write_perl,  # texts are quoted, and a closer inside one is escaped
         aliases=("tool_call_perl",),
         family="I",
         models="MiniMax behind some hosts, local models",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from dragoman.formats.template import Format
 from dragoman.formats.thinking import SuffixedThink
 
@@ -17,15 +15,7 @@ _INVOKE_SPELLINGS = {
 }
 
 
-class _Dsml(TypedDict):
-    template: str
-    also: tuple[str, ...]
-    section: tuple[str, str]
-    type_words: tuple[str, str]
-    spellings: dict[str, tuple[str, ...]]
-
-
-def _dsml(sigil: str, block: str) -> _Dsml:
+def _dsml(name: str, sigil: str, block: str, *aliases: str, models: str) -> Format:
     """DeepSeek's tags: the sigil may come with other bars, doubled, or followed by a blank."""
     bars = [sigil, sigil.replace("｜", "|"), sigil.replace("｜", "｜｜"), sigil.replace("｜", "‖"), sigil + " "]
 
@@ -35,21 +25,22 @@ def _dsml(sigil: str, block: str) -> _Dsml:
     opener, closer = f"<{sigil}{block}>", f"</{sigil}{block}>"
     invoke, parameter = f'<{sigil}invoke name="', f'<{sigil}parameter name="'
     blocks = ("function_calls", "tool_calls", "calls")
-    return {
-        "template": f'{invoke}{{name}}">\n{{*{parameter}{{key}}"{{? string="{{type}}"?}}>'
+    return Format(
+        name=name,
+        template=f'{invoke}{{name}}">\n{{*{parameter}{{key}}"{{? string="{{type}}"?}}>'
         f"{{value}}</{sigil}parameter>\n*}}</{sigil}invoke>",
-        "also": (f'{invoke}{{name}}">\n{{args}}\n</{sigil}invoke>',),
-        "section": (f"{opener}\n", f"\n{closer}"),
-        "type_words": ("true", "false"),
-        "spellings": {
-            invoke: spell(invoke),
-            parameter: spell(parameter),
-            f"</{sigil}parameter>": spell(f"</{sigil}parameter>"),
-            f"</{sigil}invoke>": spell(f"</{sigil}invoke>"),
+        also=(f'{invoke}{{name}}">\n{{args}}\n</{sigil}invoke>',),
+        section=(f"{opener}\n", f"\n{closer}"),
+        type_words={"string": "true", "": "false"},
+        spellings={
+            **{tag: spell(tag) for tag in (invoke, parameter, f"</{sigil}parameter>", f"</{sigil}invoke>")},
             opener: tuple(f"<{bar}{other}>" for bar in bars for other in blocks if f"<{bar}{other}>" != opener),
             closer: tuple(f"</{bar}{other}>" for bar in bars for other in blocks if f"</{bar}{other}>" != closer),
         },
-    }
+        aliases=aliases,
+        family="D",
+        models=models,
+    )
 
 
 _STEP_INVOKE = (
@@ -200,13 +191,7 @@ ROWS: tuple[Format, ...] = (
         family="D",
         models="MiniCPM-4, 5",
     ),
-    Format(name="deepseek_v32", **_dsml("｜DSML｜", "function_calls"), family="D", models="DeepSeek V3.2"),
-    Format(
-        name="deepseek_v4",
-        **_dsml("｜DSML｜", "tool_calls"),
-        aliases=("deepseek_v41",),
-        family="D",
-        models="DeepSeek V4, V4.1",
-    ),
-    Format(name="gigachat35", **_dsml("｜GCML｜", "tool_calls"), aliases=("gcml",), family="D", models="GigaChat 3.5"),
+    _dsml("deepseek_v32", "｜DSML｜", "function_calls", models="DeepSeek V3.2"),
+    _dsml("deepseek_v4", "｜DSML｜", "tool_calls", "deepseek_v41", models="DeepSeek V4, V4.1"),
+    _dsml("gigachat35", "｜GCML｜", "tool_calls", "gcml", models="GigaChat 3.5"),
 )

@@ -32,7 +32,7 @@ from dragoman.formats.grammars.nodes import (
 from dragoman.formats.grammars.values import LITERAL, Branch, Branches, Member, Place, SchemaCache, Values, members_of
 from dragoman.formats.notation import closers_of, write_strict_json
 from dragoman.formats.plan import Plan
-from dragoman.formats.renderer import difference, json_type, render
+from dragoman.formats.renderer import difference, json_type, render, type_word
 from dragoman.formats.template import (
     Format,
     Hole,
@@ -46,7 +46,7 @@ from dragoman.formats.template import (
     literals_after,
 )
 from dragoman.formats.template import Node as TemplateNode
-from dragoman.types import Tool, ToolCall
+from dragoman.types import JsonObject, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
 # From a format's template and the tools to every way of writing calls: the template, with its holes filled.
@@ -59,7 +59,7 @@ _FREE_KEY = row(chars("azAZ__"), repeat(chars("azAZ09__"), 0, 40))
 
 def has_grammar(row: Format) -> bool:
     """Whether a grammar can be made from the row: its template says how calls are written."""
-    return bool(row.template) and row.writer is None
+    return bool(row.template) and row.notation in ("json", "python", "gemma") and not row.entities
 
 
 def _notation_of(row: Format) -> Notation:
@@ -112,12 +112,18 @@ class CallWriter:
         return self.rules.define(f"tool-{tool.name}", _ToolWriter(self, tool).write(nodes))
 
     def _can_name(self, tool: Tool) -> bool:
-        try:
-            render([ToolCall("", tool.name, {})], self.row, self.plan)
-        except CannotExpress as refusal:
+        refusal = self.refusal(tool, {})
+        if refusal is not None:
             self.losses.append(Loss(tool.name, "$", "name", f"the tool is left out: {refusal}"))
-            return False
-        return True
+        return refusal is None
+
+    def refusal(self, tool: Tool, arguments: JsonObject) -> CannotExpress | None:
+        """Why the format cannot write a call, if it cannot."""
+        try:
+            render([ToolCall("", tool.name, arguments)], self.row, self.plan)
+        except CannotExpress as refusal:
+            return refusal
+        return None
 
     def _fixed(self, node: TemplateNode) -> Node:
         if isinstance(node, Literal | Space):
@@ -140,9 +146,7 @@ def value_markers(row: Format) -> tuple[str, ...]:
             blanks = tuple((inner.text,) for inner in after if isinstance(inner, Space))
             closers = next(iter((*(inner.spellings for inner in after if isinstance(inner, Literal)), *blanks)))
             ends = [text for literal, _ in literals_after(nodes[index + 1 :]) for text in literal.spellings]
-            section = row.section[1].strip() if row.section else ""
-            ends += [section, *row.spellings.get(section, ())] if section else []
-            return tuple(dict.fromkeys((*closers, *first_literals(node.body), *ends)))
+            return tuple(dict.fromkeys((*closers, *first_literals(node.body), *ends, *row.section_ends)))
     return ()
 
 
@@ -284,17 +288,10 @@ class _PairWriter:
         return repeat(self.owner.owner.rules.define("pair", pair), 0, self.owner.owner.limits.items)
 
     def _member(self, member: Member) -> Node:
-        if not _is_plain_key(member.key) and not self._can_write(member.key):
+        if not _is_plain_key(member.key) and self.owner.owner.refusal(self.owner.tool, {member.key: "x"}):
             self.owner.report(member.place.path, "properties", "the key cannot be written in this format")
             return NEVER
         return self._pair(Text(member.key), member.schema, member.place)
-
-    def _can_write(self, key: str) -> bool:
-        try:
-            render([ToolCall("", self.owner.tool.name, {key: "x"})], self.row, self.owner.owner.plan)
-        except CannotExpress:
-            return False
-        return True
 
     def _pair(self, key: Node, schema: object, place: Place) -> Node:
         kinds: dict[str, list[Node]] = {}
@@ -323,17 +320,13 @@ class _PairWriter:
 
     def _values(self, branch: Branch, place: Place, schema: object) -> list[tuple[str, Node]]:
         if branch.kind == LITERAL:
-            return [(self._word(json_type(branch.value)), self._literal(branch, place, schema))]
+            return [(type_word(self.row, json_type(branch.value)), self._literal(branch, place, schema))]
         if branch.kind == "string":
-            return [(self._word("string"), self._cell(self.plain.string(branch.schema, place)))]
+            return [(type_word(self.row, "string"), self._cell(self.plain.string(branch.schema, place)))]
         if branch.kind == "number":
             whole, fraction = self.inner.scalars("number", branch.schema)
-            return [(self._word("integer"), whole), (self._word("number"), fraction)]
-        return [(self._word(branch.kind), self.inner.branch(branch, place))]
-
-    def _word(self, kind: str) -> str:
-        yes, no = self.row.type_words
-        return (yes if kind == "string" else no) if yes else kind
+            return [(type_word(self.row, "integer"), whole), (type_word(self.row, "number"), fraction)]
+        return [(type_word(self.row, branch.kind), self.inner.branch(branch, place))]
 
     def _literal(self, branch: Branch, place: Place, schema: object) -> Node:
         """A constant; it must be read back as what it is, which plain text does not promise."""
@@ -344,8 +337,8 @@ class _PairWriter:
             if difference(branch.value, read.value) is not None:
                 self.owner.report(place.path, "enum", f"{branch.value!r} would be read as another value")
                 return NEVER
-        if is_text and isinstance(found, Text) and self.row.cdata and ("<" in found.text or _has_edges(found.text)):
-            return Text(f"<![CDATA[{found.text}]]>") if "]]>" not in found.text else found
+        if is_text and isinstance(found, Text) and self.row.cdata:
+            return Text(self.row.wrap_text(found.text))
         return found
 
     def _cell(self, node: Node) -> Node:
@@ -358,10 +351,6 @@ class _PairWriter:
         wrapped = FreeText((*text.markers, "]]>"), text.least, text.most, text.exact)
         bare = FreeText((), text.least, text.most, text.exact, barred="\0<")
         return self.owner.owner.rules.define("cell", choice([bare, row(Text("<![CDATA["), wrapped, Text("]]>"))]))
-
-
-def _has_edges(text: str) -> bool:
-    return text != text.strip()
 
 
 def _is_any_text(branch: Branch) -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from msgspec.structs import replace
 
+from dragoman.formats.cursor import Trie, grow
 from dragoman.formats.grammars.nodes import (
     Automaton,
     Chars,
@@ -21,6 +24,56 @@ from dragoman.formats.grammars.nodes import (
     Tree,
     runs,
 )
+
+# --------------------------------------------------------------------------------------------------------------------
+# What both syntaxes have in common.
+
+
+class _Writer(ABC):
+    """Writes nodes; how texts, characters, names and running text are spelt is for each syntax to say."""
+
+    repeatable: ClassVar[tuple[type, ...]]
+    """Nodes that are one symbol. A literal of several characters would be repeated by its last one alone."""
+
+    def alternatives(self, node: Node) -> str:
+        ways = node.ways if isinstance(node, Choice) else (node,)
+        return " | ".join(self._sequence(way) for way in ways)
+
+    def _sequence(self, node: Node) -> str:
+        return " ".join(map(self._unit, node.parts)) if isinstance(node, Concatenation) else self._unit(node)
+
+    def _unit(self, node: Node) -> str:
+        if isinstance(node, Text):
+            return self._text(node.text)
+        if isinstance(node, Chars):
+            return self._chars(node)
+        if isinstance(node, Ref):
+            return self._name(node.name)
+        if isinstance(node, Repeat):
+            text = self._sequence(node.part)
+            unit = text if isinstance(node.part, self.repeatable) else f"({text})"
+            return self._repeat(unit, node.least, node.most)
+        if isinstance(node, FreeText):
+            return self._free(node)
+        return f"({self.alternatives(node)})"
+
+    def _repeat(self, unit: str, least: int, most: int | None) -> str:
+        known = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+        count = f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
+        return unit + known.get((least, most), count)
+
+    @abstractmethod
+    def _text(self, text: str) -> str: ...
+
+    @abstractmethod
+    def _chars(self, node: Chars) -> str: ...
+
+    @abstractmethod
+    def _name(self, name: str) -> str: ...
+
+    @abstractmethod
+    def _free(self, free: FreeText) -> str: ...
+
 
 # --------------------------------------------------------------------------------------------------------------------
 # A grammar in GBNF, the syntax of llama.cpp.
@@ -42,7 +95,9 @@ def write_gbnf(tree: Tree) -> str:
     return _GbnfWriter(tree).write()
 
 
-class _GbnfWriter:
+class _GbnfWriter(_Writer):
+    repeatable = (Ref, Chars, Choice)
+
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
         self._rules = tree.reachable()
@@ -52,34 +107,18 @@ class _GbnfWriter:
         self._made = 0
 
     def write(self) -> str:
-        lines = [f"root ::= {self._alternatives(self._tree.root)}"]
-        lines += [f"{name} ::= {self._alternatives(node)}" for name, node in self._rules.items()]
+        lines = [f"root ::= {self.alternatives(self._tree.root)}"]
+        lines += [f"{name} ::= {self.alternatives(node)}" for name, node in self._rules.items()]
         return "\n".join([*lines, *self._lines, ""])
 
-    def _alternatives(self, node: Node) -> str:
-        ways = node.ways if isinstance(node, Choice) else (node,)
-        return " | ".join(self._sequence(way) for way in ways)
+    def _text(self, text: str) -> str:
+        return quote(text)
 
-    def _sequence(self, node: Node) -> str:
-        return " ".join(map(self._unit, node.parts)) if isinstance(node, Concatenation) else self._unit(node)
+    def _chars(self, node: Chars) -> str:
+        return _gbnf_class(node)
 
-    def _unit(self, node: Node) -> str:
-        if isinstance(node, Text):
-            return quote(node.text)
-        if isinstance(node, Chars):
-            return _gbnf_class(node)
-        if isinstance(node, Ref):
-            return node.name
-        if isinstance(node, Repeat):
-            return self._repeat(self._single(node.part), node.least, node.most)
-        if isinstance(node, FreeText):
-            return self._free(node)
-        return f"({self._alternatives(node)})"
-
-    def _single(self, node: Node) -> str:
-        """The node as one symbol: a literal of several characters would be repeated by its last one alone."""
-        text = self._sequence(node)
-        return text if isinstance(node, Ref | Chars | Choice) else f"({text})"
+    def _name(self, name: str) -> str:
+        return name
 
     def _helper(self, body: str, hint: str = "part") -> str:
         """A rule of the writer's own."""
@@ -95,10 +134,8 @@ class _GbnfWriter:
         return name if name not in self._rules else self._fresh(hint)
 
     def _repeat(self, unit: str, least: int, most: int | None) -> str:
-        if (least, most) in ((0, None), (1, None), (0, 1)):
-            return unit + {(0, None): "*", (1, None): "+", (0, 1): "?"}[least, most]
         if max(least, most or 0) <= _MOST_REPEATS:
-            return f"{unit}{{{least}}}" if least == most else f"{unit}{{{least},{'' if most is None else most}}}"
+            return super()._repeat(unit, least, most)
         one = self._helper(unit)
         block = self._helper(f"{one}{{{_BLOCK}}}")
         needed = self._blocks(one, block, least)
@@ -130,7 +167,7 @@ class _GbnfWriter:
         return self._frees[free]
 
     def _escape(self, free: FreeText) -> str:
-        return "" if free.escape is None else self._helper(self._alternatives(free.escape), "escape")
+        return "" if free.escape is None else self._helper(self.alternatives(free.escape), "escape")
 
     def _character(self, free: FreeText) -> str:
         plain = _write_class(free.barred, negated=True)
@@ -291,46 +328,33 @@ def write_lark(tree: Tree) -> str:
     """The grammar as text; the same tree gives the same text."""
     writer = _LarkWriter()
     lines = ["start: START", f"START: {writer.alternatives(tree.root)}"]
-    lines += [f"{_name(name)}: {writer.alternatives(node)}" for name, node in tree.reachable().items()]
+    lines += [f"{_lark_name(name)}: {writer.alternatives(node)}" for name, node in tree.reachable().items()]
     return "\n".join([*lines, ""])
 
 
-def _name(name: str) -> str:
+def _lark_name(name: str) -> str:
     return "R_" + name.replace("-", "_").upper()
 
 
-class _LarkWriter:
-    def alternatives(self, node: Node) -> str:
-        ways = node.ways if isinstance(node, Choice) else (node,)
-        return " | ".join(self._sequence(way) for way in ways)
+class _LarkWriter(_Writer):
+    repeatable = (Ref, Choice)
 
-    def _sequence(self, node: Node) -> str:
-        return " ".join(map(self._unit, node.parts)) if isinstance(node, Concatenation) else self._unit(node)
+    def _text(self, text: str) -> str:
+        return json.dumps(text, ensure_ascii=False)
 
-    def _unit(self, node: Node) -> str:
-        if isinstance(node, Text):
-            return json.dumps(node.text, ensure_ascii=False)
-        if isinstance(node, Chars):
-            return f"/{_lark_class(node)}/"
-        if isinstance(node, Ref):
-            return _name(node.name)
-        if isinstance(node, Repeat):
-            return self._single(node.part) + _count(node.least, node.most)
-        if isinstance(node, FreeText):
-            return self._free(node)
-        return f"({self.alternatives(node)})"
+    def _chars(self, node: Chars) -> str:
+        return f"/{_lark_class(node)}/"
 
-    def _single(self, node: Node) -> str:
-        text = self._sequence(node)
-        return text if isinstance(node, Ref | Choice) else f"({text})"
+    def _name(self, name: str) -> str:
+        return _lark_name(name)
 
-    def _free(self, node: FreeText) -> str:
-        plain = _lark_class(Chars(runs("\0" + node.barred), True))
-        unit = f"/{plain}/" if node.escape is None else f"(/{plain}/ | {self.alternatives(node.escape)})"
-        parts = [unit + _count(node.least, node.most)]
-        if node.starts_visible:
+    def _free(self, free: FreeText) -> str:
+        plain = _lark_class(Chars(runs("\0" + free.barred), True))
+        unit = f"/{plain}/" if free.escape is None else f"(/{plain}/ | {self.alternatives(free.escape)})"
+        parts = [self._repeat(unit, free.least, free.most)]
+        if free.starts_visible:
             parts.append(rf"/[^\u{{0}} \t\r\n]{_ANY}*/")
-        parts += _avoid(node.markers)
+        parts += _avoid(free.markers)
         return parts[0] if len(parts) == 1 else f"({' & '.join(parts)})"
 
 
@@ -360,30 +384,16 @@ def _avoid(markers: tuple[str, ...]) -> list[str]:
 def _without(character: str, rests: dict[int, list[str]]) -> str:
     first, other = _escape(character), f"[^\\u{{0}}{_escape(character)}]"
     longest = max(rests)
-    runs_of: list[tuple[str, _Trie]] = []
+    runs_of: list[tuple[str, Trie]] = []
     for length in range(1, longest + 1):
         barred = [rest for least, found in rests.items() if least <= length for rest in found]
-        runs_of.append((f"{first}{{{length}}}" if length < longest else f"{first}{{{length},}}", _grow(barred)))
+        runs_of.append((f"{first}{{{length}}}" if length < longest else f"{first}{{{length},}}", grow(barred)))
     inner = "|".join(run + _begin(trie, character, empty=False) for run, trie in runs_of)
     last = "|".join(run + _begin(trie, character, empty=True) for run, trie in runs_of)
     return f"{other}*({inner})*({last})?"
 
 
-_Trie = dict[str, "_Trie"]
-
-
-def _grow(texts: list[str]) -> _Trie:
-    """The texts letter by letter; `""` marks where one ends."""
-    trie: _Trie = {}
-    for text in texts:
-        node = trie
-        for letter in text:
-            node = node.setdefault(letter, {})
-        node[""] = {}
-    return trie
-
-
-def _begin(trie: _Trie, character: str, *, empty: bool) -> str:
+def _begin(trie: Trie, character: str, *, empty: bool) -> str:
     """What follows a run and begins with none of these texts."""
     if "" in trie:
         return r"[^\u{0}-\u{10FFFF}]"  # nothing at all
@@ -398,13 +408,6 @@ def _begin(trie: _Trie, character: str, *, empty: bool) -> str:
 
 
 # ---- characters ------------------------------------------------------------------------------------------------------
-
-
-def _count(least: int, most: int | None) -> str:
-    known = {(0, None): "*", (1, None): "+", (0, 1): "?"}
-    if (least, most) in known:
-        return known[least, most]
-    return f"{{{least}}}" if least == most else f"{{{least},{'' if most is None else most}}}"
 
 
 def _lark_class(node: Chars) -> str:

@@ -24,7 +24,7 @@ from dragoman.formats.grammars.nodes import (
     repeat,
     row,
 )
-from dragoman.formats.grammars.patterns import FORMS, bounds_of, integer, translate, whole_or_fraction
+from dragoman.formats.grammars.patterns import bounds_of, form, integer, translate, whole_or_fraction
 from dragoman.jsonschema.dialect import sound
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, kinds_of
 from dragoman.jsonschema.merge import merge
@@ -240,36 +240,13 @@ def _parts(schema: Any) -> list[Any]:
 
 
 def _exclude(one: Any, other: Any) -> bool:
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return False
-    values, others = _values(one), _values(other)
-    if values is not None and others is not None:
-        return not any(_same(value, another) for value in values for another in others)
-    kinds, other_kinds = kinds_of(one.get("type")), kinds_of(other.get("type"))
-    if kinds and other_kinds and not (_widen(kinds) & _widen(other_kinds)):
-        return True
-    return kinds == other_kinds == ("object",) and _told_apart(one, other)
-
-
-def _values(schema: JsonObject) -> list[Any] | None:
-    if "const" in schema:
-        return [schema["const"]]
-    return schema["enum"] if isinstance(schema.get("enum"), list) else None
-
-
-def _widen(kinds: tuple[str, ...]) -> set[str]:
-    return {"number" if kind == "integer" else kind for kind in kinds}
-
-
-def _told_apart(one: JsonObject, other: JsonObject) -> bool:
-    """Two objects of which a required member is a different constant in each."""
+    """Whether nothing fits both: no value at all, or no object, because a member that both require cannot fit both."""
+    merged = merge(one, other, lambda left: None)
+    if not isinstance(merged, dict) or not kinds_of(one.get("type")) == kinds_of(other.get("type")) == ("object",):
+        return merged is False
     required = set(one.get("required") or ()) & set(other.get("required") or ())
     members, others = one.get("properties") or {}, other.get("properties") or {}
-    return any(
-        _differ(members[key], others[key])
-        for key in sorted(required)
-        if key in members and key in others and _values(members[key]) and _values(others[key])
-    )
+    return any(key in members and key in others and _differ(members[key], others[key]) for key in sorted(required))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -418,15 +395,15 @@ class Values:
     def string(self, schema: JsonObject, place: Place) -> Node:
         """A text, by its form or by its length."""
         least, most = self._bounds(schema, place, "Length", _MOST_CHARACTERS)
-        form = FORMS.get(str(schema.get("format")))
+        known = form(str(schema.get("format")))
         if "pattern" in schema:
-            form = self._pattern(schema, place) or form
-        elif "format" in schema and form is None:
+            known = self._pattern(schema, place) or known
+        elif "format" in schema and known is None:
             self.branches.report(place.path, "format", f"{schema['format']!r} is taken for any text")
-        if form is not None:
+        if known is not None:
             if least or most is not None:
                 self.branches.report(place.path, "maxLength", "only the form of the text is held, not its length")
-            return self.rules.define("form", self.notation.form(form))
+            return self.rules.define("form", self.notation.form(known))
         if most is not None and most < least:
             return NEVER
         limit = self.limits.characters
@@ -437,10 +414,10 @@ class Values:
         return self.rules.define("text", self.notation.text(least, most, exact=most is not None))
 
     def _pattern(self, schema: JsonObject, place: Place) -> Node | None:
-        form = translate(str(schema["pattern"]), self.notation)
-        if form is None:
+        found = translate(str(schema["pattern"]), self.notation)
+        if found is None:
             self.branches.report(place.path, "pattern", "not held by the grammar")
-        return form
+        return found
 
     # ---- objects -------------------------------------------------------------------------------------------------
 

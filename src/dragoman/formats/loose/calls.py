@@ -11,7 +11,9 @@ from msgspec import Struct
 from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.loose.candidates import TYPE_NAMES, OfferedNames, properties_of, required_of
+from dragoman.formats import envelope
+from dragoman.formats.envelope import by_position, properties_of, required_of
+from dragoman.formats.loose.candidates import TYPE_NAMES, OfferedNames
 from dragoman.toolset import fold
 from dragoman.types import JsonObject, Tool
 
@@ -101,32 +103,8 @@ class Unescaped(Source):
 # --------------------------------------------------------------------------------------------------------------------
 # Calls written as objects: which of the many key spellings names the tool, and where its arguments are.
 
-NAME_KEYS = (
-    "name",
-    "function",
-    "tool",
-    "tool_name",
-    "function_name",
-    "action",
-    "tool_call",
-    "function_call",
-    "recipient_name",
-    "func",
-    "method",
-    "api",
-)
-ARGUMENT_KEYS = (
-    "arguments",
-    "parameters",
-    "args",
-    "input",
-    "tool_input",
-    "params",
-    "action_input",
-    "kwargs",
-    "inputs",
-    "function_args",
-)
+NAME_KEYS = (*envelope.NAME_KEYS, "function_call", "recipient_name", "func", "method", "api")
+ARGUMENT_KEYS = (*envelope.ARGUMENT_KEYS, "kwargs", "inputs", "function_args")
 _ARGUMENT_KEYS = frozenset(ARGUMENT_KEYS)
 _ENVELOPE_KEYS = frozenset(("id", "type", "call_id", "tool_call_id", "index"))
 """Members that stand beside the arguments of a flat call without being arguments, unless the tool declares them."""
@@ -304,18 +282,6 @@ def _from_text(raw: str) -> tuple[JsonObject | None, list[str]]:
     if isinstance(value, dict) and not raw[end:].strip():
         return value, ["double_encoded", *rules]
     return None, []
-
-
-def by_position(positional: list[Any], keywords: JsonObject, tool: Tool) -> JsonObject | None:
-    """Positional values under the names the schema declares, in its order; None when they do not fit in."""
-    names = list(properties_of(tool))
-    if len(positional) > len(names):
-        return None
-    arguments = dict(zip(names, positional, strict=False))
-    if any(name in arguments for name in keywords):
-        return None
-    arguments.update(keywords)
-    return arguments
 
 
 def is_definition(arguments: JsonObject, tool: Tool) -> bool:

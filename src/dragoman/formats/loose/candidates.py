@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from msgspec import Struct
 
@@ -73,17 +72,6 @@ class OfferedNames:
             tool = Tool(written.replace("\\", "")) if _NAME.fullmatch(written) else None
         self._seen[written] = tool
         return tool
-
-
-def properties_of(tool: Tool) -> dict[str, Any]:
-    """The declared parameters of a tool by name, in their order; empty when its schema declares none."""
-    properties = tool.parameters.get("properties")
-    return properties if isinstance(properties, dict) else {}
-
-
-def required_of(tool: Tool) -> list[str]:
-    required = tool.parameters.get("required")
-    return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.args.coercion import coerce
 from dragoman.args.tolerant_scalars import Unreadable
+from dragoman.formats.envelope import properties_of, required_of
 from dragoman.formats.loose.calls import (
     DEFINED_BODY,
     OPENING,
@@ -32,8 +33,6 @@ from dragoman.formats.loose.candidates import (
     Group,
     OfferedNames,
     Regions,
-    properties_of,
-    required_of,
 )
 from dragoman.toolset import Toolset, fold
 from dragoman.types import Change, JsonObject

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import suppress
 from typing import Any, Literal
 
 from dragoman.args.coercion import read_text
-from dragoman.args.tolerant import repair
+from dragoman.args.decoder import Undecodable, decode
+from dragoman.args.tolerant import Repaired, repair
 from dragoman.events import TextDelta, ThinkingDelta
 from dragoman.formats.cursor import BrokenCall, Cursor, Markers, PassThrough, Reader, Truncated, escape, write_json
-from dragoman.formats.json_reader import JsonBody, read_object, run_to
+from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
+from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.steps import read_or_skip
-from dragoman.jsonscan import JsonScanner
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -79,70 +81,27 @@ def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[Non
         yield from cursor.need()
 
 
-def read_framed_call(cursor: Cursor, name: str, identity: str | None, closers: Markers, body: JsonBody) -> Reader:
+def read_framed_call(cursor: Cursor, name: str, closers: Markers, body: JsonBody) -> Reader:
     """JSON arguments behind a known name, and the closer, which a model may have left out."""
     cursor.commit()
-    arguments = yield from read_or_skip(cursor, _read_json(cursor, name, identity, closers, body), closers, body.stops)
-    found, ahead = yield from cursor.look(closers)
-    if found is None:
-        cursor.repair("closed_wrapper")
-    else:
-        cursor.position += ahead + len(found)
-    cursor.finish_call(name, arguments, identity)
+    arguments = yield from read_or_skip(cursor, _read_json(cursor, name, closers, body), closers, body.stops)
+    yield from cursor.close_wrapper(closers)
+    cursor.finish_call(name, arguments)
 
 
-def _read_json(
-    cursor: Cursor, name: str, identity: str | None, closers: Markers, body: JsonBody
-) -> Generator[None, None, JsonObject]:
+def _read_json(cursor: Cursor, name: str, closers: Markers, body: JsonBody) -> Generator[None, None, JsonObject]:
     found, _ = yield from cursor.look(closers)
     if found is not None:
-        cursor.start_call(name, identity)
+        cursor.start_call(name)
         cursor.delta("{}")
         return {}
     character = yield from cursor.peek()
     if not character:
         raise Truncated
-    cursor.start_call(name, identity)
+    cursor.start_call(name)
     if character not in '{"':
         raise BrokenCall(f"{character!r} where the arguments should begin")
     return (yield from read_object(cursor, body))
-
-
-def read_json_value(cursor: Cursor, stops: Markers) -> Generator[None, None, Any]:
-    """One JSON value from here on, decoded, or mended if it is malformed; raises Spoilt if it cannot be."""
-    mark = cursor.begin()
-    scanner = JsonScanner()
-    while True:
-        cursor.position = scanner.scan(cursor.text, cursor.position)
-        if scanner.done or scanner.failed is not None:
-            break
-        if scanner.in_string:
-            cursor.quiet = PassThrough(scanner.wakes, "silent")
-        yield from cursor.need()
-        cursor.quiet = None
-    if scanner.failed is not None:
-        cursor.return_to(mark)
-        whole = yield from run_to(cursor, stops)
-        if not whole:
-            raise Truncated
-    mended = repair(cursor.since(mark))
-    if mended.error is not None:
-        raise BrokenCall(mended.error)
-    for rule in mended.rules:
-        cursor.repair(rule)
-    return mended.value
-
-
-def schema_of(tool: Tool | None, key: str) -> JsonObject | None:
-    """What the tool says about one of its parameters."""
-    properties = tool.parameters.get("properties") if tool else None
-    schema = properties.get(key) if isinstance(properties, dict) else None
-    return schema if isinstance(schema, dict) else None
-
-
-def is_plain_text(schema: JsonObject | None) -> bool:
-    """Whether a value can only be a string, so that it may be handed on while it grows."""
-    return schema is not None and schema.get("type") == "string" and "enum" not in schema
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -161,39 +120,56 @@ class Arguments:
 
     def add(self, cursor: Cursor, key: str, value: Any) -> None:
         """An argument whose value is known."""
-        cursor.delta(self._lead(key) + write_json(value))
-        self._keep(cursor, key, value)
+        cursor.delta(self.lead(key) + write_json(value))
+        self.keep(cursor, key, value)
 
     def add_text(self, cursor: Cursor, key: str, text: str) -> None:
         """An argument given as plain text."""
-        self.add(cursor, key, self._type(key, text))
+        self.add(cursor, key, self._type(text, schema_of(self.tool, key)))
 
     def add_json(self, cursor: Cursor, text: str) -> None:
         """Several arguments as the text of one JSON object."""
         mended = repair(text)
         if not isinstance(mended.value, dict):
             raise BrokenCall(f"the arguments are no JSON object: {mended.error}")
-        for rule in mended.rules:
-            cursor.repair(rule)
+        self.add_mended(cursor, mended)
+
+    def add_mended(self, cursor: Cursor, mended: Repaired) -> None:
+        """The members of an object that was read tolerantly."""
+        cursor.repair(*mended.rules)
         for key, value in mended.value.items():
             self.add(cursor, key, value)
 
     def declares(self, key: str) -> bool:
         return schema_of(self.tool, key) is not None
 
-    def read_value(self, cursor: Cursor, key: str, stops: Markers, *, to_end: bool = False) -> Reader:
-        """The text from here to a marker is the value. A string is handed on while it grows."""
-        streamed = is_plain_text(schema_of(self.tool, key))
+    def read_value(
+        self,
+        cursor: Cursor,
+        key: str,
+        stops: Markers,
+        *,
+        schema: JsonObject | None = None,
+        decodes: bool = False,
+        to_end: bool = False,
+    ) -> Generator[None, None, str]:
+        """The text from here to a marker is the value; the marker is returned. A string is handed on while it grows.
+
+        A `schema` may be stated in the text itself. Where a format `decodes`, typed values are JSON if they can be.
+        """
+        schema = schema or schema_of(self.tool, key)
+        streamed = is_plain_text(schema)
         if streamed:
-            cursor.delta(self._lead(key) + '"')
+            cursor.delta(self.lead(key) + '"')
         mark = cursor.begin()
-        yield from run_value(cursor, stops, streamed=streamed, to_end=to_end)
+        marker = yield from run_value(cursor, stops, streamed=streamed, to_end=to_end)
         text = cursor.since(mark)
         if streamed:
             cursor.delta('"')
-            self._keep(cursor, key, text)
+            self.keep(cursor, key, text)
         else:
-            self.add_text(cursor, key, text)
+            self.add(cursor, key, self._type(text, schema, decodes=decodes))
+        return marker
 
     def take(self, arguments: JsonObject) -> None:
         """All arguments at once, which were handed on while they were read."""
@@ -205,13 +181,17 @@ class Arguments:
             cursor.delta("}" if self.read else "{}")
         cursor.finish_call(name, self.read, identity)
 
-    def _lead(self, key: str) -> str:
+    def lead(self, key: str) -> str:
+        """What JSON wants before the value."""
         return (", " if self.read else "{") + write_json(key) + ": "
 
-    def _type(self, key: str, text: str) -> Any:
-        return read_text(text, schema_of(self.tool, key), root=self.tool.parameters if self.tool else None).value
+    def _type(self, text: str, schema: JsonObject | None, *, decodes: bool = False) -> Any:
+        if decodes and schema is not None:
+            with suppress(Undecodable):
+                return decode(text)
+        return read_text(text, schema, root=self.tool.parameters if self.tool else None).value
 
-    def _keep(self, cursor: Cursor, key: str, value: Any) -> None:
+    def keep(self, cursor: Cursor, key: str, value: Any) -> None:
         if key in self.read:
             cursor.repair("repeated_argument")
         self.read[key] = value
@@ -224,5 +204,5 @@ def single_parameter(tool: Tool | None) -> str | None:
     required = tool.parameters.get("required")
     if isinstance(required, list) and required:
         return required[0] if len(required) == 1 and isinstance(required[0], str) else None
-    properties = tool.parameters.get("properties")
-    return next(iter(properties)) if isinstance(properties, dict) and len(properties) == 1 else None
+    properties = properties_of(tool)
+    return next(iter(properties)) if len(properties) == 1 else None

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from functools import cache
-from typing import Any
 
 from msgspec import Struct
 
-from dragoman.args.coercion import read_text
-from dragoman.args.decoder import Undecodable, decode
-from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
+from dragoman.formats.envelope import schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
 from dragoman.formats.plan import compile_entry
-from dragoman.formats.readers.arguments import (
-    Arguments,
-    is_plain_text,
-    pass_on,
-    read_framed_call,
-    read_slot,
-    run_value,
-    schema_of,
-)
-from dragoman.formats.steps import Scope, TemplateEntry, Waiting, read_or_skip, skip_broken
-from dragoman.formats.template import Format, MarkedEntry, Place
-from dragoman.types import JsonObject, Tool, ToolCall
+from dragoman.formats.readers.arguments import Arguments, pass_on, read_framed_call, read_slot
+from dragoman.formats.steps import Scope, TemplateEntry, Waiting, read_or_skip
+from dragoman.formats.template import Entry, Format, Place, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
 # Harmony: messages with a header that names a channel and a recipient, as gpt-oss writes them.
@@ -47,8 +35,6 @@ _is_header = re.compile(r"(?:<\|(?:start|channel|constrain)\|>|[\w.,:=?!/@\- ])*
 _channels = re.compile(r"<\|channel\|>\s*(\w+)").findall
 _recipients = re.compile(r"to=([^\s<?=]+)").findall
 _constrained = re.compile(r"<\|constrain\|>\s*json|\bjson\b").search
-_begins_harmony_header = re.compile(r"to=[\w.\-]+ *(?:<\|(?:channel|message|constrain)\|>)").match
-_may_begin_harmony_header = re.compile(r"t(?:o(?:=[\w.\-]* *(?:<(?:\|\w*\|?)?)?)?)?\Z").match
 _PEOPLE = ("assistant", "user", "self", "all")
 
 
@@ -73,7 +59,7 @@ def read_header(text: str) -> Header:
     )
 
 
-class Harmony(MarkedEntry):
+class Harmony(Entry):
     """A message that begins with one of the markers of a header."""
 
     format = "harmony"
@@ -109,16 +95,11 @@ class Harmony(MarkedEntry):
             cursor.position += len(marker or "")
 
 
-class HarmonyRecipient(Harmony):
+class HarmonyRecipient(UnmarkedEntry, Harmony):
     """The first message of a reply, whose `<|start|>assistant` belongs to the prompt: it begins with the recipient."""
 
-    openers = ()
-    place: Place = "message"
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _begins_harmony_header(text, at):
-            return True
-        return None if not final and len(text) - at < 200 and _may_begin_harmony_header(text, at) else False
+    start = re.compile(r"to=[\w.\-]{1,200} {0,9}(?:<\|(?:channel|message|constrain)\|>)")
+    growing_start = re.compile(r"t(?:o(?:=[\w.\-]{0,200} {0,9}(?:<(?:\|\w{0,9}\|?)?)?)?)?\Z")
 
 
 def _read_harmony_call(cursor: Cursor, recipient: str, is_json: bool) -> Reader:
@@ -129,22 +110,15 @@ def _read_harmony_call(cursor: Cursor, recipient: str, is_json: bool) -> Reader:
     if recipient == "python" and not is_json:
         yield from _read_code(cursor, name)
     else:
-        yield from read_framed_call(cursor, name, None, _closers, _harmony_body)
+        yield from read_framed_call(cursor, name, _closers, _harmony_body)
 
 
 def _read_code(cursor: Cursor, name: str) -> Reader:
     """The builtin python tool takes source text as it stands. Without a closer nobody knows whether it is all there."""
-    cursor.start_call(name)
-    cursor.delta('{"code": "')
-    mark = cursor.begin()
-    marker = yield from run_value(cursor, _body_stops, streamed=True)
-    code = cursor.since(mark)
-    if marker in CLOSERS:
-        cursor.position += len(marker)
-    else:
-        cursor.repair("closed_wrapper")
-    cursor.delta('"}')
-    cursor.finish_call(name, {"code": code})
+    arguments = Arguments(cursor.start_call(name))
+    yield from arguments.read_value(cursor, "code", _body_stops, schema={"type": "string"})
+    yield from cursor.close_wrapper(_closers)
+    arguments.finish(cursor, name)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -163,11 +137,9 @@ _ends = Markers(["<|eom|>", "<|eot|>"])
 _calls = Markers(["<atem:function_calls>"])
 _muse_next = Markers([_INVOKE, _CLOSER])
 _muse_recipient = re.compile(r"(?:<\|start\|>)?(?:assistant)?\s*to=([^\s<>]+)\s*\Z").match
-_begins_muse_header = re.compile(r"to=[^\s<>]{1,200}\s{0,9}<\|message\|>").match
-_may_begin_muse_header = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9})?)?)?\Z").match
 
 
-class MuseGlimmer(MarkedEntry):
+class MuseGlimmer(Entry):
     format = "muse_glimmer"
     openers: tuple[str, ...] = ("<|start|>",)
 
@@ -182,31 +154,22 @@ class MuseGlimmer(MarkedEntry):
             return
         yield from cursor.space()
         yield from cursor.expect(_calls)
-        yield from _read_calls(cursor)
+        while True:
+            found, ahead = yield from cursor.look(_muse_next)
+            if found is None:
+                return
+            cursor.position += ahead
+            if found == _CLOSER:
+                cursor.position += len(_CLOSER)
+                return
+            yield from _invoke_entry().read(cursor)
 
 
-class MuseGlimmerRecipient(MuseGlimmer):
+class MuseGlimmerRecipient(UnmarkedEntry, MuseGlimmer):
     """The first message of a reply: the start of its header belongs to the prompt."""
 
-    openers = ()
-    place: Place = "message"
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _begins_muse_header(text, at):
-            return True
-        return None if not final and _may_begin_muse_header(text, at) else False
-
-
-def _read_calls(cursor: Cursor) -> Reader:
-    while True:
-        found, ahead = yield from cursor.look(_muse_next)
-        if found is None:
-            return
-        cursor.position += ahead
-        if found == _CLOSER:
-            cursor.position += len(_CLOSER)
-            return
-        yield from _invoke_entry().read(cursor)
+    start = re.compile(r"to=[^\s<>]{1,200}\s{0,9}<\|message\|>")
+    growing_start = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9})?)?)?\Z")
 
 
 class _CollapseName(Waiting):
@@ -241,91 +204,61 @@ _functionary_next = Markers(["\n>>>"])
 _nothing = Markers(["\0"])
 _functionary_body = JsonBody(stops=_functionary_next)
 _NAME = r"[A-Za-z_][\w.\-]{0,99}"
-_functionary_recipient = re.compile(rf"({_NAME})[ \t]{{0,9}}\r?\n").match
-_may_be_recipient = re.compile(rf"(?:{_NAME}(?:[ \t]{{1,9}})?\r?)?\Z").match
-_json_message = re.compile(rf"{_NAME}[ \t]{{0,9}}\r?\n\s{{0,9}}\{{\s{{0,9}}[\"}}]").match
-_may_be_json_message = re.compile(rf"{_NAME}(?:[ \t]{{1,9}})?\r?(?:\n\s{{0,9}}(?:\{{\s{{0,9}})?)?\Z").match
+_functionary_recipient = re.compile(rf"({_NAME})[ \t]{{0,9}}\r?\n")
+_growing_recipient = re.compile(rf"(?:{_NAME}(?:[ \t]{{1,9}})?\r?)?\Z")
 
 
-class Recipient(MarkedEntry):
+class Recipient(Entry):
     format = "functionary_v32"
     openers: tuple[str, ...] = (">>>",)
     place: Place = "line"
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += 3
-        name = yield from _read_recipient(cursor)
-        if name != "all":
-            yield from _read_functionary_call(cursor, name)
+        yield from _read_functionary_call(cursor)
 
 
-class FirstRecipient(Recipient):
+class FirstRecipient(UnmarkedEntry, Recipient):
     """The recipient of the first message, for offered names and JSON only."""
 
-    openers = ()
-    place: Place = "message"
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _json_message(text, at):
-            return True
-        return None if not final and _may_be_json_message(text, at) else False
+    start = re.compile(rf"{_NAME}[ \t]{{0,9}}\r?\n\s{{0,9}}\{{\s{{0,9}}[\"}}]")
+    growing_start = re.compile(rf"{_NAME}(?:[ \t]{{1,9}})?\r?(?:\n\s{{0,9}}(?:\{{\s{{0,9}})?)?\Z")
 
     def read(self, cursor: Cursor) -> Reader:
-        name = yield from _read_recipient(cursor)
         if cursor.tools is None:
             raise NotACall("without tools, a line is a line")
-        yield from _read_functionary_call(cursor, name)
+        yield from _read_functionary_call(cursor, to_all=False)
 
 
-class FirstWord(FirstRecipient):
+class FirstWord(UnmarkedEntry, Recipient):
     """`all` or `python` at the start of the reply. Only where the format is named: any reply may begin like that."""
 
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        match = _functionary_recipient(text, at)
-        if match is not None:
-            return match[1] in ("all", "python")
-        return None if not final and _may_be_recipient(text, at) else False
+    start = re.compile(r"(?:all|python)[ \t]{0,9}\r?\n")
+    growing_start = _growing_recipient
 
     def read(self, cursor: Cursor) -> Reader:
-        name = yield from _read_recipient(cursor)
-        if name != "all":
-            yield from _read_functionary_call(cursor, name)
+        return _read_functionary_call(cursor)
 
 
-def _read_recipient(cursor: Cursor) -> Generator[None, None, str]:
-    while True:
-        match = _functionary_recipient(cursor.text, cursor.position)
-        if match is not None:
-            cursor.position = match.end()
-            return match[1]
-        if cursor.final or not _may_be_recipient(cursor.text, cursor.position):
-            raise NotACall("no recipient on its line")
-        yield
-
-
-def _read_functionary_call(cursor: Cursor, name: str) -> Reader:
+def _read_functionary_call(cursor: Cursor, *, to_all: bool = True) -> Reader:
+    """The recipient and what is for it; what is for `all` is text."""
+    pattern, growing = _functionary_recipient.match, _growing_recipient.match
+    name = (yield from cursor.match(pattern, growing, "no recipient on its line"))[1]
+    if to_all and name == "all":
+        return
     cursor.require_offered(name)
     character = yield from cursor.peek()
     if character == "{":
-        yield from _read_json(cursor, name)
+        cursor.start_call(name)
+        reading = read_object(cursor, _functionary_body)
+        arguments = yield from read_or_skip(cursor, reading, _nothing, _functionary_next)
+        cursor.finish_call(name, arguments)
     elif name == "python" and character:
-        arguments = Arguments(cursor.start_call(name))
-        yield from arguments.read_value(cursor, "code", _functionary_next, to_end=True)
-        arguments.finish(cursor, name)
+        code = Arguments(cursor.start_call(name))
+        yield from code.read_value(cursor, "code", _functionary_next, to_end=True)
+        code.finish(cursor, name)
     else:
         raise NotACall("no JSON follows the recipient")
-
-
-def _read_json(cursor: Cursor, name: str) -> Reader:
-    cursor.start_call(name)
-    try:
-        arguments = yield from read_object(cursor, _functionary_body)
-    except Truncated:
-        raise
-    except BrokenCall:
-        yield from skip_broken(cursor, _nothing, _functionary_next)
-        raise
-    cursor.finish_call(name, arguments)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -335,7 +268,7 @@ _HEADER = "<|message_model|>"
 _blocks = Markers(["<|content_"])
 
 
-class InklingHeader(MarkedEntry):
+class InklingHeader(Entry):
     """`<|message_model|>`, perhaps with a name, before a block. The block says the name again, and there it counts."""
 
     format = "inkling"
@@ -375,18 +308,9 @@ _thinking_ends = Markers(_closing("think"))
 _attributes = re.compile(r'([\w:\-]+)\s*=\s*"([^"]*)"').findall
 _unescape = re.compile(r"&(amp|quot|apos|lt|gt|#39);").sub
 _ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">"}
-_TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "number",
-    float: "number",
-    dict: "object",
-    list: "array",
-    type(None): "null",
-}
 
 
-class KimiK3(MarkedEntry):
+class KimiK3(Entry):
     format = "kimi_k3"
     openers = (_OPEN, _CLOSE)
 
@@ -431,8 +355,7 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
     if not name:
         raise BrokenCall("the call names no tool")
     identity = attributes.get("index")
-    tool = cursor.start_call(name, identity)
-    arguments: JsonObject = {}
+    arguments = Arguments(cursor.start_call(name, identity))
     while True:
         opener, ahead = cursor.look_now(_tags) or (yield from cursor.look(_tags))
         if opener is None:
@@ -448,69 +371,13 @@ def _read_kimi_call(cursor: Cursor, attributes: dict[str, str]) -> Reader:
         if opener == _CLOSE or element != "argument":
             cursor.return_to(mark)
             raise BrokenCall("the call was not closed before the next one")
-        yield from _read_argument(cursor, tool, stated, arguments)
-    cursor.delta("}" if arguments else "{}")
-    cursor.finish_call(name, arguments, identity)
-
-
-def _read_argument(cursor: Cursor, tool: Tool | None, stated: dict[str, str], arguments: JsonObject) -> Reader:
-    key = stated.get("key")
-    if not key:
-        raise BrokenCall("an argument without a key")
-    kind = stated.get("type")
-    schema = schema_of(tool, key) if kind is None else {"type": kind}
-    streamed = is_plain_text(schema)
-    prefix = (", " if arguments else "{") + write_json(key) + ": "
-    if streamed:
-        cursor.delta(prefix + '"')
-    mark = cursor.begin()
-    marker = yield from run_value(cursor, _argument_ends, streamed=streamed)
-    text = cursor.since(mark)
-    value: Any = text
-    if streamed:
-        cursor.delta('"')
-    else:
-        value = _read_typed(text, schema, tool)
-        cursor.delta(prefix + write_json(value))
-    if "argument" in marker:
-        cursor.position += len(marker)
-    else:
-        cursor.repair("closed_argument")
-    if key in arguments:
-        cursor.repair("repeated_argument")
-    arguments[key] = value
-
-
-def _read_typed(text: str, schema: JsonObject | None, tool: Tool | None) -> Any:
-    if schema is not None:
-        try:
-            return decode(text)
-        except Undecodable:
-            pass
-    return read_text(text, schema, root=tool.parameters if tool else None).value
-
-
-def write_kimi_k3(calls: Sequence[ToolCall]) -> str:
-    written = "".join(_write_kimi_call(call, number) for number, call in enumerate(calls, 1))
-    return f"{_OPEN}tools{_SEP}{written}{_CLOSE}tools{_SEP}"
-
-
-def _write_kimi_call(call: ToolCall, number: int) -> str:
-    index = call.id if call.id.isdecimal() else str(number)
-    arguments = "".join(_write_argument(key, value) for key, value in call.arguments.items())
-    tag = f'{_OPEN}call tool="{_write_attribute(call.name, "$.name")}" index="{index}"{_SEP}'
-    return f"{tag}{arguments}{_CLOSE}call{_SEP}"
-
-
-def _write_argument(key: str, value: Any) -> str:
-    text = value if isinstance(value, str) else write_json(value)
-    if any(marker in text for marker in _argument_ends):
-        raise CannotExpress(f"$.{key}", "the value holds the tag that would end it")
-    kind = _TYPES.get(type(value), "object")
-    return f'{_OPEN}argument key="{_write_attribute(key, f"$.{key}")}" type="{kind}"{_SEP}{text}{_CLOSE}argument{_SEP}'
-
-
-def _write_attribute(text: str, path: str) -> str:
-    if not text or _SEP in text or len(text) > 200:
-        raise CannotExpress(path, "it does not fit into a tag")
-    return text.replace("&", "&amp;").replace('"', "&quot;")
+        key = stated.get("key")
+        if not key:
+            raise BrokenCall("an argument without a key")
+        schema = {"type": stated["type"]} if "type" in stated else schema_of(arguments.tool, key)
+        marker = yield from arguments.read_value(cursor, key, _argument_ends, schema=schema, decodes=True)
+        if "argument" in marker:
+            cursor.position += len(marker)
+        else:
+            cursor.repair("closed_argument")
+    arguments.finish(cursor, name, identity)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from functools import lru_cache
 from typing import Any
 
 from dragoman.args.coercion import read_text
-from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated
+from dragoman.formats.envelope import is_plain_text, properties_of, schema_of
 from dragoman.formats.json_reader import JsonBody, read_object
-from dragoman.formats.readers.arguments import Arguments, is_plain_text, read_slot, run_value, schema_of
-from dragoman.formats.steps import ReadClosers, Scope, read_or_skip, skip_broken
-from dragoman.formats.template import MarkedEntry
-from dragoman.types import JsonObject, Tool, ToolCall
+from dragoman.formats.notation import is_element_name
+from dragoman.formats.readers.arguments import Arguments, read_slot, run_value
+from dragoman.formats.steps import ReadClosers, Scope, read_or_skip
+from dragoman.formats.template import Entry
+from dragoman.jsonschema.references import resolve
+from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
 # Elements inside elements, and the values that they stand for by their schema.
@@ -72,17 +74,9 @@ def _pick(schema: JsonObject | None, root: JsonObject | None, keyword: str) -> J
             if isinstance(here.get(union), list)
             for branch in here[union]
         )
-        pending.append(_follow(here.get("$ref"), root))
+        target = resolve(here.get("$ref"), root)
+        pending.append(target if isinstance(target, dict) else None)
     return None
-
-
-def _follow(reference: object, root: JsonObject | None) -> JsonObject | None:
-    if not isinstance(reference, str) or not reference.startswith("#/"):
-        return None
-    node: Any = root
-    for step in reference[2:].split("/"):
-        node = node.get(step) if isinstance(node, dict) else None
-    return node if isinstance(node, dict) else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -99,36 +93,15 @@ TAG_STARTS = tuple("<" + letter for letter in string.ascii_letters + "_")
 CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>", "</invoke>", "</tool_calls>")
 _tag_end = Markers([">"])
 _tag = re.compile(r"<([A-Za-z_][\w.\-]{0,99})>").match
-_tag_begins = re.compile(r"<(?:[A-Za-z_][\w.\-]{0,99})?\Z").match
+_growing_tag = re.compile(r"(?:<(?:[A-Za-z_][\w.\-]{0,99})?)?\Z").match
+_tags = Markers(TAGS)
 _key = re.compile(r"""<([A-Za-z_][\w.\-]{0,99})(?:\s+name\s*=\s*["']?([^"'<>]{1,100}?)["']?)?\s*\Z""").match
 close_wrapper = ReadClosers(((Markers(CLOSERS), False),), required=False, own_line=False, tags=True)
 # Children of a call that say something about it, and so are no names of tools.
-_RESERVED = frozenset(
-    [
-        "name",
-        "function",
-        "tool",
-        "tool_name",
-        "tool_call",
-        "invoke",
-        "arguments",
-        "args",
-        "parameters",
-        "params",
-        "parameter",
-        "arg",
-        "arg_key",
-        "arg_value",
-        "input",
-        "id",
-        "type",
-        "result",
-        "response",
-        "output",
-        "content",
-        "think",
-    ]
-)
+_is_reserved = re.compile(
+    r"(?:name|function|tool|tool_name|tool_call|invoke|arguments|args|parameters|params|parameter|arg|arg_key|arg_value|"
+    r"input|id|type|result|response|output|content|think)\Z"
+).match
 
 
 @lru_cache(256)
@@ -141,18 +114,17 @@ def json_body(tag: str) -> JsonBody:
     return JsonBody(stops=Markers([f"</{tag}>", *CLOSERS]))
 
 
-class TaggedElement(MarkedEntry):
+class TaggedElement(Entry):
     """`<tool_call><NAME>...</NAME></tool_call>`, where the body is JSON or an element for each argument."""
 
     format = "xml_elements"
     openers: tuple[str, ...] = TAGS
 
     def read(self, cursor: Cursor) -> Reader:
-        yield from read_slot(cursor, _tag_end)
-        cursor.position += 1
+        yield from cursor.expect(_tags)
         yield from cursor.space()
-        name = yield from read_element_name(cursor)
-        if name in _RESERVED and cursor.find_tool(name) is None:
+        name = (yield from cursor.match(_tag, _growing_tag, "no tag with a plain name"))[1]
+        if _is_reserved(name) and cursor.find_tool(name) is None:
             raise NotACall(f"{name!r} names a part of a call, not a tool")
         cursor.require_offered(name)
         tool = cursor.start_call(name)
@@ -161,15 +133,16 @@ class TaggedElement(MarkedEntry):
         arguments.finish(cursor, name)
 
 
-class BareElement(TaggedElement):
+class BareElement(Entry):
     """`<NAME>...</NAME>` for offered names. It is a call once its first child turns out to be a parameter."""
 
+    format = "xml_elements"
     openers = TAG_STARTS
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
             raise NotACall("without tools, a tag is a tag")
-        name = yield from read_element_name(cursor)
+        name = (yield from cursor.match(_tag, _growing_tag, "no tag with a plain name"))[1]
         tool = cursor.find_tool(name)
         if tool is None:
             raise NotACall(f"no tool named {name!r} is offered")
@@ -179,22 +152,9 @@ class BareElement(TaggedElement):
         arguments.finish(cursor, name)
 
 
-def read_element_name(cursor: Cursor) -> Generator[None, None, str]:
-    """The name in the tag that begins here, without attributes."""
-    while True:
-        match = _tag(cursor.text, cursor.position)
-        if match is not None:
-            cursor.position = match.end()
-            return match[1]
-        if cursor.final or (cursor.position < len(cursor.text) and not _tag_begins(cursor.text, cursor.position)):
-            raise NotACall("no tag with a plain name")
-        yield
-
-
 def _require_parameters(cursor: Cursor, tool: Tool, name: str) -> Reader:
     """Look whether what follows can be the arguments of this tool, before anything is announced."""
-    properties = tool.parameters.get("properties")
-    declared = properties if isinstance(properties, dict) else {}
+    declared = properties_of(tool)
     mark = cursor.begin()
     character = yield from cursor.peek()
     if character == "<":
@@ -210,14 +170,8 @@ def _require_parameters(cursor: Cursor, tool: Tool, name: str) -> Reader:
 
 def _read_body(cursor: Cursor, name: str, tool: Tool | None) -> Generator[None, None, Arguments]:
     """Everything between `<NAME>` and `</NAME>`."""
-    arguments = Arguments(tool)
-    try:
-        yield from read_children(cursor, arguments, name, json_body(name))
-    except Truncated:
-        raise
-    except BrokenCall:
-        yield from skip_broken(cursor, closing_tag(name), json_body(name).stops)
-        raise
+    arguments, body = Arguments(tool), json_body(name)
+    yield from read_or_skip(cursor, read_children(cursor, arguments, name, body), closing_tag(name), body.stops)
     return arguments
 
 
@@ -256,32 +210,19 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
 #
 # A tag without a word for "call" in it counts only if it closes itself, and is named after an offered tool.
 
-_OPEN_TAGS = (
-    "<tool_call ",
-    "<toolcall ",
-    "<tool-call ",
-    "<invoke ",
-    "<function_call ",
-    '<invoke name="',
-    "<invoke name='",
-)
-_WORDS = {
-    "<tool_call ": "tool_call",
-    "<toolcall ": "toolcall",
-    "<tool-call ": "tool-call",
-    "<function_call ": "function_call",
-}
+_WORDS = ("tool_call", "toolcall", "tool-call", "invoke", "function_call")
+_open_tags = Markers(f"<{word} " for word in _WORDS)
 _NAME_KEYS = ("name", "tool", "tool_name", "function")
 _ARGUMENT_KEYS = ("arguments", "args", "parameters", "input")
 _MAX_GIVEN = 50
 _quotes = {quote: Markers([quote]) for quote in "\"'"}
 _wrapper_ends = Markers(CLOSERS)
 _attribute = re.compile(r"([A-Za-z_][\w.:\-]{0,99})\s{0,9}=\s{0,9}([\"'])").match
-_may_be_attribute = re.compile(r"(?:[A-Za-z_][\w.:\-]{0,99}\s{0,9}=?\s{0,9})?\Z").match
+_growing_attribute = re.compile(r"(?:[A-Za-z_][\w.:\-]{0,99}\s{0,9}=?\s{0,9})?\Z").match
 _tag_ends = re.compile(r"/?>").match
-_may_end_tag = re.compile(r"/?\Z").match
+_growing_tag_end = re.compile(r"/?\Z").match
 _name = re.compile(r"[A-Za-z_][\w.\-]{0,99}(?=\s)").match
-_may_be_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
+_growing_name = re.compile(r"(?:[A-Za-z_][\w.\-]{0,99})?\Z").match
 _entity = re.compile(r"&(amp|quot|apos|lt|gt|#39|#10);").sub
 _ENTITIES = {"amp": "&", "quot": '"', "apos": "'", "#39": "'", "lt": "<", "gt": ">", "#10": "\n"}
 _is_key = re.compile(r"[A-Za-z_][\w.:\-]{0,99}\Z").match
@@ -294,16 +235,9 @@ def unescape(text: str) -> str:
 def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | None]:
     """The next attribute; None where there is none."""
     yield from cursor.space()
-    while True:
-        match = _attribute(cursor.text, cursor.position)
-        if match is not None:
-            break
-        may_grow = _may_be_attribute(cursor.text, cursor.position) is not None
-        if cursor.final or not may_grow:
-            cursor.ended = may_grow
-            return None
-        yield
-    cursor.position = match.end()
+    match = yield from cursor.try_match(_attribute, _growing_attribute)
+    if match is None:
+        return None
     mark = cursor.begin()
     yield from run_value(cursor, _quotes[match[2]], streamed=False)
     value = cursor.since(mark)
@@ -314,40 +248,27 @@ def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | No
 def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
     """`>` or `/>`, which is consumed; empty where the tag does not end."""
     yield from cursor.space()
-    while True:
-        match = _tag_ends(cursor.text, cursor.position)
-        if match is not None:
-            cursor.position = match.end()
-            return match[0]
-        may_grow = _may_end_tag(cursor.text, cursor.position) is not None
-        if cursor.final or not may_grow:
-            cursor.ended = cursor.ended or may_grow
-            return ""
-        yield
+    match = yield from cursor.try_match(_tag_ends, _growing_tag_end)
+    return match[0] if match else ""
 
 
-class TagWithName(MarkedEntry):
+class TagWithName(Entry):
     """`<tool_call name="NAME" key="value" ...>`, closed at once or around JSON or elements."""
 
     format = "xml_attributes"
-    openers: tuple[str, ...] = _OPEN_TAGS
+    # The last two are openers of other formats as well, which read them first.
+    openers = (*_open_tags, '<invoke name="', "<invoke name='")
 
     def read(self, cursor: Cursor) -> Reader:
-        opener = next(tag for tag in _OPEN_TAGS if cursor.text.startswith(tag, cursor.position))
-        cursor.position += len("<invoke ") if opener.startswith("<invoke ") else len(opener)
+        opener, _ = _open_tags.at(cursor.text, cursor.position, final=True)
+        assert opener is not None
+        cursor.position += len(opener)
         first = yield from read_attribute(cursor)
         if first is None or first[0] not in _NAME_KEYS or not _is_key(first[1].strip()):
             raise NotACall("the tag names no tool")
         name = first[1].strip()
         arguments = Arguments(cursor.start_call(name))
-        word = _WORDS.get(opener, "invoke")
-        try:
-            yield from self._read_rest(cursor, arguments, word)
-        except Truncated:
-            raise
-        except BrokenCall:
-            yield from skip_broken(cursor, _wrapper_ends, _wrapper_ends)
-            raise
+        yield from read_or_skip(cursor, self._read_rest(cursor, arguments, opener[1:-1]), _wrapper_ends)
         arguments.finish(cursor, name)
 
     def _read_rest(self, cursor: Cursor, arguments: Arguments, word: str) -> Reader:
@@ -372,16 +293,16 @@ def read_attributes(cursor: Cursor, arguments: Arguments) -> Reader:
             arguments.add_text(cursor, key, text)
 
 
-class InlineAttributes(TagWithName):
+class InlineAttributes(Entry):
     """`<tool_call>NAME key="value" ...</tool_call>`: the attributes stand where the body should be."""
 
+    format = "xml_attributes"
     openers = TAGS
 
     def read(self, cursor: Cursor) -> Reader:
-        yield from read_slot(cursor, _tag_end)
-        cursor.position += 1
+        yield from cursor.expect(_tags)
         yield from cursor.space()
-        name = yield from _read_name(cursor)
+        name = (yield from cursor.match(_name, _growing_name, "no name"))[0]
         mark = cursor.begin()
         if (yield from read_attribute(cursor)) is None:
             raise NotACall("no attributes behind the name")
@@ -393,16 +314,17 @@ class InlineAttributes(TagWithName):
         arguments.finish(cursor, name)
 
 
-class SelfClosing(TagWithName):
+class SelfClosing(Entry):
     """`<NAME key="value" .../>` for offered names. Nothing is announced before the tag has ended."""
 
+    format = "xml_attributes"
     openers = TAG_STARTS
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
             raise NotACall("without tools, a tag is a tag")
         cursor.position += 1
-        name = yield from _read_name(cursor)
+        name = (yield from cursor.match(_name, _growing_name, "no name"))[0]
         cursor.require_offered(name)
         given: list[tuple[str, str]] = []
         while len(given) < _MAX_GIVEN and (attribute := (yield from read_attribute(cursor))) is not None:
@@ -415,36 +337,6 @@ class SelfClosing(TagWithName):
         arguments.finish(cursor, name)
 
 
-def _read_name(cursor: Cursor) -> Generator[None, None, str]:
-    while True:
-        match = _name(cursor.text, cursor.position)
-        if match is not None:
-            cursor.position = match.end()
-            return match[0]
-        if cursor.final or (cursor.position < len(cursor.text) and not _may_be_name(cursor.text, cursor.position)):
-            raise NotACall("no name")
-        yield
-
-
-def write_attributes(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(_write_tag(call) for call in calls)
-
-
-def _write_tag(call: ToolCall) -> str:
-    attributes = [("name", call.name), *call.arguments.items()]
-    if not _is_key(call.name):
-        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit into a tag")
-    written = []
-    for key, value in attributes:
-        if not _is_key(key):
-            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an attribute")
-        text = value if isinstance(value, str) else write_json(value)
-        for character, entity in (("&", "&amp;"), ('"', "&quot;"), ("<", "&lt;"), (">", "&gt;")):
-            text = text.replace(character, entity)
-        written.append(f'{key}="{text}"')
-    return f"<tool_call {' '.join(written)}/>"
-
-
 # --------------------------------------------------------------------------------------------------------------------
 # MiniMax M3: nested XML whose every tag follows a token of its own; parameters are elements named after their key.
 #
@@ -454,22 +346,23 @@ def _write_tag(call: ToolCall) -> str:
 #
 # Types are not written: the schema says what a text stands for, and whether children make an object or a list.
 
-_TOKEN = "]<]minimax[>["
+M3_TOKEN = "]<]minimax[>["
 _MAX_DEPTH = 100
-_token = Markers([_TOKEN])
-_call_end = Markers([_TOKEN + "</invoke>"])
-_call_stops = Markers([_TOKEN + "</invoke>", _TOKEN + "</tool_call>", _TOKEN + "<invoke ", _TOKEN + "<tool_call>"])
+_token = Markers([M3_TOKEN])
+_call_end = Markers([M3_TOKEN + "</invoke>"])
+_call_stops = Markers(
+    [M3_TOKEN + "</invoke>", M3_TOKEN + "</tool_call>", M3_TOKEN + "<invoke ", M3_TOKEN + "<tool_call>"]
+)
 _whole_tag = re.compile(r"[ \t\r\n]*(<[^>]{0,299})>").match
 _invoke = re.compile(r"""<invoke\s+name\s*=\s*["']?([^"'<>]+?)["']?\s*\Z""").match
-_is_minimax_key = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
 
 
-class MinimaxM3(MarkedEntry):
+class MinimaxM3(Entry):
     format = "minimax_m3"
-    openers = (_TOKEN,)
+    openers = (M3_TOKEN,)
 
     def read(self, cursor: Cursor) -> Reader:
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag(cursor)
         if tag in ("<tool_call", "</tool_call"):
             return
@@ -494,15 +387,14 @@ def _read_tag(cursor: Cursor) -> Generator[None, None, str]:
 
 
 def _read_call(cursor: Cursor, name: str) -> Reader:
-    tool = cursor.start_call(name)
-    arguments: JsonObject = {}
+    arguments = Arguments(cursor.start_call(name))
     while True:
         marker, ahead = cursor.look_now(_token) or (yield from cursor.look(_token))
         cursor.position += ahead
         if marker is None:
             raise BrokenCall("text between two parameters") if cursor.position < len(cursor.text) else Truncated
         mark = cursor.begin()
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag_inside(cursor)
         if tag == "</invoke":
             break
@@ -510,12 +402,11 @@ def _read_call(cursor: Cursor, name: str) -> Reader:
             cursor.return_to(mark)
             cursor.repair("closed_wrapper")
             break
-        if not _is_minimax_key(tag[1:]):
+        if not is_element_name(tag[1:]):
             cursor.return_to(mark)
             raise BrokenCall("the call was not closed before the next one")
-        yield from _read_parameter(cursor, tool, tag[1:], arguments)
-    cursor.delta("}" if arguments else "{}")
-    cursor.finish_call(name, arguments)
+        yield from _read_parameter(cursor, tag[1:], arguments)
+    arguments.finish(cursor, name)
 
 
 def _read_tag_inside(cursor: Cursor) -> Generator[None, None, str]:
@@ -525,28 +416,23 @@ def _read_tag_inside(cursor: Cursor) -> Generator[None, None, str]:
         raise BrokenCall(str(failure)) from None
 
 
-def _read_parameter(cursor: Cursor, tool: Tool | None, key: str, arguments: JsonObject) -> Reader:
-    schema = schema_of(tool, key)
-    streamed = is_plain_text(schema)
-    prefix = (", " if arguments else "{") + write_json(key) + ": "
-    value: Any
-    if streamed:
-        cursor.delta(prefix + '"')
+def _read_parameter(cursor: Cursor, key: str, arguments: Arguments) -> Reader:
+    schema = schema_of(arguments.tool, key)
+    if is_plain_text(schema):
+        cursor.delta(arguments.lead(key) + '"')
         mark = cursor.begin()
         yield from run_value(cursor, _token, streamed=True)
         value = cursor.since(mark)
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag_inside(cursor)
         if tag != f"</{key}":
             raise BrokenCall(f"{tag[:40]!r} inside the text of {key!r}")
         cursor.delta('"')
+        arguments.keep(cursor, key, value)
     else:
         element = yield from _read_element(cursor, key)
-        value = element.value(schema, tool.parameters if tool else None)
-        cursor.delta(prefix + write_json(value))
-    if key in arguments:
-        cursor.repair("repeated_argument")
-    arguments[key] = value
+        root = arguments.tool.parameters if arguments.tool else None
+        arguments.add(cursor, key, element.value(schema, root))
 
 
 def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
@@ -556,7 +442,7 @@ def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
         mark = cursor.begin()
         yield from run_value(cursor, _token, streamed=False)
         text = cursor.since(mark)
-        cursor.position += len(_TOKEN)
+        cursor.position += len(M3_TOKEN)
         tag = yield from _read_tag_inside(cursor)
         here = stack[-1]
         if here.children and text.strip():
@@ -566,48 +452,9 @@ def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
             stack.pop()
             if not stack:
                 return here
-        elif tag.startswith("</") or not _is_minimax_key(tag[1:]) or text.strip() or len(stack) >= _MAX_DEPTH:
+        elif tag.startswith("</") or not is_element_name(tag[1:]) or text.strip() or len(stack) >= _MAX_DEPTH:
             raise BrokenCall(f"{tag[:40]!r} does not fit into {here.name!r}")
         else:
             child = Element(tag[1:])
             here.children.append(child)
             stack.append(child)
-
-
-def write_minimax_m3(calls: Sequence[ToolCall]) -> str:
-    written = "".join(_write_minimax_call(call) for call in calls)
-    return f"{_TOKEN}<tool_call>\n{written}{_TOKEN}</tool_call>"
-
-
-def _write_minimax_call(call: ToolCall) -> str:
-    if not call.name or call.name != call.name.strip() or re.search(r"[<>\"'\]]", call.name) or len(call.name) > 200:
-        raise CannotExpress("$.name", "the name does not fit into a tag")
-    parameters = "".join(_write_element(key, value, f"$.{key}") for key, value in call.arguments.items())
-    return f'{_TOKEN}<invoke name="{call.name}">{parameters}{_TOKEN}</invoke>\n'
-
-
-def _write_element(key: str, value: Any, path: str) -> str:
-    if not _is_minimax_key(key):
-        raise CannotExpress(path, f"{key[:40]!r} is no name of an element")
-    body = _write_children(value, path) or (value if isinstance(value, str) else write_json(value))
-    if _TOKEN in body and body[: len(_TOKEN)] != _TOKEN:
-        raise CannotExpress(path, "the value holds the token that marks a tag")
-    return f"{_TOKEN}<{key}>{body}{_TOKEN}</{key}>"
-
-
-def _write_children(value: Any, path: str) -> str:
-    """Elements inside an element, where their texts can only be strings. Other structures are written as JSON,
-
-    because a number would come back as text wherever the schema says nothing about it."""
-    if isinstance(value, list):
-        named = [("item", inner) for inner in value]
-    elif isinstance(value, dict) and "item" not in value:
-        named = list(value.items())
-    else:
-        return ""
-    if not all(
-        isinstance(inner, str) and inner.strip() and inner.lstrip()[0] not in "[{" and _is_minimax_key(key)
-        for key, inner in named
-    ):
-        return ""
-    return "".join(_write_element(key, inner, f"{path}.{key}") for key, inner in named)

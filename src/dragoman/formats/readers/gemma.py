@@ -21,10 +21,11 @@ from dragoman.formats.cursor import (
     escape,
     write_json,
 )
-from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
+from dragoman.formats.envelope import schema_of
+from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.notation import PLAIN_KEY
 from dragoman.formats.steps import read_or_skip
-from dragoman.formats.template import MarkedEntry
+from dragoman.formats.template import Entry
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -70,7 +71,6 @@ class GemmaReader:
         self.dialect = dialect
         self.tool = tool
         self.open: list[JsonObject | list[Any]] = []
-        self.keys: list[str] = []
         self.prefix = ""
         """What JSON wants before the next value: a comma, a key."""
         self._all_closed = False
@@ -92,7 +92,7 @@ class GemmaReader:
             if character == closing:
                 cursor.position += 1
                 self._leave()
-            elif character == self.dialect.closer[0] and (yield from self._is_closed_early()):
+            elif character == self.dialect.closer[0] and (yield from cursor.look(self.dialect.closers))[0]:
                 if not self._all_closed:
                     cursor.repair("closed_brackets")
                 while self.open:
@@ -102,10 +102,6 @@ class GemmaReader:
             else:
                 yield from self._read_member(container)
         return root
-
-    def _is_closed_early(self) -> Generator[None, None, bool]:
-        found, _ = yield from self.cursor.look(self.dialect.closers)
-        return found is not None
 
     def _enter(self, container: JsonObject | list[Any], bracket: str) -> None:
         if len(self.open) >= MAX_DEPTH:
@@ -141,7 +137,9 @@ class GemmaReader:
         found, _ = yield from cursor.look(self.dialect.values)
         if found == self.dialect.quote:
             cursor.position += len(found)
-            key = yield from self._run_key(self.dialect.quotes)
+            mark = cursor.begin()
+            yield from self._reach(self.dialect.quotes)
+            key = cursor.since(mark)
             cursor.position += len(found)
         elif found == '"':
             key = yield from self._run_quoted()
@@ -154,21 +152,11 @@ class GemmaReader:
                 yield from cursor.need()
             cursor.position = match.end()
             return match[1]
-        if (yield from cursor.peek()) != ":":
-            yield from self._fail("no colon behind a key")
+        character = yield from cursor.peek()
+        if character != ":":
+            raise BrokenCall("no colon behind a key") if character else Truncated
         cursor.position += 1
         return key
-
-    def _run_key(self, stops: Markers) -> Generator[None, None, str]:
-        cursor = self.cursor
-        mark = cursor.begin()
-        if not (yield from run_to(cursor, stops)):
-            raise Truncated
-        return cursor.since(mark)
-
-    def _fail(self, why: str) -> Reader:
-        yield from ()
-        raise Truncated if self.cursor.final and self.cursor.position >= len(self.cursor.text) else BrokenCall(why)
 
     # ---- values ------------------------------------------------------------------------------------------------------
 
@@ -286,8 +274,7 @@ class GemmaReader:
         mended = repair(cursor.since(mark))
         if not isinstance(mended.value, str):
             raise BrokenCall(mended.error or "no text between the quotes")
-        for rule in mended.rules:
-            cursor.repair(rule)
+        cursor.repair(*mended.rules)
         return mended.value
 
     # ---- values without quotes ---------------------------------------------------------------------------------------
@@ -321,7 +308,7 @@ class GemmaReader:
         return dialect.pair_ahead(cursor.text, cursor.position) is not None
 
     def _read_word(self, text: str, key: str | None) -> Any:
-        schema = self._schema_of(key)
+        schema = schema_of(self.tool, key) if key is not None and len(self.open) == 1 else None
         if schema is not None and self.tool is not None:
             value = read_text(text, schema, root=self.tool.parameters, path=f"$.{key}").value
         else:
@@ -329,13 +316,6 @@ class GemmaReader:
         if isinstance(value, str):
             self.cursor.repair("added_quotes")
         return value
-
-    def _schema_of(self, key: str | None) -> JsonObject | None:
-        if self.tool is None or len(self.open) != 1:
-            return None
-        properties = self.tool.parameters.get("properties")
-        schema = properties.get(key) if isinstance(properties, dict) else None
-        return schema if isinstance(schema, dict) else None
 
 
 def _is_literal(text: str) -> bool:
@@ -364,7 +344,7 @@ _growing_head = re.compile(r"(?:[^\W\d][\w.\-:/]*+\s*(?:[^\W\d][\w.\-:/]*+\s*)?)
 _HEAD_LIMIT = 300
 
 
-class GemmaCalls(MarkedEntry):
+class GemmaCalls(Entry):
     """One call behind its opener; plain JSON behind it is read as well."""
 
     def __init__(self, format_name: str, opener: str, closer: str, quote: str) -> None:
@@ -377,24 +357,10 @@ class GemmaCalls(MarkedEntry):
 
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(self._opener)
-        found, ahead = yield from cursor.look(self._closers)
-        if found is not None:
-            cursor.position += ahead + len(found)
-            return
-        yield from read_or_skip(cursor, self._read_either(cursor), self._closers)
-
-    def _read_either(self, cursor: Cursor) -> Reader:
-        if (yield from cursor.peek()) == "{":
-            yield from self._read_json(cursor)
-        else:
-            yield from self._read_call(cursor)
-
-    def _read_json(self, cursor: Cursor) -> Reader:
-        call = yield from read_calls(cursor, self._body)
-        yield from self._close(cursor)
-        if call is None:
-            raise BrokenCall("no call between the markers")
-        report(cursor, call)
+        if (yield from cursor.take(self._closers)) is None:
+            in_json = (yield from cursor.peek()) == "{"
+            reading = read_closed_calls(cursor, self._body, self._closers) if in_json else self._read_call(cursor)
+            yield from read_or_skip(cursor, reading, self._closers)
 
     def _read_call(self, cursor: Cursor) -> Reader:
         while (head := _head(cursor.text, cursor.position)) is None:
@@ -406,12 +372,5 @@ class GemmaCalls(MarkedEntry):
         name = head[2]
         cursor.position = head.end() - 1
         arguments = yield from GemmaReader(cursor, self.dialect, cursor.start_call(name)).read_object()
-        yield from self._close(cursor)
+        yield from cursor.close_wrapper(self._closers)
         cursor.finish_call(name, arguments)
-
-    def _close(self, cursor: Cursor) -> Reader:
-        found, ahead = yield from cursor.look(self._closers)
-        if found is None:
-            cursor.repair("closed_wrapper")
-        else:
-            cursor.position += ahead + len(found)

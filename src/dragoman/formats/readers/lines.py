@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Sequence
 from typing import Any
 
 from dragoman.args.decoder import Undecodable, raw_decode
 from dragoman.args.tolerant import TolerantReader, repair
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.errors import CannotExpress
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, Truncated, write_json
+from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, Reader, write_json
 from dragoman.formats.envelope import NoCall, read_envelope
-from dragoman.formats.json_reader import JsonBody, read_calls, read_object, report, run_to
-from dragoman.formats.readers.arguments import Arguments, read_json_value, read_slot, run_value, single_parameter
+from dragoman.formats.json_reader import JsonBody, read_closed_calls, read_object, read_value, report, run_to
+from dragoman.formats.readers.arguments import Arguments, read_slot, run_value, single_parameter
 from dragoman.formats.readers.elements import CLOSERS, TAGS, close_wrapper
-from dragoman.formats.steps import Scope, skip_broken
-from dragoman.formats.template import MarkedEntry, Place
-from dragoman.types import JsonObject, ToolCall
+from dragoman.formats.steps import Scope, read_or_skip
+from dragoman.formats.template import Entry, Place, UnmarkedEntry
+from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
 # Calls that fill a line, as GLM writes them to agents: the name, perhaps a key, and a bracket before the value.
@@ -28,36 +26,30 @@ from dragoman.types import JsonObject, ToolCall
 # not compared; then a key must be written, of two letters or more, because `lib/a>b` is a path more often than a call.
 
 _NAME = r"[A-Za-z_][\w.\-]{0,99}"
-_line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"}}])|>)").match
-_may_be_line = re.compile(rf"(?:{_NAME}(?:/(?:{_NAME})?|/\{{\s?)?)?\Z").match
+_line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"}}])|>)")
+_growing_line = re.compile(rf"(?:{_NAME}(?:/(?:{_NAME})?|/\{{\s?)?)?\Z")
 _line_end = Markers(["\n", "\r\n"])
 _line_body = JsonBody(stops=_line_end)
-_tag_end = Markers([">"])
+_tags = Markers(TAGS)
 _short = re.compile(rf"({_NAME})>").match
-_may_be_short = re.compile(rf"(?:{_NAME})?\Z").match
+_growing_short = re.compile(rf"(?:{_NAME})?\Z").match
 _less = Markers(["</"])
 _glm_ends = Markers(CLOSERS)
 _pair = re.compile(rf"\s*({_NAME})\s*:").match
 _WORDS = {"true": True, "false": False}
 
 
-class GlmLine:
+class GlmLine(UnmarkedEntry):
     """One line, one call."""
 
     format = "glm_lines"
-    openers: tuple[str, ...] = ()
     place: Place = "line"
+    start, growing_start = _line, _growing_line
     line_gate = r"[^\W\d][\w.\-]*[ \t]*[/>]"
     line_is_named = True
-    section = None
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _line(text, at):
-            return True
-        return None if not final and _may_be_line(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
-        match = _line(cursor.text, cursor.position)
+        match = _line.match(cursor.text, cursor.position)
         if match is None:
             raise NotACall("no line of that form")
         name, key = match[1], match[2]
@@ -77,61 +69,39 @@ class GlmLine:
         arguments.finish(cursor, name)
 
 
-class GlmTagged(GlmLine):
+class GlmTagged(Entry):
     """The same inside a tag: `NAME>value`, or `NAME>` and then a line `key: value` for each argument."""
 
+    format = "glm_lines"
     openers = TAGS
-    place: Place = "anywhere"
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        return True
 
     def read(self, cursor: Cursor) -> Reader:
-        yield from read_slot(cursor, _tag_end)
-        cursor.position += 1
+        yield from cursor.expect(_tags)
         yield from cursor.space()
-        name = yield from _read_short(cursor)
+        name = (yield from cursor.match(_short, _growing_short, "no name with a bracket behind it"))[1]
         arguments = Arguments(cursor.start_call(name))
-        mark = cursor.begin()
-        yield from run_value(cursor, _less, streamed=False)
-        try:
-            _read_pairs(cursor, arguments, cursor.since(mark))
-        except BrokenCall:
-            yield from skip_broken(cursor, _glm_ends, _glm_ends)
-            raise
+        yield from read_or_skip(cursor, _read_pairs(cursor, arguments), _glm_ends)
         yield from close_wrapper.run(cursor, Scope())
         arguments.finish(cursor, name)
 
 
-def _read_short(cursor: Cursor) -> Generator[None, None, str]:
-    while True:
-        match = _short(cursor.text, cursor.position)
-        if match is not None:
-            cursor.position = match.end()
-            return match[1]
-        if cursor.final or not _may_be_short(cursor.text, cursor.position):
-            raise NotACall("no name with a bracket behind it")
-        yield
-
-
-def _read_pairs(cursor: Cursor, arguments: Arguments, text: str) -> None:
+def _read_pairs(cursor: Cursor, arguments: Arguments) -> Reader:
+    mark = cursor.begin()
+    yield from run_value(cursor, _less, streamed=False)
+    text = cursor.since(mark)
     lines = [line for line in text.split("\n") if line.strip()]
     pairs = [(pair[1], line[pair.end() :].strip()) for line in lines if (pair := _pair(line)) is not None]
     if lines and "\n" in text and len(pairs) == len(lines):
         for key, value in pairs:
-            _add(cursor, arguments, key, value)
+            if value in _WORDS and not arguments.declares(key):
+                arguments.add(cursor, key, _WORDS[value])
+            else:
+                arguments.add_text(cursor, key, value)
         return
     single = single_parameter(arguments.tool)
     if single is None or not lines:
         raise BrokenCall("a value without a key, and no single parameter that it could fill")
     arguments.add_text(cursor, single, text)
-
-
-def _add(cursor: Cursor, arguments: Arguments, key: str, text: str) -> None:
-    if text in _WORDS and not arguments.declares(key):
-        arguments.add(cursor, key, _WORDS[text])
-    else:
-        arguments.add_text(cursor, key, text)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -149,7 +119,7 @@ _react_body = JsonBody(stops=_stops)
 _name = re.compile(r"[\s\[`\"'*]*([A-Za-z_][\w.\-]{0,99})(?:\(\))?[\s\]`\"'*.]*\Z").match
 
 
-class React(MarkedEntry):
+class React(Entry):
     format = "react"
     openers = ("Action:",)
     place: Place = "line"
@@ -161,26 +131,16 @@ class React(MarkedEntry):
             raise NotACall("no name of a tool")
         name = match[1]
         cursor.require_offered(name)
-        found, ahead = yield from cursor.look(_input)
-        if found is None:
+        if (yield from cursor.take(_input)) is None:
             raise NotACall("no input follows the action")
-        cursor.position += ahead + len(found)
         character = yield from cursor.peek()
         if not character:
             raise NotACall("the input is empty")
         if character != "{" and cursor.tools is None:
             raise NotACall("without tools, the input must be JSON")
         arguments = Arguments(cursor.start_call(name))
-        try:
-            yield from _read_input(cursor, arguments, character)
-        except Truncated:
-            raise
-        except BrokenCall:
-            yield from skip_broken(cursor, _nothing, _stops)
-            raise
-        found, ahead = yield from cursor.look(_observation)
-        if found is not None:
-            cursor.position += ahead + len(found)
+        yield from read_or_skip(cursor, _read_input(cursor, arguments, character), _nothing, _stops)
+        yield from cursor.take(_observation)
         arguments.finish(cursor, name)
 
 
@@ -188,25 +148,18 @@ def _read_input(cursor: Cursor, arguments: Arguments, character: str) -> Reader:
     if character == "{":
         arguments.take((yield from read_object(cursor, _react_body)))
         return
-    text = (yield from _read_text(cursor)).strip()
+    mark = cursor.begin()
+    yield from run_to(cursor, _stops)
+    text = cursor.since(mark).strip()
     if character == "`":
         mended = repair(text)
         if isinstance(mended.value, dict):
-            for rule in mended.rules:
-                cursor.repair(rule)
-            for key, value in mended.value.items():
-                arguments.add(cursor, key, value)
+            arguments.add_mended(cursor, mended)
             return
     key = single_parameter(arguments.tool)
     if key is None:
         raise BrokenCall("plain text as input, and no single parameter that it could fill")
     arguments.add_text(cursor, key, text)
-
-
-def _read_text(cursor: Cursor) -> Generator[None, None, str]:
-    mark = cursor.begin()
-    yield from run_to(cursor, _stops)
-    return cursor.since(mark)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -220,29 +173,24 @@ def _read_text(cursor: Cursor) -> Generator[None, None, str]:
 
 _fence = Markers(["```"])
 _opening = Markers(["```json", "```JSON"])
+_actions = JsonBody(stops=_fence)
 _NO_ACTION = ("directly_answer", "directly-answer")
 
 
-class CommandR(MarkedEntry):
+class CommandR(Entry):
     format = "cohere_command_r"
     openers = ("Action:",)
     place: Place = "line"
 
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += len("Action:")
-        opening, ahead = yield from cursor.look(_opening)
-        if opening is None:
+        if (yield from cursor.take(_opening)) is None:
             raise NotACall("no fence behind the word")
-        cursor.position += ahead + len(opening)
         if (yield from cursor.peek()) not in ("[", "{"):
             raise NotACall("no list of actions")
         cursor.commit()
-        value = yield from read_json_value(cursor, _fence)
-        found, ahead = yield from cursor.look(_fence)
-        if found is None:
-            cursor.repair("closed_wrapper")
-        else:
-            cursor.position += ahead + len(found)
+        value = yield from read_value(cursor, _actions, emit=False)
+        yield from cursor.close_wrapper(_fence)
         try:
             calls = read_envelope(value, cursor.tools).calls
         except NoCall as no_call:
@@ -261,20 +209,19 @@ class CommandR(MarkedEntry):
 
 _closers = Markers(["[/TOOL_CALL]", "\n/TOOL_CALL"])
 _perl_ends = Markers(["[/TOOL_CALL]", "/TOOL_CALL"])
-_HEAD_LIMIT = 500
 _quote = Markers(['"'])
 _perl_body = JsonBody(stops=_closers)
 _head = re.compile(
     r"""\{?\s*tool\s*(?:=>|[:=])?\s*["']([^"'\n]{1,200})["']\s*[,;]?\s*(?:args|arguments|parameters)\s*(?:=>|[:=])?\s*\{"""
 ).match
+_growing_head = re.compile(r".{0,500}\Z", re.DOTALL).match
 _key = re.compile(r"""[\s,;]*(?:--)?["']?([A-Za-z_][\w.\-]{0,99})["']?[ \t]*(?:=>|[:=])?[ \t]*""").match
 _end = re.compile(r"[\s,;]*\}[\s}]*\Z").match
 _scalar = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?=[\s,;}])|(?:true|false|null)(?=[\s,;}])").match
 _next_option = re.compile(r"[ \t]--[A-Za-z_]|\n").search
-_is_perl_name = re.compile(r"[A-Za-z_][\w.\-]{0,99}\Z").match
 
 
-class Perl(MarkedEntry):
+class Perl(Entry):
     format = "perl"
     openers: tuple[str, ...] = ("[TOOL_CALL]",)
 
@@ -284,24 +231,16 @@ class Perl(MarkedEntry):
             raise NotACall("no call between the markers")
         quoted, _ = yield from cursor.look(_quote, 1)
         if quoted is not None:
-            yield from self._read_json(cursor)
-        else:
-            yield from self._read_perl(cursor)
-
-    def _read_json(self, cursor: Cursor) -> Reader:
-        """The same markers around JSON, which is what a model writes that was not told better."""
-        call = yield from read_calls(cursor, _perl_body)
-        yield from _close(cursor)
-        if call is not None:
-            report(cursor, call)
-
-    def _read_perl(self, cursor: Cursor) -> Reader:
-        name = yield from _read_head(cursor)
+            # JSON is what a model writes that was not told better.
+            yield from read_closed_calls(cursor, _perl_body, _perl_ends)
+            return
+        # What stands before the arguments is short, or this is no call.
+        name = (yield from cursor.match(_head, _growing_head, "no call between the markers"))[1].strip()
         cursor.start_call(name)
         mark = cursor.begin()
         yield from run_value(cursor, _closers, streamed=False)
         text = cursor.since(mark)
-        yield from _close(cursor)
+        yield from cursor.close_wrapper(_perl_ends)
         arguments = _read_arguments(cursor, text)
         cursor.delta(write_json(arguments))
         cursor.finish_call(name, arguments)
@@ -312,26 +251,6 @@ class PerlWithoutBrackets(Perl):
 
     openers = ("TOOL_CALL",)
     place: Place = "line"
-
-
-def _close(cursor: Cursor) -> Reader:
-    found, ahead = yield from cursor.look(_perl_ends)
-    if found is None:
-        cursor.repair("closed_wrapper")
-    else:
-        cursor.position += ahead + len(found)
-
-
-def _read_head(cursor: Cursor) -> Generator[None, None, str]:
-    """Everything up to the brace before the arguments. It is short, or this is no call."""
-    while True:
-        head = _head(cursor.text, cursor.position)
-        if head is not None:
-            cursor.position = head.end()
-            return head[1].strip()
-        if cursor.final or len(cursor.text) - cursor.position > _HEAD_LIMIT:
-            raise NotACall("no call between the markers")
-        yield
 
 
 def _read_arguments(cursor: Cursor, text: str) -> JsonObject:
@@ -346,8 +265,7 @@ def _read_arguments(cursor: Cursor, text: str) -> JsonObject:
         if key[1] in arguments:
             cursor.repair("repeated_argument")
         arguments[key[1]] = value
-    for rule in tolerant.rules:
-        cursor.repair(rule)
+    cursor.repair(*tolerant.rules)
     return arguments
 
 
@@ -372,19 +290,3 @@ def _read_value(cursor: Cursor, tolerant: TolerantReader, text: str, position: i
         raise BrokenCall("an argument without a value")
     cursor.repair("unquoted_value")
     return bare, end
-
-
-def write_perl(calls: Sequence[ToolCall]) -> str:
-    return "\n".join(_write_call(call) for call in calls)
-
-
-def _write_call(call: ToolCall) -> str:
-    if re.search(r"[\"'\n]", call.name) or not call.name.strip() or len(call.name) > 200:
-        raise CannotExpress("$.name", f"{call.name[:40]!r} does not fit between quotes")
-    lines = []
-    for key, value in call.arguments.items():
-        if not _is_perl_name(key):
-            raise CannotExpress(f"$.{key}", f"{key[:40]!r} is no name of an option")
-        # A closer inside a string is escaped, so that it does not end the call.
-        lines.append(f"  --{key} {write_json(value).replace('[/TOOL_CALL]', chr(92) + 'u005b/TOOL_CALL]')}\n")
-    return '[TOOL_CALL]\n{tool => "' + call.name + '", args => {\n' + "".join(lines) + "}}\n[/TOOL_CALL]"

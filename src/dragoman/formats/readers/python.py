@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable
-from typing import Any
 
 from msgspec import Struct
 
 from dragoman.args.tolerant import TolerantReader
 from dragoman.args.tolerant_scalars import Unreadable
-from dragoman.formats.cursor import BrokenCall, Cursor, Markers, NotACall, PassThrough, Reader, Truncated
-from dragoman.formats.json_reader import JsonBody, read_calls, report, run_to
+from dragoman.formats.cursor import BrokenCall, Cursor, Mark, Markers, NotACall, PassThrough, Reader, Truncated
+from dragoman.formats.envelope import by_position
+from dragoman.formats.json_reader import JsonBody, read_closed_calls, run_to
 from dragoman.formats.steps import read_or_skip
-from dragoman.formats.template import MarkedEntry, Place
+from dragoman.formats.template import Entry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -156,33 +156,8 @@ class PythonCall(Struct, frozen=True):
         return "escaped_quotes" in self.rules
 
     def report(self, cursor: Cursor) -> None:
-        for rule in self.rules:
-            cursor.repair(rule)
+        cursor.repair(*self.rules)
         cursor.finish_call(self.name, self.arguments)
-
-
-class _Mark:
-    """The place where the arguments of a call begin, and the way back to it."""
-
-    __slots__ = ("_base", "_cursor", "_mark", "_start")
-
-    def __init__(self, cursor: Cursor) -> None:
-        self._cursor = cursor
-        self._mark = cursor.begin()
-        self._base = cursor.base
-        self._start = cursor.position
-
-    def text(self) -> str:
-        return self._cursor.since(self._mark)
-
-    def move_behind(self, length: int) -> None:
-        """Back to the place so many characters behind the mark."""
-        if self._cursor.base == self._base:
-            # Nothing was forgotten since: going back costs nothing, however long the text is.
-            self._cursor.position = self._start + length
-        else:
-            self._cursor.return_to(self._mark)
-            self._cursor.position += length
 
 
 class PythonReader:
@@ -270,7 +245,7 @@ class PythonReader:
     def _read_arguments(self, name: str) -> Generator[None, None, PythonCall]:
         cursor = self.cursor
         cursor.position += 1
-        mark = _Mark(cursor)
+        mark = cursor.begin()
         scanner = ParenthesisScanner(self.style.landmarks)
         while True:
             cursor.position = scanner.scan(cursor.text, cursor.position, final=cursor.final)
@@ -289,29 +264,29 @@ class PythonReader:
             yield from cursor.need()
             cursor.quiet = None
 
-    def _settle(self, name: str, mark: _Mark) -> Generator[None, None, PythonCall]:
-        text = mark.text()
+    def _settle(self, name: str, mark: Mark) -> Generator[None, None, PythonCall]:
+        text = self.cursor.since(mark)
         try:
             call, end = self._understand(name, text)
         except Unreadable as unreadable:
             return (yield from self._mend(name, mark, unreadable.why))
         if end < len(text):
-            mark.move_behind(end)
+            self._move_behind(mark, end)
         return call
 
-    def _try_quotes(self, name: str, mark: _Mark) -> PythonCall | None:
+    def _try_quotes(self, name: str, mark: Mark) -> PythonCall | None:
         """A closing marker inside what seems to be a string: perhaps a quote was not escaped before it."""
         self._attempts -= 1
         if self._attempts < 0:
             return None
         try:
-            call, end = self._understand(name, mark.text())
+            call, end = self._understand(name, self.cursor.since(mark))
         except Unreadable:
             return None
-        mark.move_behind(end)
+        self._move_behind(mark, end)
         return call
 
-    def _mend(self, name: str, mark: _Mark, why: str) -> Generator[None, None, PythonCall]:
+    def _mend(self, name: str, mark: Mark, why: str) -> Generator[None, None, PythonCall]:
         """Take everything up to the closing marker: what is missing can be added, for the call is complete."""
         cursor = self.cursor
         if self.style.ends is None:
@@ -322,15 +297,20 @@ class PythonReader:
         self._attempts -= 2
         if self._attempts < 0:
             raise BrokenCall(why)
-        text = mark.text()
+        text = self.cursor.since(mark)
         if self.in_list:
             text = text.rstrip().removesuffix("]")
         try:
             call, end = self._understand(name, text, closing=True)
         except Unreadable as unreadable:
             raise BrokenCall(unreadable.why) from None
-        mark.move_behind(end)
+        self._move_behind(mark, end)
         return call
+
+    def _move_behind(self, mark: Mark, length: int) -> None:
+        """Back to the place so many characters behind the mark."""
+        self.cursor.return_to(mark)
+        self.cursor.position += length
 
     def _understand(self, name: str, text: str, *, closing: bool = False) -> tuple[PythonCall, int]:
         reader = TolerantReader(text, python=True, closing=closing)
@@ -340,19 +320,11 @@ class PythonReader:
             # Where a string ends that has no closing quote is anybody's guess.
             raise Unreadable("string without end", end)
         if positional:
-            keywords = self._name_positions(name, positional, keywords)
-            rules = (*rules, "positional_arguments")
+            named = by_position(positional, keywords, self.cursor.find_tool(name))
+            if named is None:
+                raise BrokenCall("positional arguments, and no schema that names them")
+            keywords, rules = named, (*rules, "positional_arguments")
         return PythonCall(name, keywords, rules), end
-
-    def _name_positions(self, name: str, positional: list[Any], keywords: JsonObject) -> JsonObject:
-        """Positional arguments get the names of the schema's properties, in its order."""
-        tool = self.cursor.find_tool(name)
-        properties = tool.parameters.get("properties") if tool is not None else None
-        names = list(properties) if isinstance(properties, dict) else []
-        arguments = dict(zip(names, positional, strict=False))
-        if len(positional) > len(names) or not arguments.keys().isdisjoint(keywords):
-            raise BrokenCall("positional arguments, and no schema that names them")
-        return arguments | keywords
 
     # ---- from call to call -------------------------------------------------------------------------------------------
 
@@ -433,16 +405,10 @@ class PythonReader:
 # The ways into calls that are written in Python: behind a marker, as a list, or as the whole message.
 
 _ENTRY_NAME = r"[^\W\d](?:[\w.\-]|\\_){0,200}+"
-_list_begins = re.compile(rf"\[\s*{_ENTRY_NAME}\(").match
-_list_may_begin = re.compile(rf"\[\s*(?:{_ENTRY_NAME}\\?)?\Z").match
-_call_begins = re.compile(rf"{_ENTRY_NAME}\(").match
-_call_may_begin = re.compile(rf"{_ENTRY_NAME}\\?\Z").match
-Answer = Generator[None, None, bool]
-
 _JSON = Markers(["{"])
 
 
-class MarkedCalls(MarkedEntry):
+class MarkedCalls(Entry):
     """Python between markers: a list of calls or one call after another, and JSON where a model prefers it."""
 
     def __init__(
@@ -482,48 +448,30 @@ class MarkedCalls(MarkedEntry):
             ahead = 1 if character == "[" else 0
             found, _ = yield from cursor.look(_JSON, ahead)
             if found is not None:
-                yield from self._read_json(cursor, self._body)
+                yield from read_closed_calls(cursor, self._body, self._closers, required=self._closer_required)
                 return
         call = yield from PythonReader(cursor, self._style).read_calls()
-        closed = yield from self._close(cursor)
-        if not closed and call.doubtful:
-            raise Truncated
+        if (yield from cursor.take(self._closers)) is None:
+            if call.doubtful:
+                raise Truncated
+            if self._closer_required:
+                cursor.repair("closed_wrapper")
         call.report(cursor)
 
-    def _read_json(self, cursor: Cursor, body: JsonBody) -> Reader:
-        call = yield from read_calls(cursor, body)
-        yield from self._close(cursor)
-        if call is None:
-            raise BrokenCall("no call between the markers")
-        report(cursor, call)
 
-    def _close(self, cursor: Cursor) -> Answer:
-        found, ahead = yield from cursor.look(self._closers)
-        if found is not None:
-            cursor.position += ahead + len(found)
-        elif self._closer_required:
-            cursor.repair("closed_wrapper")
-        return found is not None
-
-
-class ListedCalls:
+class ListedCalls(UnmarkedEntry):
     """`[f(a=1), g()]` without a marker. `gated`: only offered names make a call."""
 
-    section = None
+    start = re.compile(rf"\[\s*{_ENTRY_NAME}\(")
+    growing_start = re.compile(rf"\[\s*(?:{_ENTRY_NAME}\\?)?\Z")
+    line_gate = r"\["
+    line_characters = "["
 
     def __init__(self, format_name: str, *, openers: tuple[str, ...] = (), place: Place = "line", gated: bool) -> None:
         self.format = format_name
         self.openers = openers
         self.place: Place = place
         self._style = PythonStyle(gated=gated)
-
-    line_gate = r"\["
-    line_characters = "["
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _list_begins(text, at):
-            return True
-        return None if not final and _list_may_begin(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
         call = yield from PythonReader(cursor, self._style).read_calls()
@@ -532,21 +480,15 @@ class ListedCalls:
         call.report(cursor)
 
 
-class MessageCalls:
+class MessageCalls(UnmarkedEntry):
     """The whole message is calls of offered tools, one or several, and nothing else."""
 
-    openers: tuple[str, ...] = ()
-    place: Place = "message"
-    section = None
+    start = re.compile(rf"{_ENTRY_NAME}\(")
+    growing_start = re.compile(rf"{_ENTRY_NAME}\\?\Z")
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name
         self._style = PythonStyle(gated=True)
-
-    def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if _call_begins(text, at):
-            return True
-        return None if not final and _call_may_begin(text, at) else False
 
     def read(self, cursor: Cursor) -> Reader:
         mark = cursor.begin()
@@ -563,7 +505,7 @@ class MessageCalls:
             cursor.position = end - cursor.base
             call.report(cursor)
 
-    def _goes_on(self, cursor: Cursor) -> Answer:
+    def _goes_on(self, cursor: Cursor) -> Generator[None, None, bool]:
         """Whether another call follows, on a line of its own or behind a separator."""
         separated = False
         while True:
