@@ -14,7 +14,7 @@ from tests.agent.brokers import Launcher
 from tests.agent.runs import agent, notices, wait
 
 from dragoman.agent import Approval, ApprovalRequest, Limits
-from dragoman.agent.approvals import canonical, digest_call, show_arguments
+from dragoman.agent.approvals import canonical, digest_call
 from dragoman.agent.events import ApprovalGiven, ApprovalNeeded, CallDecided, RunEvent, ToolStarted
 from dragoman.policy import Rule, Rules
 from dragoman.secrets import HumanSink
@@ -57,8 +57,9 @@ def test_secrets_are_hidden_from_whoever_is_asked_and_the_places_are_named(tmp_p
         "note": "it is correct-horse-battery",
         "path": "a.txt",
     }
-    shown, hidden = show_arguments(arguments, sink)
-    assert hidden == ("headers[0].Authorization", "note")
+    shown = sink.value(arguments)
+    request = ApprovalRequest("apr_1", ToolCall("c1", "fetch", arguments), "a rule", arguments=shown)
+    assert request.hidden == ("headers[0].Authorization", "note")
     assert "sk-proj" not in str(shown) and "horse" not in str(shown)
     assert shown["path"] == "a.txt"
 

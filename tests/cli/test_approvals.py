@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dragoman.agent.broker import answer_request, list_requests
+from msgspec.structs import replace
 
-from dragoman.agent.approvals import Approval, StoredRequest
+from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request, list_requests
 from dragoman.agent.records import Header, encode
 from dragoman.cli.approval_prompt import escape_invisible, format_span
 from dragoman.cli.approvals import user_name
@@ -27,7 +27,7 @@ def parked(
     name: str, call: str, tool: str = "bash", arguments: dict[str, Any] | None = None, **more: Any
 ) -> tuple[str, Entry]:
     told = {"asked": time.time() - 130, "expires": time.time() + 23.5 * HOUR, "why": "it may change files"} | more
-    question = StoredRequest(
+    question = ApprovalRequest(
         id=f"apr_{name}",
         call=ToolCall(call, tool, arguments if arguments is not None else {"command": f"make {name}"}),
         digest=f"{name:0<64}",
@@ -68,7 +68,12 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 def answers(path: str) -> dict[str, Approval | None]:
     async def work() -> dict[str, Approval | None]:
         with SqliteJournal(path) as journal:
-            return {each.id: each.answered for each in await list_requests(journal)}
+            found = {each.id: each.answer for each in await list_requests(journal)}
+            assert all(
+                given is None or (given.request, bool(given.at)) == (name, True) for name, given in found.items()
+            )
+            # What binds an answer to its request is checked above.
+            return {name: given and replace(given, request="", digest="", at=None) for name, given in found.items()}
 
     return asyncio.run(work())
 
@@ -336,7 +341,7 @@ def test_an_answer_that_comes_too_late_is_refused_and_recorded(dragoman, ask: As
     path = ask("run_1", parked("aaaa", "c1", expires=time.time() - 1), parked("bbbb", "c2"))
     done = dragoman("approvals", "approve", "apr_aaaa", "apr_bbbb")
     assert done.code == 1
-    assert "error: apr_aaaa has expired\nhint: let the run go on with --resume" in done.err
+    assert "error: apr_aaaa has expired\nhint: resume the run with --resume" in done.err
     assert done.out.startswith("approved apr_bbbb"), "the other one is answered all the same"
     assert answers(path)["apr_aaaa"] is None
     assert ignored(path) == [("apr_aaaa", "apr_aaaa has expired")]

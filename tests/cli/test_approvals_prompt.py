@@ -19,19 +19,18 @@ from dragoman.cli.approval_prompt import CommandApprover, TerminalApprover, make
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import summarise
 from dragoman.errors import ConfigError
+from dragoman.extraction.trust import find_doubt
 from dragoman.types import Operand, Provenance, Tool, ToolCall
 
 CALL = ToolCall("c1", "bash", {"command": "git push", "note": "x" * 3000})
 REQUEST = ApprovalRequest(
     "apr_1",
-    "run_1",
     CALL,
-    Tool("bash"),
     "it executes",
-    {"command": "git push [redacted:token]", "note": "x" * 3000},
-    ("command",),
-    (Operand("path", "deploy.sh", "run", "/w/deploy.sh", identity="1:2", digest="f" * 64),),
+    operands=(Operand("path", "deploy.sh", "run", "/w/deploy.sh", identity="1:2", digest="f" * 64),),
     suggestion="bash(git push*)",
+    run_id="run_1",
+    arguments={"command": "git push [redacted:token]", "note": "x" * 3000},
 )
 
 
@@ -182,8 +181,10 @@ def test_a_name_does_not_approve_what_no_rule_lifts() -> None:
     hook = replace(REQUEST, operands=(Operand("path", ".git/hooks/pre-commit", "write", protected=True),))
     read = replace(CALL, provenance=Provenance("text", level="T2", verdict="ask"))
     unjudged = replace(CALL, provenance=Provenance("text"))
-    exec_tool = replace(REQUEST.tool, metadata={"class": "exec"})
-    for request in (hook, replace(REQUEST, call=read), replace(REQUEST, call=unjudged, tool=exec_tool)):
+    tool = Tool("bash", metadata={"class": "exec"})
+    doubtful = [replace(REQUEST, call=each, doubt=find_doubt(each, tool)) for each in (read, unjudged)]
+    assert all(request.doubt for request in doubtful)
+    for request in (hook, *doubtful):
         assert asyncio.run(CommandApprover(["bash"], can_defer=True)(request)) == LATER
 
 

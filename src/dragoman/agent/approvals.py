@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import inspect
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -25,7 +25,6 @@ from dragoman.errors import DragomanError, nearest
 from dragoman.extraction.trust import find_doubt
 from dragoman.journal.journal import Entry, Journal, JournalDamaged, Record, UnknownRun
 from dragoman.policy import Rules
-from dragoman.secrets import HumanSink
 from dragoman.types import JsonObject, Operand, Tool, ToolCall
 
 if TYPE_CHECKING:
@@ -77,8 +76,6 @@ class ApprovalRequest(Struct, frozen=True):
     session: str | None = None
     arguments: JsonObject = {}
     """The arguments with their secrets hidden."""
-    hidden: tuple[str, ...] = ()
-    """The paths of the arguments in which something was hidden."""
     doubt: str = ""
     """Why the origin of the call needs a person to look at it, whatever the rules allow; empty if it does not."""
     task: str = ""
@@ -90,6 +87,11 @@ class ApprovalRequest(Struct, frozen=True):
     def tool(self) -> str:
         """The name of the tool."""
         return self.call.name
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The paths of the arguments in which something was hidden."""
+        return tuple(_differences(self.call.arguments, self.arguments, ""))
 
 
 LATER = Approval(False, later=True)
@@ -345,7 +347,6 @@ class Broker:
 
     def _request(self, command: AskApproval, request_id: str, expires: float | None) -> ApprovalRequest:
         call = command.call
-        shown, hidden = show_arguments(call.arguments, self._sink)
         return ApprovalRequest(
             request_id,
             call,
@@ -358,8 +359,7 @@ class Broker:
             self._services.workspace,
             self._run_id,
             self._session,
-            shown,
-            hidden,
+            self._sink.value(call.arguments),
             find_doubt(call, command.tool),
         )
 
@@ -432,20 +432,12 @@ class Broker:
         return ""
 
 
-def show_arguments(arguments: JsonObject, sink: HumanSink) -> tuple[JsonObject, tuple[str, ...]]:
-    """The arguments for the eyes of a person, and the paths at which something was hidden."""
-    shown = sink.value(arguments)
-    hidden: list[str] = []
-    _compare(arguments, shown, "", hidden)
-    return shown, tuple(hidden)
-
-
-def _compare(before: Any, after: Any, path: str, hidden: list[str]) -> None:
+def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         for key in before:
-            _compare(before[key], after[key], f"{path}.{key}" if path else str(key), hidden)
+            yield from _differences(before[key], after[key], f"{path}.{key}" if path else str(key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for place, (one, other) in enumerate(zip(before, after, strict=True)):
-            _compare(one, other, f"{path}[{place}]", hidden)
+            yield from _differences(one, other, f"{path}[{place}]")
     elif before != after:
-        hidden.append(path)
+        yield path

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dragoman.agent.approvals import LATER, Approval, ApprovalRequest, show_arguments
+from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import GAP, Screen, format_time, one_line, pad_columns, summarise, write_arguments
 from dragoman.cli.signals import discard_typed_input, read_line
@@ -74,7 +75,7 @@ _ESCAPED_NOTE = "characters that cannot be seen are written as \\uXXXX"
 
 def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> dict[str, Any]:
     """One request as JSON. Secrets in it are hidden; `hidden` lists where."""
-    arguments, hidden = show_arguments(request.call.arguments, sink)
+    shown = replace(request, arguments=sink.value(request.call.arguments))
     data: dict[str, Any] = {
         "id": request.id,
         "state": state_of(request, now),
@@ -83,8 +84,8 @@ def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> di
         "task": sink.text(request.task),
         "tool": request.tool,
         "call": request.call.id,
-        "arguments": arguments,
-        "hidden": list(hidden),
+        "arguments": shown.arguments,
+        "hidden": list(shown.hidden),
         "operands": [show_operand(operand, sink) for operand in request.operands],
         "why": sink.text(request.why),
         "digest": request.digest,

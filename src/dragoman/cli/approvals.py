@@ -16,8 +16,14 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.approvals import Approval
-from dragoman.agent.approvals import ApprovalRefused, ApprovalRequest, answer_request, find_request, list_requests
+from dragoman.agent.approvals import (
+    Approval,
+    ApprovalRefused,
+    ApprovalRequest,
+    answer_request,
+    find_request,
+    list_requests,
+)
 from dragoman.cli.approval_prompt import draw_list, draw_request, escape_invisible, request_as_data, state_of
 from dragoman.cli.context import find_journal, pins_file, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group

@@ -14,8 +14,8 @@ from typing import IO, Any
 import typer
 
 from dragoman.agent import Agent, Run, RunEvent
-from dragoman.agent.records import Header, decode
 from dragoman.agent.result import add_usage
+from dragoman.agent.resume import read_start
 from dragoman.cli.approval_prompt import CommandApprover
 from dragoman.cli.context import AppContext
 from dragoman.cli.options import RunOptions, with_options
@@ -262,8 +262,7 @@ class Conversation:
         last = await self._journal.last_run(self.session)
         if last is None:
             return []
-        header: Header = decode((await self._journal.read(last.run_id))[0].body, Header)
-        return header.messages
+        return await read_start(self._journal, last.run_id, await self._journal.read(last.run_id))
 
     # ---- closing -----------------------------------------------------------------------------------------------------
 

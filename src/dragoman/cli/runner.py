@@ -59,7 +59,7 @@ async def show_run(start: StartRun, view: View) -> FinishedRun:
 
     run = start(on_event)
     with InterruptHandler(asyncio.get_running_loop(), on_interrupt, view.restore) as handler:
-        result = await run.result()
+        result = await run.result(check=False)
     if errors:
         raise errors[0]
     return FinishedRun(result, handler.signal_number)
