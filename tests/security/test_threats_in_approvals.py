@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dragoman.agent.broker import ApprovalRefused, answer_request, list_requests
 from msgspec.structs import replace
+from tests.agent.runs import grouped
 from tests.security.attacks import play
 
 import dragoman
 from dragoman import builtin
 from dragoman.agent import Agent, Approval, ApprovalRequest, Connection, Safety
+from dragoman.agent.approvals import ApprovalRefused, answer_request, list_requests
 from dragoman.agent.events import Asked
 from dragoman.journal import MemoryJournal, SqliteJournal
 from dragoman.testing import ScriptedModel, call, calls
@@ -242,17 +243,13 @@ class Till:
                 raise PowerCut
 
         model = ScriptedModel([*replies, "never said"])
-        agent = Agent(
-            model.endpoint(), [self._pay], connection=Connection(transport=model), journal=self.journal, **settings
-        )
+        agent = Agent(model.endpoint(), [self._pay], **grouped(transport=model, journal=self.journal, **settings))
         with pytest.raises(PowerCut):
             agent.run("Pay.", run_id="run_a", on_event=cut)
 
     def go_on(self, **settings: Any) -> list[str]:
         model = ScriptedModel(["Done."])
-        agent = Agent(
-            model.endpoint(), [self._pay], connection=Connection(transport=model), journal=self.journal, **settings
-        )
+        agent = Agent(model.endpoint(), [self._pay], **grouped(transport=model, journal=self.journal, **settings))
         return [str(result.content) for result in agent.resume("run_a").results]
 
 

@@ -33,6 +33,7 @@ from dragoman.testing import ScriptedModel, call, calls, thinking
 # In a process of its own, so that what other tests held in memory does not count.
 FLOOD = """
 import asyncio, os, resource, sys
+import dragoman
 from dragoman import builtin
 from dragoman.agent import Agent
 from dragoman.testing import ScriptedModel, call, calls
@@ -56,7 +57,8 @@ def largest():
 def run(script):
     model = ScriptedModel([script, "done"])
     tools = [builtin.Bash, builtin.Read, builtin.Grep]
-    agent = Agent(model.endpoint(), tools, transport=model, workspace=workspace, mode="bypass")
+    connection, safety = dragoman.Connection(transport=model), dragoman.Safety(workspace=workspace)
+    agent = Agent(model.endpoint(), tools, mode="bypass", connection=connection, safety=safety)
     return asyncio.run(agent.arun("go")), model
 run(calls(call("bash", command="true"), call("read", path="none"), call("grep", pattern="x", path="huge.txt")))
 before = largest()

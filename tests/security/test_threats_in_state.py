@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dragoman.agent.broker import answer_request, list_requests
 from tests.security.attacks import aplay
 
 import dragoman
 from dragoman.agent import Agent, Approval, Connection, Safety
+from dragoman.agent.approvals import answer_request, list_requests
 from dragoman.errors import DragomanError
 from dragoman.journal import SqliteJournal
 from dragoman.testing import ScriptedModel, call
