@@ -37,7 +37,8 @@ def mypy() -> dict[int, str]:
 
 def pyright() -> dict[int, str]:
     """The lines that pyright refuses in strict mode, with its words."""
-    told = run(sys.executable, "-m", "pyright", "--outputjson", "--project", str(HERE / "pyrightconfig.json"))
+    here = ("--pythonpath", sys.executable, "--project", str(HERE / "pyrightconfig.json"))
+    told = run(sys.executable, "-m", "pyright", "--outputjson", *here)
     found = json.loads(told)["generalDiagnostics"]
     assert all(entry["file"].endswith("expectations.py") for entry in found)
     errors = [entry for entry in found if entry["severity"] == "error"]
