@@ -222,28 +222,6 @@ class AppContext:
         chosen = model or config["model"]
         if not chosen:
             raise ConfigError(NO_MODEL, hint=NO_MODEL_HINT)
-        connection = Connection(
-            transport=self._transport(),
-            timeouts=config.timeouts,
-            retries=Retries(attempts=config["retries.attempts"]),
-            registry=self.registry,
-            facts=self.facts,
-            # The agent reads the shipped prices itself, after the first reply.
-            prices=read_prices(config["prices"]) if config["prices"] else None,
-            environment=self._environment,
-        )
-        safety = Safety(
-            rules=self.safety.rules(attended=attended),
-            trust=config["trust"],
-            defer_approvals=self.defers_approvals,
-            approval_seconds=config["approval_seconds"],
-            ask_user=ask_user,
-            scrub=config["scrub"],
-            secrets=self._secrets(),
-            audit=self.safety.audit_log(self._keys) if self.journal is not None else None,
-            sandbox=self.safety.sandbox(self.tools),
-            workspace=self.workspace,
-        )
         return Agent(
             chosen,
             self.tools,
@@ -256,8 +234,36 @@ class AppContext:
             listeners=[self.log] if self.log is not None else [],
             options={**config.options, **self._request_options},
             fallbacks=config["fallbacks"],
-            connection=connection,
-            safety=safety,
+            connection=self._connection(),
+            safety=self._agent_safety(ask_user, attended=attended),
+        )
+
+    def _connection(self) -> Connection:
+        config = self.config
+        return Connection(
+            transport=self._transport(),
+            timeouts=config.timeouts,
+            retries=Retries(attempts=config["retries.attempts"]),
+            registry=self.registry,
+            facts=self.facts,
+            # The agent reads the shipped prices itself, after the first reply.
+            prices=read_prices(config["prices"]) if config["prices"] else None,
+            environment=self._environment,
+        )
+
+    def _agent_safety(self, ask_user: Any, *, attended: bool) -> Safety:
+        config = self.config
+        return Safety(
+            rules=self.safety.rules(attended=attended),
+            trust=config["trust"],
+            defer_approvals=self.defers_approvals,
+            approval_seconds=config["approval_seconds"],
+            ask_user=ask_user,
+            scrub=config["scrub"],
+            secrets=self._secrets(),
+            audit=self.safety.audit_log(self._keys) if self.journal is not None else None,
+            sandbox=self.safety.sandbox(self.tools),
+            workspace=self.workspace,
         )
 
     @property
