@@ -110,6 +110,7 @@ MISTAKES = [
     ("a slip of the pen", "\n\nlimit.turns = 3\n", 3, "did you mean `limits`"),
     ("a slip in a table", "[limits]\n\nturn = 3\n", 3, "did you mean `limits.turns`"),
     ("of an earlier version", 'approvals = ["deploy"]\n', 1, "there is no setting `approvals` any more: use `ask`"),
+    ("renamed since", "park = true\n", 1, "there is no setting `park` any more: it is named `defer_approvals`"),
     ("outside its table", "concurrency = 3\n", 1, "did you mean `limits.concurrency`"),
     ("a table for a value", "[model]\nname = 'x'\n", 1, "`model` is a model such as ollama:qwen3; found a table"),
     ("a value for a table", "limits = 3\n", 1, "`limits` is a table of settings"),

@@ -121,7 +121,10 @@ Source = Literal["default", "project", "user", "environment", "argument", "manag
 
 OTHER_VARIABLES = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_DEBUG"})
 """Variables that are not settings and mean something all the same."""
-REMOVED = {"approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools'}
+REMOVED = {
+    "approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools',
+    "park": "it is named `defer_approvals`",
+}
 """Settings of earlier versions, and what to write instead. A rule that is passed over would loosen what it guards."""
 _MOST_FAULTS = 20
 _INNER = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS if "." in name))
