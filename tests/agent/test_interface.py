@@ -85,6 +85,20 @@ def test_a_keyword_that_moved_is_named_with_its_new_place() -> None:
     assert caught.value.next_step == "write safety=Safety(trust=...)"
 
 
+def test_the_error_names_the_method_that_was_called() -> None:
+    with pytest.raises(UnknownKeyword, match=r"^Agent\.run\(\) has no parameter"):
+        agent(["hi"]).run("hi", anser=str)  # type: ignore[call-arg]
+    with pytest.raises(UnknownKeyword, match=r"^ask\(\) has no parameter"):
+        dragoman.ask("ollama:x", "hi", temperatur=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["connection", "safety", "context"])
+def test_a_value_of_another_type_is_refused_with_the_right_one(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Agent("ollama:x", **{name: {"trust": "strict"}})  # type: ignore[arg-type]
+    assert f"write {name}=" in caught.value.next_step
+
+
 def test_the_options_of_a_request_name_every_wire() -> None:
     assert set(registry.names()) <= set(RequestOptions.__annotations__)
 

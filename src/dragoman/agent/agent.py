@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, get_args
+from typing import Any, Generic, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
 from dragoman.types import Message, Tool, ToolModeName, Usage
 
+T = TypeVar("T")
 Model = str | Endpoint
 AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
@@ -103,9 +104,9 @@ class Agent(Generic[DepsT]):
         safety: Safety | None = None,
         context: ContextSettings | None = None,
     ) -> None:
-        self.connection = connection or Connection()
-        self.safety = safety or Safety()
-        self.context = context or ContextSettings()
+        self.connection = _value(connection, Connection, "connection")
+        self.safety = _value(safety, Safety, "safety")
+        self.context = _value(context, ContextSettings, "context")
         self.facts: Facts = MemoryFacts() if self.connection.facts is None else self.connection.facts
         self._model, self._base_url = model, base_url
         self.endpoint = self._resolve(model, base_url)
@@ -174,7 +175,16 @@ class Agent(Generic[DepsT]):
         )
         return await started.result(check=check)
 
-    run = portal.blocking(arun, "run", "The same as `arun`, in blocking code.")
+    run = known_keywords()(
+        portal.blocking(
+            arun,
+            "run",
+            """Do a task and return its result. Raise `RunFailed` unless the run succeeded or waits for an approval.
+
+            `check=False` returns every result. The other arguments are those of `start`. `arun` is for async code.
+            """,
+        )
+    )
 
     @known_keywords()
     def stream(
@@ -287,7 +297,7 @@ class Agent(Generic[DepsT]):
         )
         return await restarted.result(check=check)
 
-    resume = portal.blocking(aresume, "resume", "The same as `aresume`, in blocking code.")
+    resume = known_keywords()(portal.blocking(aresume, "resume", "The same as `aresume`, in blocking code."))
 
     @known_keywords()
     def restart(
@@ -552,6 +562,13 @@ def _check_runnable(tools: Toolset) -> None:
                 f"tool {tool.name!r} is only a description",
                 hint="tool_from_schema(name, schema, function) gives it a body",
             )
+
+
+def _value(given: T | None, kind: type[T], name: str) -> T:
+    if given is not None and not isinstance(given, kind):
+        hint = f"write {name}={kind.__name__}(...)"
+        raise ConfigError(f"{name} is a {kind.__name__}, not {type(given).__name__}", hint=hint)
+    return kind() if given is None else given
 
 
 def _choose(value: Any, known: tuple[str, ...], name: str) -> Any:

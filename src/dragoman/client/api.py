@@ -115,15 +115,17 @@ def astream(
     )
 
 
-ask = portal.blocking(
-    aask,
-    "ask",
-    """Ask a model and wait for its reply: `ask("ollama:qwen3", "Why is the sky blue?").text`.
+ask = known_keywords(extra=RequestOptions.__annotations__)(
+    portal.blocking(
+        aask,
+        "ask",
+        """Ask a model and wait for its reply: `ask("ollama:qwen3", "Why is the sky blue?").text`.
 
     The arguments are those of `aask`. It also works inside a running event loop, as in a notebook.
     """,
+    )
 )
-stream = portal.blocking_iterator(
+_blocking_stream = portal.blocking_iterator(
     astream,
     "stream",
     """The events of a reply as they arrive; the arguments are those of `aask`.
@@ -131,6 +133,7 @@ stream = portal.blocking_iterator(
     The connection is closed when the caller leaves the loop.
     """,
 )
+stream = known_keywords(extra=RequestOptions.__annotations__)(_blocking_stream)
 
 
 async def _listen(question: _Question) -> AsyncIterator[Event]:
