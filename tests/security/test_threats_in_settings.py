@@ -79,7 +79,7 @@ def test_threat_17_every_setting_that_could_loosen_anything_is_tried_here() -> N
     }
     assert untouchable == set(FORBIDDEN)
     assert {setting.name for setting in kinds("stricter")} | {"approval_seconds"} == set(LOOSER)
-    assert {setting.name for setting in kinds("union")} == {"ask", "approvals", "deny", "secrets"}, "adding tightens"
+    assert {setting.name for setting in kinds("union")} == {"ask", "deny", "secrets"}, "adding tightens"
     assert {setting.name for setting in kinds("narrow")} == {"builtin"}
 
 
