@@ -19,8 +19,8 @@ from dragoman.client import Client
 from dragoman.client.client import open_transport
 from dragoman.client.transport import HttpRequest, Timeouts
 from dragoman.doctor.probe import Observation, Question, admit
-from dragoman.doctor.probes.basics import FINISH
-from dragoman.doctor.probes.calls import CALL_PROBES
+from dragoman.doctor.probes.basics import judge_finish
+from dragoman.doctor.probes.calls import judge_ids
 from dragoman.errors import DragomanError
 from dragoman.extraction.tool_mode import choose_tool_mode, compose, open_reader
 from dragoman.formats import Format
@@ -376,9 +376,6 @@ def _serve(monkeypatch: pytest.MonkeyPatch, row: wires.WireRow) -> list[Any]:
     return [type(wire.get("mistral")), model.exchanges[0].wire, dict(response.headers), _diagnose()]
 
 
-IDS = next(probe for probe in CALL_PROBES if probe.name == "call_ids")
-
-
 def _diagnose() -> list[str]:
     question = Question("", [])
     said = [("end", "stop", Text("Yes.")), ("tool_calls", "tool_calls", call("ping"))]
@@ -388,7 +385,7 @@ def _diagnose() -> list[str]:
     ]
     subject = admit(settle(Provider("x", wires=("mistral",)), "m"))
     observations = [Observation(question, reply) for reply in replies]
-    return [probe.judge(subject, observations).verdict for probe in (FINISH, IDS)]
+    return [judge(subject, *observations).verdict for judge in (judge_finish, judge_ids)]
 
 
 @pytest.mark.parametrize("name", WIRES)
@@ -410,6 +407,7 @@ FORMATS: dict[str, tuple[Format, Any]] = {
     "template_is_read": (_HERMES, False),
     "notation": (Format("x", "<py>{calls}</py>"), "python"),
     "quote": (Format("x", "<g>{name}{args}</g>", notation="gemma", quote="'"), '"'),
+    "entities": (Format("x", '<f n="{name}" a="{args}"></f>'), True),
     "also": (_HERMES, ("<odd>{call}</odd>",)),
     "section": (_HERMES, ("<odd>", "</odd>")),
     "thinking": (_HERMES, (("<odd>", "</odd>"),)),
@@ -417,9 +415,10 @@ FORMATS: dict[str, tuple[Format, Any]] = {
     "keys": (_HERMES, ("tool", "input")),
     "strict_envelope": (_HERMES, True),
     "id_key": (_HERMES, "key"),
+    "numbered": (Format("x", '<f n="{name}" i="{id}">{args}</f>'), True),
     "name_is_key": (_HERMES, True),
     "single_is_bare": (Format("x", "<py>{calls}</py>"), True),
-    "type_words": (Format("x", '<f n="{name}">{*<p k="{key}" t="{type}">{value}</p>*}</f>'), ("yes", "no")),
+    "type_words": (Format("x", '<f n="{name}">{*<p k="{key}" t="{type}">{value}</p>*}</f>'), {"string": "text"}),
     "separator": (_HERMES, "; "),
     "spellings": (_HERMES, {"<tool_call>": ("<odd>",)}),
     "place": (_HERMES, "message"),
@@ -431,7 +430,6 @@ FORMATS: dict[str, tuple[Format, Any]] = {
     "bare": (Format("x", "<odd>{call}</odd>"), True),
     "entries": (_HERMES, _PYTHON.entries),
     "named_entries": (_HERMES, _PYTHON.entries),
-    "writer": (_HERMES, lambda calls: "odd"),
     "aliases": (_HERMES, ("odd",)),
     "in_auto": (Format("x", "<own>{call}</own>"), False),
 }

@@ -124,9 +124,10 @@ class Mistral(OpenAIChat):
         stream_options=False,
         empty_content="",
         thinking_blocks=True,
-        fields="model max_tokens temperature top_p frequency_penalty presence_penalty random_seed stop n metadata"
-        " response_format reasoning_effort prompt_mode prediction safe_prompt guardrails tool_choice"
-        " parallel_tool_calls stream",
+        fields="model max_tokens min_tokens temperature top_p top_k frequency_penalty presence_penalty"
+        " repetition_penalty random_seed stop n logprobs top_logprobs prompt_logprobs top_prompt_logprobs metadata"
+        " response_format reasoning_effort prompt_mode prediction safe_prompt guardrails prompt_cache_key"
+        " service_tier tool_choice parallel_tool_calls stream",
         message_fields="role name tool_call_id prefix",
     )
     decode_failure = staticmethod(read_failure)

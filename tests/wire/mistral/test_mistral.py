@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from mistralai.client import models
 from tests.wire.rules import violations
 from tests.wire.rules.samples import valid
 
@@ -104,6 +105,19 @@ def test_files_are_documents() -> None:
 def test_errors(status: int, body: Any, kind: str, message: str) -> None:
     failure = get("mistral").decode_failure(status, body)
     assert (failure.kind, failure.message) == (kind, message)
+
+
+def test_the_documented_fields_are_those_of_the_official_client() -> None:
+    fields = {name: 1 for name in models.ChatCompletionRequest.model_fields if name not in ("messages", "tools")}
+    union = get_args(get_args(models.ContentChunk)[0])
+    blocks = [dict.fromkeys(kind.model_fields, "x") for kind in union if kind.model_config.get("frozen") is not True]
+    message = Message("user", [Text("", {"mistral": {"block": block}}) for block in blocks])
+    codec = get("mistral", Quirks(standard_fields_only=True))
+    prepared = codec.prepare(Request("m", [message], [], {"mistral": fields}))
+    assert fields.keys() <= prepared.body.keys()
+    assert prepared.body["messages"][0]["content"] == blocks
+    assert len(blocks) > 8
+    assert not prepared.losses
 
 
 def test_the_official_sample_comes_back_as_it_was() -> None:

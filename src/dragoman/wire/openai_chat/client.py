@@ -35,9 +35,12 @@ from dragoman.wire.values import as_dict, as_list, as_text, find_calls, join_tex
 Fields = dict[str, Any]
 """The fields of an object, each with the fields of the objects in it; None is any value, `*` any other field."""
 
-_BLOCK: Fields = dict.fromkeys(
-    ("type", "text", "image_url", "input_audio", "file", "document_url", "document_name", "thinking", "signature")
-)
+_BLOCK: Fields = {
+    **dict.fromkeys(("type", "text", "image_url", "input_audio", "file")),
+    # What Groq, NVIDIA and Mistral document beside them.
+    **dict.fromkeys(("document", "audio_url", "video_url", "document_url", "document_name", "thinking", "signature")),
+    **dict.fromkeys(("closed", "reference_ids", "file_id", "uri", "content", "metadata")),
+}
 _CALL: Fields = {"id": None, "type": None, "function": {"name": None, "arguments": None}, "custom": None}
 _TOOL: Fields = {"*": None, "function": dict.fromkeys(("name", "description", "parameters", "strict"))}
 
