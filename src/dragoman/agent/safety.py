@@ -11,6 +11,7 @@ from dragoman.agent.audit import Auditor, AuditSink
 from dragoman.agent.settings import Safety
 from dragoman.client.keys import find_key
 from dragoman.policy import Rules
+from dragoman.policy.decision import TRAITS
 from dragoman.providers import Endpoint
 from dragoman.secrets import HumanSink, ModelSink, Secrets, Vault, worth_hiding
 from dragoman.secrets.fields import is_secret_variable
@@ -24,7 +25,7 @@ class SafetyServices:
         self, settings: Safety, mode: ModeName, key: str | None, environment: Mapping[str, str] | None
     ) -> None:
         self.settings = settings
-        box = "auto" if settings.sandbox is None and mode == "sandboxed" else settings.sandbox
+        box = "auto" if settings.sandbox is None and TRAITS[mode].uses_sandbox else settings.sandbox
         self.sandbox = _find_sandbox(box)
         self._key = key
         self._environment = environment
@@ -40,11 +41,11 @@ class SafetyServices:
         The run's own mode wants proof that nothing gets out. No other mode asks, so the sandbox is left alone there:
         it may have to be looked for first.
         """
-        if all(each.mode != "sandboxed" for each in (rules, *parent_rules)):
+        if not any(TRAITS[each.mode].uses_sandbox for each in (rules, *parent_rules)):
             return False
         if getattr(self.sandbox, "confines", False) is not True:
             return False
-        if rules.mode != "sandboxed":
+        if not TRAITS[rules.mode].uses_sandbox:
             return True
         from dragoman.sandbox import proof
 
