@@ -46,7 +46,7 @@ from dragoman.types import Image, ToolCall
 EVENTS = get_args(RunEvent)
 HANDLED = {
     "audit": set(audit._ROWS),
-    "spans": {*otel._HANDLERS, RunStarted},
+    "spans": {*otel._ON_RUN, *otel._ON_CHAT, RunStarted},
     "screen": set(ScreenView(io.StringIO())._table),
 }
 LEFT_ALONE: dict[str, set[type]] = {
