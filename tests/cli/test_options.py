@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 
 from dragoman import cli
 from dragoman.cli.app import COMMANDS
@@ -42,3 +44,11 @@ def test_a_resumed_run_gets_the_options_that_shape_it() -> None:
     words = "--model ollama:qwen3 --tools a.py --tools b.py --deny bash --no-network --turns 3"
     assert options.resume_arguments() == words.split()
     assert RunOptions().resume_arguments() == []
+
+
+class MoreOptions(RunOptions, frozen=True, kw_only=True):
+    retries: Annotated[int | None, typer.Option("--retries", "-r")] = None
+
+
+def test_a_number_is_repeated_as_a_word() -> None:
+    assert MoreOptions(model="x:y", retries=3).resume_arguments() == ["--model", "x:y", "--retries", "3"]
