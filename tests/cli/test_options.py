@@ -12,6 +12,7 @@ from dragoman import cli
 from dragoman.cli.app import COMMANDS
 from dragoman.cli.options import RunOptions
 from dragoman.config import SETTINGS
+from dragoman.policy.decision import MODES
 
 _SOURCES = "".join(path.read_text() for path in Path(cli.__path__[0]).glob("*.py"))
 
@@ -52,3 +53,10 @@ class MoreOptions(RunOptions, frozen=True, kw_only=True):
 
 def test_a_number_is_repeated_as_a_word() -> None:
     assert MoreOptions(model="x:y", retries=3).resume_arguments() == ["--model", "x:y", "--retries", "3"]
+
+
+@pytest.mark.parametrize("mode", sorted(set(MODES) - {"default"}))
+def test_the_help_explains_every_mode(mode: str) -> None:
+    by_name = {row.name: row for row in COMMANDS}
+    helps = [each.help for each in by_name["run"].load().params if each.name == "mode"]
+    assert f" {mode} " in f" {helps[0]} "

@@ -89,12 +89,17 @@ def known_mode(mode: str) -> Mode:
     return next((each for each in MODES if each == mode), "locked")
 
 
+def uses_sandbox(mode: str) -> bool:
+    """Whether a mode lets commands run because a sandbox confines them."""
+    return TRAITS[known_mode(mode)].uses_sandbox
+
+
 def default_decision(context: DecisionContext, mode: Mode) -> Decision:
     """What a mode says where no rule does. `locked` says here what it would ask about; nobody is asked in the end."""
     traits = TRAITS[mode]
     if traits.allows_all:
         return _allow(mode, f"the mode is {mode}")
-    decision = _BY_CLASS[class_of(context.tool)](context, mode if traits.asks else "default")
+    decision = _BY_CLASS[class_of(context.tool)](context, mode)
     if decision.verdict == "allow" and context.tool.requires_approval:
         return Decision("ask", f"{context.tool.name} is marked as needing approval", "marked", "marked")
     return decision
