@@ -34,7 +34,6 @@ from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
 from dragoman.extraction.trust import Profile, get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy
 from dragoman.policy import Mode, Policy, Rule, Rules, as_policy, gather_rules, join_policies
-from dragoman.policy.decision import uses_sandbox
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts, Registry
 from dragoman.providers.prices import Prices
 from dragoman.tools import gather
@@ -109,7 +108,7 @@ class Agent:
         self.rules = gather_rules(mode, rules, allow=allow, ask=ask, deny=deny)
         self.limits = limits or Limits()
         self.approve = approve
-        box = "auto" if sandbox is None and uses_sandbox(self.rules.mode) else sandbox
+        box = "auto" if sandbox is None and self.rules.mode == "sandboxed" else sandbox
         self._safety = Safety(
             defer_approvals, approval_seconds, scrub, secrets, audit, box, ask_user, key=key, environment=environment
         )

@@ -13,7 +13,6 @@ from dragoman.agent.config import RunConfig
 from dragoman.client.keys import find_key
 from dragoman.errors import ConfigError
 from dragoman.policy import Rules
-from dragoman.policy.decision import uses_sandbox
 from dragoman.providers import Endpoint
 from dragoman.secrets import HumanSink, ModelSink, Secrets, Vault, worth_hiding
 from dragoman.secrets.fields import is_secret_variable
@@ -62,11 +61,11 @@ class Safety:
         The run's own mode wants proof that nothing gets out. No other mode asks, so the sandbox is left alone there:
         it may have to be looked for first.
         """
-        if not any(uses_sandbox(each.mode) for each in (rules, *parent_rules)):
+        if all(each.mode != "sandboxed" for each in (rules, *parent_rules)):
             return False
         if getattr(self.sandbox, "confines", False) is not True:
             return False
-        if not uses_sandbox(rules.mode):
+        if rules.mode != "sandboxed":
             return True
         from dragoman.sandbox import proof
 

@@ -36,7 +36,6 @@ from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError, DragomanError, did_you_mean
 from dragoman.journal import Journal, MemoryJournal, open_journal
 from dragoman.policy import Rules, read_rule
-from dragoman.policy.decision import uses_sandbox
 from dragoman.policy.rules import FAMILIES
 from dragoman.providers import WIRES, Facts, MemoryFacts
 from dragoman.secrets import HumanSink, known_secrets, worth_hiding
@@ -141,7 +140,7 @@ class SafetySetup:
         if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
             from dragoman.sandbox import AutoSandbox, find_sandbox, proof
 
-            name, is_required = self._config["sandbox"], uses_sandbox(self._config["mode"])
+            name, is_required = self._config["sandbox"], self._config["mode"] == "sandboxed"
             # Looking for a sandbox starts a process. If none is named, that can wait for the first command.
             self._sandbox = AutoSandbox() if name == "auto" and not is_required else find_sandbox(name)
             # A sandbox holds if it confines commands and a probe could not break out of it.

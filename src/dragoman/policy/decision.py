@@ -89,11 +89,6 @@ def known_mode(mode: str) -> Mode:
     return next((each for each in MODES if each == mode), "locked")
 
 
-def uses_sandbox(mode: str) -> bool:
-    """Whether a mode lets commands run because a sandbox confines them."""
-    return TRAITS[known_mode(mode)].uses_sandbox
-
-
 def default_decision(context: DecisionContext, mode: Mode) -> Decision:
     """What a mode says where no rule does. `locked` says here what it would ask about; nobody is asked in the end."""
     traits = TRAITS[mode]
