@@ -17,7 +17,8 @@ from tests.agent.runs import agent, wait
 
 import dragoman
 from dragoman import Agent, Connection, Context, Message, Reply, RunFailed, Safety
-from dragoman.agent import Limits, Run, RunEnded
+from dragoman.agent import Limits, Run
+from dragoman.agent.events import RunEnded
 from dragoman.agent.result import CATEGORIES, HINTS
 from dragoman.client.retry import Retries
 from dragoman.errors import ConfigError

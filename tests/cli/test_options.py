@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
 
 from dragoman import cli
 from dragoman.cli.app import COMMANDS
 from dragoman.cli.options import RunOptions
 from dragoman.config import SETTINGS
+from dragoman.policy.decision import MODES
 
 _SOURCES = "".join(path.read_text() for path in Path(cli.__path__[0]).glob("*.py"))
 
@@ -42,3 +45,18 @@ def test_a_resumed_run_gets_the_options_that_shape_it() -> None:
     words = "--model ollama:qwen3 --tools a.py --tools b.py --deny bash --no-network --turns 3"
     assert options.resume_arguments() == words.split()
     assert RunOptions().resume_arguments() == []
+
+
+class MoreOptions(RunOptions, frozen=True, kw_only=True):
+    retries: Annotated[int | None, typer.Option("--retries", "-r")] = None
+
+
+def test_a_number_is_repeated_as_a_word() -> None:
+    assert MoreOptions(model="x:y", retries=3).resume_arguments() == ["--model", "x:y", "--retries", "3"]
+
+
+@pytest.mark.parametrize("mode", sorted(set(MODES) - {"default"}))
+def test_the_help_explains_every_mode(mode: str) -> None:
+    by_name = {row.name: row for row in COMMANDS}
+    helps = [each.help for each in by_name["run"].load().params if each.name == "mode"]
+    assert f" {mode} " in f" {helps[0]} "

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman import extract
+from dragoman import extract, wire
+from dragoman.extraction.responses import find_wire
 from dragoman.types import Message, Reply, Text, ToolCall
 
 READ = {"name": "read_file", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
@@ -265,3 +266,11 @@ def test_bad_arguments_name_every_fault() -> None:
     told = dragoman.extraction.explain_invalid(invalid, dragoman.Toolset([tool]))
     assert all(str(fault) in told for fault in invalid.faults)
     assert '"query"' in told
+
+
+@pytest.mark.parametrize("name", wire.names())
+def test_the_wire_of_a_whole_body_is_recognised(name: str) -> None:
+    """A new wire is recognised by `find_wire`, or its bodies are those of another wire."""
+    same_bodies = {"mistral": "openai_chat"}
+    said = Reply(Message("assistant", [Text("So be it."), ToolCall("call00001", "weather", {"city": "Oslo"})]))
+    assert find_wire(wire.get(name).encode_reply(said)) == same_bodies.get(name, name)

@@ -44,7 +44,8 @@ def test_it_measures_the_command_until_its_first_request(tmp_path: Path) -> None
 
 
 def test_it_knows_the_wires_that_it_compares() -> None:
-    assert set(COMPARED) == set(wire.names()) - {"openai_chat"}
+    # LiteLLM need not have every wire; those that it does not have are measured alone.
+    assert set(COMPARED) <= set(wire.names()) - {"openai_chat"}
 
 
 @pytest.mark.parametrize("name", wire.names())

@@ -59,12 +59,11 @@ def without_names_of_holes(url: str) -> str:
     return re.sub(r"\{\w+\}", "{}", url)
 
 
-def test_every_endpoint_of_the_reference_has_a_row_and_only_the_custom_and_the_embedded_one_are_not_in_it(
-    lines: list[Line],
-) -> None:
+def test_every_endpoint_of_the_reference_has_a_row(lines: list[Line]) -> None:
     named = [row.name for line in lines for row in line.rows]
     assert len(named) == len(set(named))
-    assert sorted([*named, "custom", "local"]) == sorted(row.name for row in ROWS)
+    # A row may be newer than the reference, which is not part of the repository.
+    assert set(named) <= {row.name for row in ROWS} - {"custom", "local"}
 
 
 def test_every_address_of_the_reference_is_in_its_row(lines: list[Line]) -> None:

@@ -1,6 +1,7 @@
 """The loop: a pure machine that decides, and a driver that does what it says.
 
-`Agent` is what most people need. `machine` and its `inputs` and `commands` are for whoever drives the loop himself.
+`Agent` is what most people need. The types of events are in `events`. `machine` and its `inputs` and `commands` are
+for whoever drives the loop himself.
 """
 
 from __future__ import annotations
@@ -19,21 +20,7 @@ if TYPE_CHECKING:
         Summarise as Summarise,
         TrimOldResults as TrimOldResults,
     )
-    from dragoman.agent.events import (
-        ApprovalGiven as ApprovalGiven,
-        ApprovalNeeded as ApprovalNeeded,
-        Asked as Asked,
-        CallDecided as CallDecided,
-        LoopEvent as LoopEvent,
-        Noticed as Noticed,
-        RunEnded as RunEnded,
-        RunEvent as RunEvent,
-        RunStarted as RunStarted,
-        ToolEnded as ToolEnded,
-        ToolProgressed as ToolProgressed,
-        ToolStarted as ToolStarted,
-        TurnEnded as TurnEnded,
-    )
+    from dragoman.agent.events import RunEvent as RunEvent
     from dragoman.agent.handle import Run as Run
     from dragoman.agent.hooks import Deny as Deny, Stop as Stop
     from dragoman.agent.machine import Machine as Machine
@@ -63,10 +50,7 @@ else:
             "dragoman.agent.approvals": "Approval ApprovalRequest LATER",
             "dragoman.agent.config": "RunConfig",
             "dragoman.agent.context": "Compaction Compactor ContextBudget ContextSettings Summarise TrimOldResults",
-            "dragoman.agent.events": (
-                "ApprovalGiven ApprovalNeeded Asked CallDecided LoopEvent Noticed RunEnded RunEvent RunStarted "
-                "ToolEnded ToolProgressed ToolStarted TurnEnded"
-            ),
+            "dragoman.agent.events": "RunEvent",
             "dragoman.agent.handle": "Run",
             "dragoman.agent.hooks": "Deny Stop",
             "dragoman.agent.machine": "Machine",

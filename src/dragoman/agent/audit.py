@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.agent.events import (
     ApprovalGiven,
@@ -22,13 +22,16 @@ from dragoman.agent.events import (
 )
 from dragoman.agent.records import canonical
 
+if TYPE_CHECKING:
+    from dragoman.journal.audit import Kind
+
 _IGNORED = frozenset({"approval_ignored", "approval_stale"})
 
 
 class AuditSink(Protocol):
     """Where records go: `dragoman.journal.audit.AuditLog`, or something of your own."""
 
-    def append(self, kind: Any, *, run: str = "", call: str = "", **fields: Any) -> Any: ...
+    def append(self, kind: Kind, *, run: str = "", call: str = "", **fields: Any) -> Any: ...
 
 
 class Auditor:
@@ -58,7 +61,7 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
-_ROWS: dict[type, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+_ROWS: dict[type, tuple[Kind, Callable[[Any], dict[str, Any]]]] = {
     RunStarted: (
         "run_started",
         lambda event: {

@@ -121,7 +121,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     def resume_arguments(self) -> list[str]:
         """The arguments that `dragoman run --resume` needs again to continue a run."""
         words: list[str] = []
-        for name, row in _rows(RunOptions).items():
+        for name, row in _rows(type(self)).items():
             value = getattr(self, name)
             if row.is_repeated and value != row.default:
                 words += row.write(value)
@@ -152,7 +152,7 @@ class _Row(Struct, frozen=True):
         yes, _, no = str(self.info.default).partition("/")
         if isinstance(value, bool):
             return [yes if value else no]
-        return [word for each in (value if isinstance(value, tuple) else (value,)) for word in (yes, each)]
+        return [word for each in (value if isinstance(value, tuple) else (value,)) for word in (yes, str(each))]
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from dragoman.client.retry import Retries
 from dragoman.client.transport import Timeouts
 from dragoman.errors import ConfigError, did_you_mean
 from dragoman.policy import read_rule
-from dragoman.policy.decision import MODE_RANKS, MODES
+from dragoman.policy.decision import MODE_RANKS, MODES, TRAITS
 from dragoman.providers import WIRES
 from dragoman.providers.prices import Prices
 from dragoman.providers.provider import plain_name
@@ -372,7 +372,7 @@ _SAFETY = (
         "what runs without a question",
         "stricter",
         strictness=MODE_RANKS,
-        deliberate=("bypass",),
+        deliberate=tuple(mode for mode in MODES if TRAITS[mode].allows_all),
     ),
     Setting("allow", RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),
     Setting("ask", RULES, (), "calls that are always asked about", "union", '["bash(git push*)"]'),

@@ -94,7 +94,7 @@ def default_decision(context: DecisionContext, mode: Mode) -> Decision:
     traits = TRAITS[mode]
     if traits.allows_all:
         return _allow(mode, f"the mode is {mode}")
-    decision = _BY_CLASS[class_of(context.tool)](context, mode if traits.asks else "default")
+    decision = _BY_CLASS[class_of(context.tool)](context, mode)
     if decision.verdict == "allow" and context.tool.requires_approval:
         return Decision("ask", f"{context.tool.name} is marked as needing approval", "marked", "marked")
     return decision

@@ -17,10 +17,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from dragoman.agent.events import (
-    ApprovalGiven,
-    ApprovalNeeded,
     Asked,
-    CallDecided,
     RunEnded,
     RunEvent,
     ToolEnded,
@@ -28,12 +25,10 @@ from dragoman.agent.events import (
     TurnEnded,
 )
 from dragoman.agent.result import RunResult
-from dragoman.client.retry import RequestRetried
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
     CallEnded,
-    CallRefused,
     MarkerDropped,
     PartEnded,
     PartReceived,
@@ -131,10 +126,24 @@ _PLAIN = JsonSafe(HumanSink(), Bounds(text=1_000_000, entries=10_000, depth=64))
 
 def as_record(event: RunEvent, json_safe: JsonSafe = _PLAIN) -> dict[str, Any]:
     """The event under its name, with what a reader can use; opaque data of a wire and whole histories stay out."""
-    describe = _DESCRIBED.get(type(event))
-    fields = describe(event) if describe else msgspec.structs.asdict(event)
-    record: dict[str, Any] = json_safe.value(fields)
+    describe = _DESCRIBED.get(type(event), _fields)
+    record: dict[str, Any] = json_safe.value(describe(event))
     return {"type": type(event).__name__, **record}
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    """All fields of an event. A call and a failure contain data that only a codec reads, so they are described."""
+    fields = msgspec.structs.asdict(event)
+    for name, value in fields.items():
+        if isinstance(value, ToolCall):
+            fields[name] = _call(value)
+        elif isinstance(value, InvalidCall):
+            fields[name] = _invalid(value)
+        elif isinstance(value, ToolResult):
+            fields[name] = _result(value)
+        elif isinstance(value, Failure):
+            fields[name] = _failure(value)
+    return fields
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -187,25 +196,15 @@ def _failure(failure: Failure) -> dict[str, Any]:
     return _pick(failure, "kind", "message", "status", "code")
 
 
-def _tool_ended(event: ToolEnded) -> dict[str, Any]:
-    call = _call(event.call) if isinstance(event.call, ToolCall) else _invalid(event.call)
-    return {"call": call, "result": _result(event.result), "seconds": round(event.seconds, 6), "ran": event.ran}
-
-
 _DESCRIBED: dict[type, Callable[[Any], dict[str, Any]]] = {
-    ApprovalGiven: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
-    ApprovalNeeded: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
-    CallDecided: lambda event: msgspec.structs.asdict(event) | {"call": _call(event.call)},
     CallBroken: lambda event: _pick(event, "name", "why", "raw", "format"),
     CallEnded: lambda event: {"call": _call(event.call)},
-    CallRefused: lambda event: {"call": _call(event.call), "why": event.why},
     PartEnded: lambda event: {"kind": event.kind},
     PartReceived: lambda event: {"part": _part(event.part)},
     ReplyEnded: lambda event: {"stop": event.stop},
     ReplyFailed: lambda event: _failure(event.failure),
-    RequestRetried: lambda event: msgspec.structs.asdict(event) | {"failure": _failure(event.failure)},
     RunEnded: lambda event: _run_result(event.result),
-    ToolEnded: _tool_ended,
+    ToolEnded: lambda event: _fields(event) | {"seconds": round(event.seconds, 6)},
     ToolStarted: lambda event: {"turn": event.turn, "call": _call(event.call)},
     TurnEnded: lambda event: msgspec.structs.asdict(event) | {"results": len(event.results)},
 }
