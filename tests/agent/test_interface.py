@@ -8,8 +8,10 @@ import json
 import re
 import socket
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tests.agent.runs import agent, wait
 
 import dragoman
 from dragoman import Agent, Connection, Context, Message, Reply, RunFailed, Safety
-from dragoman.agent import Limits, Run
+from dragoman.agent import Limits
 from dragoman.agent.events import RunEnded
 from dragoman.agent.result import CATEGORIES, HINTS
 from dragoman.client.retry import Retries
@@ -40,24 +42,43 @@ def greet(name: str) -> str:
 # ---- parameters ------------------------------------------------------------------------------------------------------
 
 
-def test_no_public_callable_has_too_many_parameters() -> None:
-    def count(function: Any) -> int:
-        return len([name for name in inspect.signature(function).parameters if name != "self"])
+ROWS = {"Format", "Provider", "Quirks"}
+"""Rows of tables: a field is a column, and nobody gives them all."""
 
-    assert count(Agent) <= 22
-    others = [getattr(dragoman, name) for name in dragoman.__all__]
-    methods = [getattr(kind, name) for kind in (Agent, Run) for name in dir(kind) if not name.startswith("_")]
-    counted = {
-        each.__qualname__: count(each)
-        for each in [*others, *methods]
-        if callable(each) and each is not Agent and hasattr(each, "__qualname__") and not is_error(each)
-    }
-    assert {name: number for name, number in counted.items() if number > 15} == {}
-    assert len(counted) > 30
+
+def public_callables() -> Iterator[tuple[str, Any]]:
+    """Every function, class and method that a package of dragoman exports."""
+    exported = [getattr(dragoman, name) for name in dragoman.__all__]
+    for package in [dragoman, *filter(is_module, exported)]:
+        for name in getattr(package, "__all__", ()):
+            value = getattr(package, name)
+            if callable(value) and name not in ROWS and not is_error(value):
+                yield name, value
+                methods = vars(value).items() if isinstance(value, type) else ()
+                yield from ((f"{name}.{each}", method) for each, method in methods if inspect.isfunction(method))
+
+
+def is_module(value: Any) -> bool:
+    return isinstance(value, ModuleType)
 
 
 def is_error(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, BaseException)
+
+
+def count_parameters(function: Any) -> int:
+    try:
+        return len([name for name in inspect.signature(function).parameters if name != "self"])
+    except ValueError:  # A class of C has no signature.
+        return 0
+
+
+def test_no_public_callable_has_too_many_parameters() -> None:
+    counted = {name: count_parameters(value) for name, value in public_callables()}
+    assert counted.pop("Agent") <= 22
+    assert counted.pop("Agent.__init__") <= 22
+    assert len(counted) > 300
+    assert {name: number for name, number in counted.items() if number > 15} == {}
 
 
 @pytest.mark.parametrize(
