@@ -196,7 +196,7 @@ def _write_number(value: Any, path: str) -> str:
         if abs(value) >= 10**_DIGITS:
             raise CannotExpress(path, f"an integer of more than {_DIGITS} digits")
         return str(value)
-    raise CannotExpress(path, f"{type(value).__name__} is no JSON value")
+    raise CannotExpress(path, f"{type(value).__name__} is not a JSON value")
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def _empty(row: Target) -> JsonObject:
 
 
 def _compile(parameters: Any, name: str, row: Target) -> Compiled:
-    why = "its schema is too large once its references are written out"
+    why = "its schema is too large once its references are expanded"
     for levels in _LEVELS_OF_RECURSION:
         losses = Losses(name)
         shaper = Shaper(row, parameters, losses, levels)
