@@ -394,7 +394,7 @@ class ReplyBuilder:
         if not call.name:
             return "the call names no tool"
         if self._has_strays and not call.has_arguments:
-            return "arguments came that belong to no call, and this one has none"
+            return "arguments arrived without a call, and this call has none"
         return None
 
     def _find_cut(self, call: _Call, stop: StopReason) -> str | None:

@@ -149,7 +149,7 @@ def read(body: Any, source: Codec) -> Request:
     whole = {_CONVERSATIONS.get(source.name, "messages"): body} if isinstance(body, list) else body
     request = source.decode_request(whole)
     if not request.messages:
-        raise ConfigError(f"there is no conversation in it that {source.name} would know", hint=_guess(body, source))
+        raise ConfigError(f"it contains no conversation of the wire {source.name}", hint=_guess(body, source))
     return request
 
 

@@ -449,7 +449,7 @@ class _Arranger:
                 parts.append(part)
         if not self._rules.text_after_calls:
             if late:
-                self._losses.append(Loss("moved", f"message {turn.place}", "text behind a call was put before it"))
+                self._losses.append(Loss("moved", f"message {turn.place}", "text after a call was moved before it"))
             parts += calls
         return self._without_empty(parts)
 
@@ -545,7 +545,7 @@ def _clean(
                 # It counts as that of a stranger.
                 part = replace(part, extra={})
             elif behind:
-                losses.append(Loss("moved", where, "thinking behind a call was put before it"))
+                losses.append(Loss("moved", where, "thinking after a call was moved before it"))
                 before.append(part)
                 continue
         (behind if behind or isinstance(part, ToolCall | InvalidCall) else before).append(part)

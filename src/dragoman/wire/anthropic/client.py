@@ -213,7 +213,7 @@ class ToolWriter:
         """A history with calls is refused without tools: those that it names are declared, and forbidden."""
         words = "A tool of earlier messages; it cannot be called any more."
         self.tools = [{"name": name, "description": words, "input_schema": {"type": "object"}} for name in names]
-        self._losses.append(Loss("inserted", "tools", "stand-ins for the tools that the history speaks of"))
+        self._losses.append(Loss("inserted", "tools", "placeholder definitions of the tools that the history calls"))
         if "none" in self._quirks.tool_choice:
             self.choice = {"type": "none"}
 

@@ -274,7 +274,7 @@ def _drop_loose_reasoning(items: list[JsonObject], losses: list[Loss]) -> list[J
     kept: list[JsonObject] = []
     for item in reversed(items):
         if item.get("type") == "reasoning" and not (kept and _is_of_model(kept[-1])):
-            losses.append(Loss("dropped", "reasoning", "reasoning without an item behind it cannot be sent back"))
+            losses.append(Loss("dropped", "reasoning", "reasoning without an item after it cannot be sent back"))
         else:
             kept.append(item)
     return kept[::-1]

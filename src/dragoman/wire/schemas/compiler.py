@@ -99,7 +99,7 @@ def _compile(parameters: Any, name: str, row: Target) -> Compiled:
 def _run(shaper: Shaper, parameters: Any) -> Compiled:
     row = shaper.row
     if not isinstance(parameters, dict):
-        raise Inexpressible("its parameters are no JSON Schema")
+        raise Inexpressible("its parameters are not a JSON Schema")
     node = shaper.flatten_object(parameters, Place())
     if node is None:
         raise Inexpressible("its parameters cannot be an object")

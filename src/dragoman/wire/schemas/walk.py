@@ -326,13 +326,13 @@ class Walk:
             self.losses.add("dropped", f"dropped {place.path}: its schema allows no value")
             return None
         if schema is not True:
-            self.losses.add("dropped", f"dropped the schema at {place.path}: it is none")
+            self.losses.add("dropped", f"dropped the schema at {place.path}: it is not a schema")
         return {}
 
     def _flatten_reference(self, node: JsonObject, place: Place, whole: bool) -> tuple[JsonObject | None, Place]:
         reference = node["$ref"]
         if not self.references.has(reference):
-            self.losses.add("dropped", f"dropped $ref {reference} at {place.path}: it points nowhere in this schema")
+            self.losses.add("dropped", f"dropped $ref {reference} at {place.path}: it does not resolve in this schema")
             del node["$ref"]
             return node, place
         if not whole and self._stays(reference):
