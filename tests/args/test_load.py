@@ -153,4 +153,4 @@ def test_a_million_members_are_refused_before_they_are_read() -> None:
     raw = "{" + ",".join(f'"k{number}": 1' for number in range(1_000_000)) + "}"
     loaded = load(raw)
     assert loaded.value is None
-    assert [fault.why for fault in loaded.errors] == ["about 1000000 members, and 200000 are read at most"]
+    assert [fault.why for fault in loaded.errors] == ["about 1000000 members; the limit is 200000"]

@@ -149,7 +149,7 @@ def test_a_grammar_visits_a_bounded_number_of_values(kind: str, monkeypatch: pyt
     report = formats.grammar_report([Tool("x", parameters=doubled(kind))])
     assert all(budget.spent < 2 * budget.nodes for budget in budgets)
     if kind in ("constrained properties", "optional properties"):
-        assert any("once its references are written out" in loss.why for loss in report.losses)
+        assert any("once its references are expanded" in loss.why for loss in report.losses)
 
 
 def test_a_description_beside_a_reference_does_not_write_it_out_again() -> None:

@@ -36,14 +36,14 @@ def test_a_schema_is_copied_cleaned_and_closed() -> None:
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
-        ([], "its schema is no object"),
+        ([], "its schema is not an object"),
         ({"type": "string"}, "its schema does not describe an object"),
         (nested(9), "its schema is nested deeper than 8 levels"),
-        ({"description": "x" * 3_000}, "at most 2000 are accepted"),
+        ({"description": "x" * 3_000}, "the limit is 2000"),
         ({"properties": {"a": {"title": 5, "enum": ["b\u200b"]}}}, "hides characters"),
         ({"properties": {"a\u200b": True}}, "hides characters in the name"),
-        ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, "refers to another place"),
-        ({"properties": {"a": {"type": "strin"}}}, "is no valid JSON Schema"),
+        ({"properties": {"a": {"$ref": "https://example.com/schema"}}}, "refers to another document"),
+        ({"properties": {"a": {"type": "strin"}}}, "is not a valid JSON Schema"),
     ],
 )
 def test_a_schema_is_refused_with_the_reason(schema: Any, why: str) -> None:

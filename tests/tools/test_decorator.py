@@ -145,7 +145,7 @@ def test_methods_of_classes_and_static_methods_are_tools_too() -> None:
 
 
 def test_a_method_without_its_object_cannot_be_run() -> None:
-    with pytest.raises(InvalidTool, match="was given without its object"):
+    with pytest.raises(InvalidTool, match="was passed without its object"):
         bind(Store.look, {"key": 1})
 
 
@@ -205,12 +205,12 @@ def test_mistakes_are_told_where_the_tool_is_written() -> None:
     def two(first: Context, second: Context) -> None: ...
 
     for options, function, words in [
-        ({}, lambda: None, "has no name"),
+        ({}, lambda: None, "has no valid name"),
         ({"context": "missing"}, lambda_free, "has no parameter 'missing'"),
-        ({}, two, "takes the context already"),
+        ({}, two, "is already the context parameter"),
         ({"timeout": 0}, lambda_free, "timeout=0"),
         ({"max_output": -1}, lambda_free, "max_output=-1"),
-        ({}, 3, "not something that can be called"),
+        ({}, 3, "not a callable"),
     ]:
         with pytest.raises(InvalidTool, match=words):
             tool(**options)(function)  # type: ignore[call-overload]

@@ -177,18 +177,18 @@ def test_what_is_no_tool_is_refused_with_a_next_step() -> None:
     for given, words in [
         (3, "not a tool"),
         (Nameless(), "not a tool"),
-        (Picky, "no object can be made of"),
-        (Idle, "has nothing to run"),
+        (Picky, "cannot create an object of"),
+        (Idle, "has no function to run"),
         (Broken, "no name today"),
     ]:
         with pytest.raises(InvalidTool, match=words) as caught:
             tool_from(given)
         assert caught.value.next_step
-    with pytest.raises(InvalidTool, match="only a description"):
+    with pytest.raises(InvalidTool, match="has no function to run"):
         bind({"name": "x"}, {})
     with pytest.raises(InvalidTool, match="two tools are named 'x'"):
         gather([{"name": "x"}, {"name": "x"}])
     with pytest.raises(InvalidTool, match="without a name"):
         tool_from_mcp({}, print)
-    with pytest.raises(InvalidTool, match="no dict"):
+    with pytest.raises(InvalidTool, match="not a dict"):
         tool_from_schema("x", [], print)  # type: ignore[arg-type]

@@ -193,9 +193,9 @@ def test_a_value_is_read_as_its_annotation_says(annotation: Any, value: Any, exp
             ["$.value[1]: expected integer, got 'a'", "$.value[2]: expected integer, got null"],
         ),
         (dict[str, int], {"a b": "x"}, ["$.value[\"a b\"]: expected integer, got 'x'"]),
-        (dict[int, int], {"x": 1}, ["$.value.x: its key is no whole number"]),
+        (dict[int, int], {"x": 1}, ["$.value.x: its key is not an integer"]),
         (tuple[int, int], [1], ["$.value: must have 2 items, has 1"]),
-        (set[Any], [[1]], ["$.value: its items cannot be told apart, so they cannot be a set"]),
+        (set[Any], [[1]], ["$.value: its items are not hashable, so they cannot be a set"]),
         (datetime.date, "tomorrow", ["$.value: is not a date (YYYY-MM-DD): 'tomorrow'"]),
         (datetime.date | None, "tomorrow", ["$.value: is not a date (YYYY-MM-DD): 'tomorrow'"]),
         (uuid.UUID, "no", ["$.value: is not a uuid: 'no'"]),
@@ -607,8 +607,8 @@ def test_what_cannot_be_expressed_is_refused_at_once_with_place_and_next_step() 
     assert "schema" in hint
     assert "'numbers' of tool 'stream'" in refused(stream)[0]
     assert refused(variadic) == (
-        "parameter 'numbers' of tool 'variadic': *numbers has no names that a model could fill",
-        "take a list instead: numbers: list[...]",
+        "parameter 'numbers' of tool 'variadic': *numbers has no parameter names that a model could use",
+        "use a list instead: numbers: list[...]",
     )
     assert "cannot be the key of a JSON object" in refused(keyed)[0]
     assert "'Nowhere'" in refused(unknown)[0]

@@ -135,7 +135,7 @@ def test_text_behind_a_call_is_put_before_it_where_it_must_be() -> None:
     talk = Message("assistant", [ToolCall("a", "t", {}), Text("afterwards")])
     moved = run([user("go"), talk, results("a")])
     assert outline(moved)[1] == ("assistant", ["afterwards", "call a"])
-    assert said(moved) == ["message 1: text behind a call was put before it"]
+    assert said(moved) == ["message 1: text after a call was moved before it"]
     kept = run([user("go"), talk, results("a")], HistoryRules("here", text_after_calls=True))
     assert outline(kept)[1] == ("assistant", ["call a", "afterwards"])
     assert kept.losses == []

@@ -1,7 +1,7 @@
-"""What a call's arguments were meant to be: decoded, repaired, typed by the schema, and checked.
+"""Arguments of calls: decode, repair, coerce and validate.
 
-`load` does all of it for one call; the other names are its steps, for those who need one alone. The schema engine is
-loaded only when something is validated.
+`load` executes all four steps for one call; the other names are the single steps. The schema engine is imported only
+when something is validated.
 """
 
 from __future__ import annotations

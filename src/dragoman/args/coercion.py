@@ -1,4 +1,4 @@
-"""Coercion: change a value so that it satisfies its schema, without loss of information."""
+"""Coercion: changes a value so that it satisfies its schema, without loss of information."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from dragoman.toolset import fold
 from dragoman.types import Change, JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# Changing a value so that it fits its schema: only where the schema refuses it, and never at a loss.
+# Coercion changes a value only if the schema rejects it, and only without loss.
 #
-# A fraction for an integer, a nested list for a flat one or an enum member inside a sentence stay as they are: they
-# are faults for validation to report, not guesses to be made here.
+# A fraction for an integer, a nested list for a flat one or an enum member inside a sentence stay unchanged: validation
+# reports them as faults. Coercion does not guess.
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})")
 _WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]{0,399}))\.0+")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{1,400})?(?:[eE][+-]?[0-9]{1,4})?")
 _WORDS: dict[str, dict[str, Any]] = {"null": {"null": None, "none": None}, "boolean": {"true": True, "false": False}}
 _LONGEST_WORD = 2000
-"""Longer text is no number, boolean or null; it is not even looked at."""
+"""Longer text is never a number, boolean or null; it is not parsed."""
 
 _EXACT_FLOAT = 2**53
-_EXACT_TEXT_BITS = 13_000  # Python refuses to write larger integers out.
+_EXACT_TEXT_BITS = 13_000  # Python refuses to convert larger integers to text.
 
 MISSING: Any = object()
-"""No reading was found. (None is a value.)"""
+"""No conversion was found. (None is a value.)"""
 
 
 class Coerced(Struct, frozen=True):
-    """A value made to fit as far as that loses nothing, and every change that was made."""
+    """A value coerced as far as possible without loss, and all changes."""
 
     value: Any
     changes: tuple[Change, ...] = ()
 
 
 class Coercer:
-    """One run of coercion: the changes so far, and the answers already found for places reached by several ways."""
+    """One run of coercion: the changes so far, and cached results for places that are reached several times."""
 
     __slots__ = ("_known", "changes", "drop_extra")
 
@@ -58,7 +58,7 @@ class Coercer:
         return after
 
     def cast(self, shape: Shape, value: Any, path: str, depth: int = 0, names: frozenset[str] | None = None) -> Any:
-        """The value, changed where the shape refuses it. `names` are keys known to the schemas around this one."""
+        """Return the value, changed where the shape rejects it. `names` are the keys of the enclosing schemas."""
         if depth > MAX_DEPTH or (fits(shape, value) and not (self.drop_extra and depth == 0)):
             return value
         if not shape.unions and not shape.parts:
@@ -86,7 +86,7 @@ class Coercer:
     def _cast_union(
         self, union: tuple[Shape, ...], value: Any, path: str, depth: int, names: frozenset[str] | None
     ) -> Any:
-        """The reading that fits a branch with the least change; the earlier branch where two are as good."""
+        """Return the result that fits a branch with the fewest changes; if two are equal, the earlier branch."""
         mark = len(self.changes)
         best: Any = MISSING
         best_changes: list[Change] = []
@@ -102,12 +102,12 @@ class Coercer:
         if best is not MISSING:
             self.changes.extend(best_changes)
             return best
-        # Nothing fits in full. Where only one branch can be meant, what can be mended in it is mended.
+        # No branch fits. If only one branch is possible, the value is coerced to it as far as possible.
         meant = _meant_branch(union, value)
         return value if meant is None else self.cast(meant, value, path, depth, names)
 
     def _cast_own(self, shape: Shape, value: Any, path: str, depth: int, names: frozenset[str] | None) -> Any:
-        """The value by the shape's own words, without its parts and unions."""
+        """Coerce the value to the keywords of the shape itself, without its parts and unions."""
         if shape.types is not None and type(value) not in shape.types:
             value = self._convert(shape, value, path, depth)
             if type(value) not in shape.types:
@@ -121,14 +121,14 @@ class Coercer:
         return value
 
     def _convert(self, shape: Shape, value: Any, path: str, depth: int) -> Any:
-        """A value of another type, where the types that are wanted can hold exactly the same."""
+        """Convert a value to another type, if one of the wanted types can hold exactly the same value."""
         kind = type(value)
         if kind is str:
             found = self._convert_text(shape, value, path)
             if found is not MISSING:
                 return found
             if value.lstrip()[:1] in ("[", "{"):
-                return value  # Text that means to be a structure and is none: wrapping it would hide that.
+                return value  # Text that looks like a malformed structure: a list around it would hide the fault.
         elif kind is float and "integer" in shape.kinds and value.is_integer() and abs(value) <= _EXACT_FLOAT:
             return self.note(path, "whole_number", value, int(value))
         elif "string" in shape.kinds:
@@ -157,7 +157,7 @@ class Coercer:
         return found
 
     def _wrap(self, shape: Shape, value: Any, path: str, depth: int) -> Any:
-        """One item where a list is wanted, if the list takes such items."""
+        """Put a single item into a list, if the list accepts such items."""
         if len(shape.prefix) > 1:
             return value
         items = shape.prefix[0] if shape.prefix else shape.items
@@ -174,7 +174,7 @@ class Coercer:
         return [item]
 
     def _choose(self, shape: Shape, value: Any, path: str) -> Any:
-        """The member of an enum that the value spells, if it spells exactly one."""
+        """Return the member of an enum that the value matches, if it matches exactly one."""
         if is_choice(shape, value):
             return value
         if type(value) is str:
@@ -231,7 +231,7 @@ class Coercer:
 
 
 def _weight(changes: list[Change]) -> int:
-    # A list around a value says more than the model did, so any plain conversion is preferred to it.
+    # A list around a value adds a structure that the model did not write, so a plain conversion is preferred.
     return sum(3 if change.rule == "wrapped_in_list" else 1 for change in changes)
 
 
@@ -248,7 +248,7 @@ def _meant_branch(union: tuple[Shape, ...], value: Any) -> Shape | None:
 def _renamed_keys(
     shape: Shape, value: dict[str, Any], names: frozenset[str] | None, *, refuse_extra: bool
 ) -> dict[str, str]:
-    """Keys that spell a property otherwise (`userID` for `user_id`), where the schema refuses them as they stand."""
+    """Return keys in another spelling of a property (`userID` for `user_id`), if the schema rejects them unchanged."""
     spelled: dict[str, list[str]] = {}
     for key, item in value.items():
         if key in shape.properties or (names is not None and key in names) or not isinstance(key, str):
@@ -263,7 +263,7 @@ def _renamed_keys(
 
 
 def scalar_text(value: Any) -> str | None:
-    """A number or boolean as JSON writes it; None for anything else, and for what JSON cannot write."""
+    """Return a number or boolean as JSON text; None for anything else, and for a value that JSON cannot hold."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -274,7 +274,7 @@ def scalar_text(value: Any) -> str | None:
 
 
 def read_scalar(text: str, kinds: tuple[str, ...]) -> tuple[Any, str]:
-    """The scalar that the text spells exactly, of the first kind that can read it, with the rule; else MISSING."""
+    """Return the scalar that the text is, of the first kind that can read it, and the rule; otherwise MISSING."""
     word = text.strip() if len(text) <= _LONGEST_WORD else ""
     if not word:
         return MISSING, ""
@@ -311,7 +311,7 @@ _SCALAR_READERS: dict[str, Callable[[str], Any]] = {
 
 
 def read_structure(text: str) -> tuple[Any, tuple[str, ...]]:
-    """The object or list that the text is, with the repairs it took to read it; MISSING when it is none."""
+    """Return the object or list in the text, and the repairs; MISSING if there is none."""
     if text.lstrip()[:1] not in ("{", "[", "("):
         return MISSING, ()
     try:
@@ -319,7 +319,7 @@ def read_structure(text: str) -> tuple[Any, tuple[str, ...]]:
     except Undecodable:
         pass
     if '\\"' in text:
-        try:  # The inside of a JSON string, its own quotes left out: `{\\"a\\": 1}`.
+        try:  # The content of a JSON string without its quotes: `{\\"a\\": 1}`.
             return decode(decode(f'"{text}"')), ("double_encoded",)
         except Undecodable:
             pass
@@ -334,17 +334,17 @@ def read_structure(text: str) -> tuple[Any, tuple[str, ...]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Values out of formats that write every argument as plain text: the schema says what the text stands for.
+# Values from formats that write every argument as plain text: the schema determines the type.
 
 _STRING_ONLY = frozenset({str})
 _PYTHON_CONSTANTS = {"True": True, "False": False, "None": None}
 
 
 def read_text(text: str, schema: JsonObject | None, *, root: JsonObject | None = None, path: str = "$") -> Coerced:
-    """The value that a text stands for by its schema; the text itself, for validation to fault, when it is none.
+    """Convert a text to a value according to its schema; return the text if that fails, and validation reports it.
 
-    Text is kept to the letter where a string is wanted. Reading "5" as 5 where an integer is wanted is how such a
-    format works and no change; what goes beyond (python spellings in a structure, an enum by case) is reported.
+    Text for a string is kept exactly. To read "5" as 5 for an integer is how such a format works, and not a change;
+    everything else (Python spellings in a structure, an enum in another case) is reported as a change.
     """
     if schema is None:
         return Coerced(read_untyped(text))
@@ -369,9 +369,9 @@ def _read_by(shape: Shape, text: str, path: str) -> Coerced:
 
 
 def read_untyped(text: str) -> Any:
-    """The value of an argument that no schema describes: JSON and python's constants are read, quoted text stays text.
+    """Convert an argument that no schema describes: JSON and Python's constants are read, quoted text stays text.
 
-    Most servers do so, and most models mean it so. Whoever needs `007` as text declares a string.
+    Most servers do the same, and most models expect it. A tool that needs `007` as text declares a string.
     """
     if text in _PYTHON_CONSTANTS:
         return _PYTHON_CONSTANTS[text]
@@ -384,7 +384,7 @@ def read_untyped(text: str) -> Any:
 
 
 def _read_string_or_other(text: str, shape: Shape, kinds: tuple[str, ...], path: str) -> Coerced:
-    """A union with strings: `null` means null, a structure that fits is one, and among scalars the first named wins."""
+    """Read a union with strings: `null` is null, a fitting structure is read, and the first listed scalar type wins."""
     if text in shape.texts:
         return Coerced(text)
     if "null" in kinds and text.strip() == "null" and fits(shape, None):
@@ -403,7 +403,7 @@ def _read_string_or_other(text: str, shape: Shape, kinds: tuple[str, ...], path:
 
 
 def _read_typed(text: str, shape: Shape, kinds: tuple[str, ...], path: str) -> tuple[Any, tuple[Change, ...]]:
-    """The text as one of the kinds, made to fit inside; MISSING when it spells none of them."""
+    """Read the text as one of the kinds, and coerce its parts; MISSING if it is none of them."""
     found, _ = read_scalar(text, kinds)
     repairs: tuple[str, ...] = ()
     if found is MISSING and ("object" in kinds or "array" in kinds):
@@ -425,17 +425,17 @@ def _settle_for_text(text: str, shape: Shape, path: str) -> Coerced:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Values that have types already.
+# Values with types.
 
 
 def coerce(
     value: Any, schema: JsonObject, *, path: str = "$", root: JsonObject | None = None, drop_extra: bool = False
 ) -> Coerced:
-    """The value, changed only where the schema refuses it and nothing is lost, with every change reported.
+    """Coerce a value to a schema: change it only where the schema rejects it, without loss, and report every change.
 
-    A value that fits comes back as the same object. What cannot be mended stays as it is, for `validate` to fault.
-    `root` is the schema that references point into, by default the schema itself. `drop_extra` leaves out arguments
-    that the schema does not name, unless it says that further ones are welcome.
+    A value that fits is returned as the same object. What cannot be coerced stays unchanged, and `validate` reports
+    it. `root` is the schema in which references are resolved, by default the schema itself. `drop_extra` removes
+    arguments that the schema does not name, unless the schema allows additional ones.
     """
     if not drop_extra and isinstance(value, dict) and fits_plainly(value, schema):
         return Coerced(value)

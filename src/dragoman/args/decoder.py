@@ -1,4 +1,4 @@
-"""Strict JSON: duplicate keys, NaN and everything else that would lose data is an error."""
+"""The strict JSON decoder: duplicate keys, NaN and everything else that would lose data is an error."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dragoman.jsonschema.keywords import child_path
 from dragoman.types import Fault
 
 # --------------------------------------------------------------------------------------------------------------------
-# Strict JSON, with everything refused that would lose data or surprise a tool.
+# Strict JSON: everything that would lose data or surprise a tool is an error.
 #
-# The C scanner of the standard library does the reading. What it lets through and we do not: duplicate keys, NaN and
-# Infinity, numbers that do not fit, lone surrogates, and nesting so deep that the next reader would fall over it.
+# The C scanner of the standard library reads the text. In addition, the decoder rejects duplicate keys, NaN and
+# Infinity, numbers that are too large, lone surrogates, and nesting that would make the next reader fail.
 #
-# Most texts are short objects without any of that. They are read by msgspec, which is several times quicker; whatever
-# it refuses, and whatever it may have read too generously, goes to the scanner.
+# Most texts are short objects without any of these. msgspec reads them several times faster. A text that msgspec
+# rejects, or may have read too leniently, goes to the scanner.
 
 MAX_DEPTH = 100
 MAX_DIGITS = 400
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
-# Strings are matched whole so that brackets inside them do not count; the last quote is optional and the loops are
-# possessive, so that no text makes this scan go back.
+# Strings are matched as a whole, so that brackets inside them do not count. The last quote is optional and the loops
+# are possessive, so the pattern never backtracks.
 _STRING_OR_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
 _INFINITIES = (float("inf"), float("-inf"))
 
@@ -38,7 +38,7 @@ _write_object = msgspec.json.Encoder().encode
 
 
 class Undecodable(ValueError):
-    """The text is not JSON that we accept: `why`, and the `position` in the text."""
+    """The text is not JSON that the decoder accepts: `why`, and the `position` in the text."""
 
     def __init__(self, why: str, position: int) -> None:
         super().__init__(f"{why} at position {position}")
@@ -47,19 +47,19 @@ class Undecodable(ValueError):
 
 
 def has_surrogate(text: str) -> bool:
-    """Whether half a character is in the text: it could be neither stored nor sent as UTF-8."""
+    """Whether the text contains a lone surrogate, which UTF-8 cannot encode."""
     return not text.isascii() and SURROGATE.search(text) is not None
 
 
 def read_integer(digits: str) -> int:
-    """An integer of a reasonable size."""
+    """Convert digits to an integer; raise ValueError for more than MAX_DIGITS digits."""
     if len(digits) > MAX_DIGITS and len(digits.lstrip("-")) > MAX_DIGITS:
         raise ValueError(f"integer of more than {MAX_DIGITS} digits")
     return int(digits)
 
 
 def read_float(digits: str) -> float:
-    """A finite float."""
+    """Convert digits to a float; raise ValueError if it is not finite."""
     number = float(digits)
     if number in _INFINITIES:
         raise ValueError("number too large")
@@ -82,7 +82,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _FAR = 65_536
-"""From here on the lines before a fault are too many to be counted for each."""
+"""Beyond this position, the lines before a fault are too many to count them for each fault."""
 _WINDOW = 1024
 _DOUBT = 64
 
@@ -94,7 +94,7 @@ _scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignor
 
 
 def decode(text: str) -> Any:
-    """Read a text that is one JSON value and nothing else; raises `Undecodable`."""
+    """Decode a text that is one JSON value and nothing else; raises `Undecodable`."""
     found = decode_object(text)
     if found is not None:
         return found
@@ -107,22 +107,22 @@ def decode(text: str) -> Any:
 
 
 def decode_object(text: str) -> dict[str, Any] | None:
-    """The object that a text is, where that takes no closer look; None says nothing about the text."""
+    """Decode a text on the fast path if it is an object; None means only that the fast path does not apply."""
     if len(text) > _SHORT or type(text) is not str or text.count("[") + text.count("{") > MAX_DEPTH:
         return None
     try:
         value = _read_object(text)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    # Of a key that comes twice only the last one is left: then the text has colons that are missing when it is written
-    # again. (A colon inside of a string is there both times, unless the text hides it in an escape.)
+    # msgspec keeps only the last of duplicate keys. Then the text has more colons than the encoded value. (A colon
+    # inside a string is in both, unless the text writes it as an escape.)
     if text.count(":") != _write_object(value).count(b":") or "\\u003" in text:
         return None
     return value
 
 
 def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
-    """Read the one JSON value at a place (blanks before it are skipped) and say where it ends; raises `Undecodable`.
+    """Decode the JSON value at a position, after blanks; return the value and its end; raises `Undecodable`.
 
     The cost depends on the value alone, not on how much text follows it.
     """
@@ -146,9 +146,9 @@ def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
 
 
 def _fail_early(text: str, start: int) -> None:
-    """Refuse what is wrong near its beginning, without looking at the text before it.
+    """Raise for a fault near the beginning of the value, without a scan of the text before it.
 
-    The scanner's error counts the lines from the beginning of the text. In a long text with many broken values that
+    The scanner's error counts the lines from the beginning of the text. In a long text with many broken values, that
     would be quadratic.
     """
     piece = text[start : start + _WINDOW]
@@ -158,7 +158,7 @@ def _fail_early(text: str, start: int) -> None:
         if error.value < len(piece) - _DOUBT:
             raise Undecodable("expected a value", start + error.value) from None
     except json.JSONDecodeError as error:
-        # Near the end of the piece it may be the cut that is wrong, and a string may only seem to have no end.
+        # Near the end of the piece, the cut itself may be the fault, and a string may only seem to have no end.
         if error.pos < len(piece) - _DOUBT and not error.msg.startswith("Unterminated"):
             raise Undecodable(error.msg[:1].lower() + error.msg[1:], start + error.pos) from None
     except (RecursionError, ValueError):
@@ -166,7 +166,7 @@ def _fail_early(text: str, start: int) -> None:
 
 
 def _inspect(source: str, start: int, value: Any) -> None:
-    """Refuse what the scanner does not look at. Each check is cheap when there is nothing to find."""
+    """Raise for faults that the scanner does not check. Each check is cheap if there is no fault."""
     if len(source) > 2 * MAX_DEPTH and source.count("[") + source.count("{") > MAX_DEPTH:
         _check_depth(source, start)
     if not source.isascii():
@@ -205,7 +205,7 @@ def _holds_surrogate(value: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Is a value plain JSON that a tool can be given? Asked of values that did not come through our own decoder.
+# A check that a value is JSON that a tool can receive, for values that did not come from this decoder.
 
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 _TOO_LARGE = 10**MAX_DIGITS
@@ -214,7 +214,7 @@ _PLAIN = frozenset({bool, type(None)})
 
 
 def find_unsound(value: Any) -> Fault | None:
-    """The first thing that JSON cannot hold or that we refuse: too deep, NaN, half a character, a huge integer."""
+    """Return the first part that JSON cannot hold or that is rejected: too deep, NaN, lone surrogate, huge integer."""
     waiting: list[tuple[Any, str, int]] = [(value, "$", 0)]
     while waiting:
         each, path, depth = waiting.pop()
@@ -232,11 +232,11 @@ def find_unsound(value: Any) -> Fault | None:
 
 
 def _look_at_members(each: Any, path: str, depth: int, waiting: list[tuple[Any, str, int]]) -> Fault | None:
-    """Settle the plain members of one container, and put the others on the list."""
+    """Check the plain members of one container, and append the others to the list."""
     in_object = type(each) is dict
     for key, item in each.items() if in_object else enumerate(each):
         if in_object and (type(key) is not str or has_surrogate(key)):
-            return Fault(path, "a key that is no text")
+            return Fault(path, "a key that is not a string")
         kind = type(item)
         if kind is str:
             plain = item.isascii()
@@ -252,9 +252,9 @@ def _look_at_members(each: Any, path: str, depth: int, waiting: list[tuple[Any, 
 def _why_unsound(value: Any) -> str | None:
     kind = type(value)
     if kind is str:
-        return "half a character (a lone surrogate)" if has_surrogate(value) else None
+        return "a lone surrogate" if has_surrogate(value) else None
     if kind is int:
         return None if -_TOO_LARGE < value < _TOO_LARGE else f"an integer of more than {MAX_DIGITS} digits"
     if kind is float:
-        return None if isfinite(value) else f"{value} is no number that JSON can hold"
-    return None if kind in _PLAIN else f"{kind.__name__} is no JSON value"
+        return None if isfinite(value) else f"{value} is not a number that JSON can hold"
+    return None if kind in _PLAIN else f"{kind.__name__} is not a JSON value"

@@ -1,4 +1,4 @@
-"""Turn the arguments of a call into arguments that the tool accepts: decode, repair, coerce, validate."""
+"""`load` and `validate`: from the arguments that a model wrote to arguments that the tool accepts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.toolset import as_tool
 from dragoman.types import Change, Fault, JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# Faults in plain words, short enough for a model to read and to act on.
+# Messages for faults, short enough for a model to read and act on.
 
 _LONGEST_VALUE = 60
 _LONGEST_MESSAGE = 200
@@ -28,7 +28,7 @@ _SHOWN_NAMES = 100
 
 
 def show(value: Any) -> str:
-    """A value as a message shows it: scalars short and quoted, structures by their kind."""
+    """Return a value for a message: scalars shortened and quoted, structures by their kind."""
     if isinstance(value, dict):
         return "an object"
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def describe(error: Any, schema: dict[str, Any]) -> list[str]:
-    """The words for one error of the validator; several where it speaks of several things at once."""
+    """Return the messages for one error of the validator; several if the error has several causes."""
     kind = error.kind
     if kind.name == "additionalProperties":
         known = [name for name in schema.get("properties", {}) if name not in error.instance]
@@ -92,15 +92,15 @@ _WORDS: dict[str, Callable[[Any, Any], str]] = {
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Every fault of a value by its schema, each with its place, in words that a model can act on.
+# Validation: every fault of a value, each with its path and a message that a model can act on.
 
 _KEPT = 256
 _MAX_FAULTS = 100
 _MAX_BAD_KEYWORDS = 20
 _CANNOT_SAY = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
-"""What the engine raises for a schema that it cannot compile."""
+"""The exceptions of the engine for a schema that it cannot compile."""
 
-# What is looked at place by place; everything else in a schema speaks about one place only.
+# Keywords that are checked place by place; every other keyword applies to one place only.
 _WALKED = frozenset(
     {"$ref", "$defs", "allOf", "anyOf", "oneOf", "items", "prefixItems", "dependentSchemas"}
     | {"unevaluatedItems", "unevaluatedProperties"}
@@ -108,41 +108,41 @@ _WALKED = frozenset(
 
 
 def validate(value: Any, schema: JsonObject) -> list[Fault]:
-    """Every way in which the value breaks the schema; [] when it fits.
+    """Return every fault of the value; [] if it fits the schema.
 
-    Type names of other languages are understood. A part of a schema that makes no sense (an unknown type, a broken
-    pattern, a reference that leads nowhere) accepts anything; this never raises. Nothing is fetched from outside.
+    Type names of other languages are accepted. An invalid part of a schema (an unknown type, a malformed pattern, a
+    reference that does not resolve) accepts anything, and never raises. Nothing is fetched from elsewhere.
     """
     unsound = find_unsound(value)
     return find_faults(value, schema) if unsound is None else [unsound]
 
 
 def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
-    """The same for a value that is known to be sound."""
+    """The same for a value that is known to be valid JSON."""
     checks = _checks_of(schema)
     if checks is not None and checks.multiplies:
         return [Fault("$", f"cannot be checked: its schema applies more than {MOST_NODES} schemas to one value")]
     if checks is None or checks.accepts(checks.schema, value):
         return []
     walk = _Walk(checks)
-    with suppress(*_CANNOT_SAY):  # The verdict stands in any case, with the faults found so far.
+    with suppress(*_CANNOT_SAY):  # The value is invalid in any case; the faults found so far are returned.
         walk.look(checks.schema, value, "$")
     return walk.faults or [Fault("$", "does not fit the schema")]
 
 
 class _Checks:
-    """A schema with compiled validators for itself and, once they are asked for, for its parts."""
+    """A schema with compiled validators for itself and, on first use, for its parts."""
 
     __slots__ = ("_compile", "_locals", "_validators", "multiplies", "schema", "source")
 
     def __init__(self, source: object) -> None:
-        # The schema engine is only loaded when something is to be checked.
+        # The schema engine is imported only when something is validated.
         from jsonschema_rs import ReferencingError, Registry, ValidationError, validator_for
 
-        self.source = source  # A strong reference: the identity it is remembered by stays its own.
+        self.source = source  # A strong reference, so that no other object gets the identity under which it is cached.
         self.schema = normalise(source)
         self.multiplies = multiplies(source)
-        """The engine would take too long with this schema, and cannot be interrupted: it is not asked."""
+        """The engine would take too long with this schema and cannot be interrupted, so it is not used."""
         registry: Any = None
 
         def build(schema: Any) -> Any:
@@ -171,7 +171,7 @@ class _Checks:
         return bool(validator.is_valid(value))
 
     def local_errors(self, schema: dict[str, Any], value: Any) -> list[Any]:
-        """What the schema itself says against the value, without its parts, branches and members."""
+        """Return the errors of the schema's own keywords, without its parts, branches and members."""
         validator = self._locals.get(id(schema))
         if validator is None:
             validator = self._locals[id(schema)] = self._compile(_local(schema))
@@ -194,7 +194,7 @@ def _local(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remove(schema: Any, place: list[str | int]) -> bool:
-    """Take out the keyword at a place of the schema; False when there is none to take out."""
+    """Remove the keyword at a place of the schema; return False if there is none."""
     if not place:
         return False
     node = schema
@@ -210,7 +210,7 @@ _kept: dict[int, tuple[object, _Checks | None]] = {}
 
 
 def _checks_of(schema: object) -> _Checks | None:
-    """The compiled checks, remembered by identity; None for a schema that cannot be compiled: it accepts anything."""
+    """Return the compiled checks, cached by identity; None if the schema cannot be compiled and accepts anything."""
     known = _kept.get(id(schema))
     if known is None:
         if len(_kept) >= _KEPT:
@@ -224,9 +224,9 @@ def _checks_of(schema: object) -> _Checks | None:
 
 
 class _Walk:
-    """The way through an invalid value, place by place; of a union only the branch that was meant is followed.
+    """A walk through an invalid value, place by place. In a union, it follows only the branch that was meant.
 
-    Collecting the errors of every branch would take exponential time for schemas that refer to themselves.
+    The errors of every branch would take exponential time for recursive schemas.
     """
 
     __slots__ = ("_checks", "_seen", "faults")
@@ -326,7 +326,7 @@ def _takes_kind_of(schema: Any, value: Any) -> bool:
 
 
 def _is_recognised(schema: Any, value: Any) -> bool:
-    """Whether the value has the constants (`"type": "circle"`) or the required names that tell a branch from others."""
+    """Whether the value has the constants (`"type": "circle"`) or required names that distinguish a branch."""
     if not isinstance(schema, dict) or not isinstance(value, dict):
         return False
     properties, required = schema.get("properties", {}), schema.get("required", [])
@@ -337,23 +337,23 @@ def _is_recognised(schema: Any, value: Any) -> bool:
 
 
 def _kinds_of_branches(branches: list[Any]) -> list[str]:
-    """The kinds that the branches name between them; [] when one of them names none."""
+    """Return the kinds of all branches; [] if one of them names none."""
     if not all(_kinds(branch) for branch in branches):
         return []
     return list(dict.fromkeys(kind for branch in branches for kind in _kinds(branch)))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arguments as a model wrote them, made into arguments that a tool can take: decode, repair, coerce, validate.
+# `load`: decode, repair, coerce, validate.
 
 MOST_MEMBERS = 200_000
-"""More than any model writes in one reply; whoever sends more wants to keep us busy."""
+"""More members than any model writes in one reply; a larger input is likely an attack."""
 
 
 class Loaded(Struct, frozen=True):
-    """The arguments, and everything that was done to understand them.
+    """The arguments, with all repairs, changes and errors.
 
-    `value` is None when they could not be understood at all; where it is there with `errors`, it breaks the schema.
+    `value` is None if the arguments cannot be read. A `value` with `errors` does not fit the schema.
     """
 
     value: JsonObject | None
@@ -363,25 +363,25 @@ class Loaded(Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether a tool may be run with these arguments."""
+        """Whether a tool may run with these arguments."""
         return self.value is not None and not self.errors
 
 
 def load(raw: str | Mapping[str, Any] | None, tool: object = None, *, drop_extra: bool = False) -> Loaded:
-    """Read the arguments of a call by the tool that it names; no `raw` makes this raise.
+    """Decode, repair, coerce and validate the arguments of a call of `tool`. No `raw` raises an exception.
 
-    `raw` is a mapping, or JSON text; no text at all means no arguments. `tool` is whatever describes a tool, or a bare
-    JSON schema. `drop_extra` leaves out arguments that the tool does not name.
+    `raw` is a mapping or JSON text; an empty text means no arguments. `tool` is any description of a tool, or a bare
+    JSON Schema. `drop_extra` removes arguments that the tool does not name.
     """
     schema = _schema_of(tool)
     value, repairs, fault = _understand(raw)
     if fault is None and (repairs or not isinstance(raw, str)):
-        # Text that needed no repair came through our own decoder, which lets nothing unsound through.
+        # Text that needed no repair came from the strict decoder, which accepts only valid JSON.
         fault = find_unsound(value)
     if fault is not None:
         return Loaded(None, repairs, (), (fault,))
     if not schema:
-        # Nothing to fit them to: every object of arguments will do.
+        # There is no schema: every object is valid.
         return Loaded(value, repairs)
     coerced = coerce(value, schema, drop_extra=drop_extra)
     return Loaded(coerced.value, repairs, coerced.changes, tuple(find_faults(coerced.value, schema)))
@@ -402,7 +402,7 @@ def _schema_of(tool: object) -> JsonObject:
 
 
 def _understand(raw: object) -> tuple[Any, tuple[str, ...], Fault | None]:
-    """The object of arguments, the repairs it took, and a fault when there is none."""
+    """Return the object of arguments, the repairs, and a fault if there is no object."""
     value: Any = {} if raw is None else raw
     repairs: tuple[str, ...] = ()
     if isinstance(value, str):
@@ -425,7 +425,7 @@ def _read(text: str) -> tuple[Any, tuple[str, ...], Fault | None]:
     if not text or text.isspace():
         return {}, (), None
     if len(text) > MOST_MEMBERS and (members := text.count('":')) > MOST_MEMBERS:
-        return None, (), Fault("$", f"about {members} members, and {MOST_MEMBERS} are read at most")
+        return None, (), Fault("$", f"about {members} members; the limit is {MOST_MEMBERS}")
     try:
         return decode(text), (), None
     except Undecodable:

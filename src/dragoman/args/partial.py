@@ -1,8 +1,8 @@
-"""One JSON object while it is still being written: what is there so far, and which part of it grew.
+"""`PartialObject`: reads one JSON object while it grows, and reports which part grew.
 
-Every character is looked at once, however the text is cut into pieces, so following a long argument costs the same
-per piece at its end as at its beginning. The grammar is strict JSON with the limits of `decode`; text that breaks it
-stops the reader, which then says why and keeps what it had.
+It reads every character once, however the text is cut into pieces, so a piece costs the same at the end of a long
+argument as at its beginning. The grammar is strict JSON with the limits of `decode`. Invalid text stops the reader: it
+reports the reason and keeps the value so far.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dragoman.types import JsonObject
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _PLAIN_TEXT = re.compile(r'[^"\\\x00-\x1f\ud800-\udfff]*')
 _NUMBER_TEXT = re.compile(r"[-+.0-9eE]*")
-# An escape that is not complete yet; the first half of a character needs the other.
+# An incomplete escape; the first surrogate of a pair needs the second.
 _ESCAPE_BEGINS = re.compile(r"\\(?:u.{0,3}|u[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u.{0,3})?)?)?", re.DOTALL)
 _WORDS: dict[str, tuple[str, Any]] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
 
@@ -40,32 +40,30 @@ class PartialUpdate(Struct, frozen=True):
     """One part of the object that grew or was finished by the last piece."""
 
     path: Path
-    """Keys and positions from the top, such as ("files", 0, "text")."""
+    """Keys and indexes from the top, such as ("files", 0, "text")."""
     delta: str = ""
     """The characters that a string gained, unescaped; empty for everything else."""
     complete: bool = False
     value: Any = None
-    """The whole value once it is complete; a string that is still growing leaves this None."""
+    """The whole value once it is complete; None for a string that still grows."""
 
 
 class PartialObject:
-    """Reads one JSON object as it grows. Feed it pieces; look at `value` whenever you like.
+    """Reads one JSON object while it grows. `feed` takes the pieces; `value` can be read at any time.
 
-    `value` is the same dict all along, filled as the text comes in: copy it to keep a moment. A string that is still
-    open stands in it with what is known; numbers, true, false and null appear when they are complete.
-
-    It is there for partial answers: arguments and typed answers that a program shows while the model writes them.
+    `value` is always the same dict, which grows with the text: copy it to keep a state. It contains the known part of
+    a string that is still open; numbers, true, false and null appear when they are complete.
     """
 
     def __init__(self) -> None:
         self._root: JsonObject = {}
         self._containers: list[Any] = []
-        self._steps: list[str | int] = []  # One for each open container: the member that is being read.
+        self._steps: list[str | int] = []  # One entry for each open container: the current member.
         self._expected: _Expected = "object"
-        self._inside: Callable[[str, int], int] | None = None  # The reader of the scalar that is open, if one is.
+        self._inside: Callable[[str, int], int] | None = None  # The reader of the open scalar, if any.
         self._parts: list[str] = []
-        self._fresh = 0  # Where in the parts the text of this piece begins.
-        self._shown = True  # Whether `value` has the open string as it stands.
+        self._fresh = 0  # The index in the parts at which the text of this piece begins.
+        self._shown = True  # Whether `value` contains the current text of the open string.
         self._in_key = False
         self._growing: Path | None = None
         self._escape = ""
@@ -85,21 +83,21 @@ class PartialObject:
 
     @property
     def complete(self) -> bool:
-        """Whether the closing brace has been read, and nothing after it that does not belong."""
+        """Whether the closing brace has been read, and only white space after it."""
         return self._failed is None and self._expected == "end"
 
     @property
     def failed(self) -> str | None:
-        """Why the text is no JSON object; None while it still may be one."""
+        """Why the text is not a JSON object; None while it may still become one."""
         return self._failed
 
     @property
     def growing(self) -> Path | None:
-        """The path of the string that is being written, if one is."""
+        """The path of the open string, if any."""
         return self._growing
 
     def feed(self, piece: str) -> list[PartialUpdate]:
-        """Take the next characters, and return what grew, in order; a string at most once."""
+        """Take the next characters; return the parts that grew, in order, each string at most once."""
         self._grown = []
         self._fresh = len(self._parts)
         position, end = 0, len(piece)
@@ -120,7 +118,7 @@ class PartialObject:
     # ---- between scalars ---------------------------------------------------------------------------------------------
 
     def _take(self, character: str) -> bool:
-        """Go on by one character; False if it is the first one of a number or a word, whose reader takes it."""
+        """Read one character; return False if it begins a number or a word, which has its own reader."""
         expected = self._expected
         in_object = bool(self._containers) and type(self._containers[-1]) is dict
         if expected in ("first member", "comma") and character == ("}" if in_object else "]"):
@@ -186,7 +184,7 @@ class PartialObject:
             try:
                 self._parts.append(decode(f'"{self._escape}"'))
             except Undecodable as error:
-                half = "half a character (a lone surrogate)"
+                half = "a lone surrogate"
                 self._fail(half if error.why == "lone surrogate" else f"the escape {self._escape!r}")
                 return position + 1
             self._shown = self._in_key
@@ -272,7 +270,7 @@ class PartialObject:
         return True
 
     def _fail(self, why: str) -> None:
-        """Stop for good; what the open string had so far stays visible."""
+        """Stop the reader; the text of the open string so far stays visible."""
         _ = self.value
         self._growing = None
         self._failed = why

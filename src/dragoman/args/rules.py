@@ -1,7 +1,7 @@
-"""The names of all repairs and coercions, each with what it did.
+"""The names of all repairs and coercions, each with a description.
 
-`ToolCall.repairs` and `Loaded.repairs` hold names of `REPAIRS`, in the order in which they were needed. `Change.rule`
-is a name of `COERCIONS`, or of `REPAIRS` where text inside an argument was repaired. A test finds missing names.
+`ToolCall.repairs` and `Loaded.repairs` contain names of `REPAIRS`, in the order of their use. `Change.rule` is a name
+of `COERCIONS`, or of `REPAIRS` if text inside an argument was repaired. A test finds missing names.
 """
 
 from __future__ import annotations

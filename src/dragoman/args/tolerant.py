@@ -1,4 +1,4 @@
-"""A tolerant reader of almost-JSON: JSON5, Python literals, JavaScript; every repair has a name."""
+"""The tolerant reader of malformed JSON, JSON5, Python literals and JavaScript; every repair has a name."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dragoman.args.tolerant_scalars import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# One value in the widest reasonable dialect of JSON, JSON5, Python literals and JavaScript.
+# The reader accepts one value in a union of JSON, JSON5, Python literals and JavaScript.
 #
-# Reads in one pass from left to right and never goes back further than the value at hand. Whatever is not JSON is
-# noted under a name in `rules`. In Python mode the dialect is Python's, so what is good Python is not noted.
+# It reads in one pass from left to right and never goes back further than the current value. Each deviation from JSON
+# adds the name of a repair to `rules`. In Python mode, valid Python is not a deviation.
 
 __all__ = ["TolerantReader", "Unreadable"]
 
@@ -42,18 +42,18 @@ _JSON_OPENINGS = ('{"', '["', "[{", "[[")
 
 
 class TolerantReader(ScalarReader):
-    """A reader of values in one text.
+    """Reads values in one text.
 
-    `python` reads Python's dialect. `expressions` (on in Python) also reads names, small sums and `dict(a=1)`.
-    `closing` adds the brackets and the quote that are missing at the end: only for a text that is known to be whole.
+    `python` selects the Python dialect. `expressions` (on in Python) also reads names, arithmetic and `dict(a=1)`.
+    `closing` adds missing brackets and a missing quote at the end; use it only for a text that is not truncated.
     """
 
     __slots__ = ()
 
     def value(self, position: int = 0, *, whole: bool = False) -> tuple[Any, int]:
-        """Read the one value at `position`, after blanks and comments, and say where it ends; raises `Unreadable`.
+        """Read the value at `position`, after blanks and comments; return it and its end; raises `Unreadable`.
 
-        With `whole` a string ends only where the text does, so quotes inside it need no escape.
+        With `whole`, a string ends only at the end of the text, so quotes inside it need no escape.
         """
         self._open.clear()
         try:
@@ -67,8 +67,8 @@ class TolerantReader(ScalarReader):
     def arguments(self, position: int = 0, closer: str = ")") -> tuple[list[Any], dict[str, Any], int]:
         """Read the arguments of a call up to and including its closing bracket; raises `Unreadable`.
 
-        Returns the positional ones, the named ones and the end. A single object in place of the arguments, `({...})`,
-        counts as named ones and is noted as `object_as_arguments`.
+        Returns the positional arguments, the named arguments and the end. A single object in place of the arguments,
+        `({...})`, counts as named arguments, with the repair `object_as_arguments`.
         """
         self._open.clear()
         try:
@@ -83,7 +83,7 @@ class TolerantReader(ScalarReader):
     # ---- values ------------------------------------------------------------------------------------------------------
 
     def _json_or_value(self, position: int, place: Place, depth: int) -> tuple[Any, int]:
-        """Let the fast scanner try first where an object or a list looks like JSON: once for each outermost value."""
+        """Try the fast scanner first if an object or a list looks like JSON, once for each outermost value."""
         if self.text.startswith(_JSON_OPENINGS, position) and self.max_depth >= MAX_DEPTH:
             try:
                 value, end = raw_decode(self.text, position)
@@ -147,7 +147,7 @@ class TolerantReader(ScalarReader):
         return isinstance(only, str) and " for " in only and not self.text.startswith(("'", '"'), position)
 
     def _items(self, position: int, closer: str, place: Place, depth: int) -> tuple[list[Any], int, int]:
-        """The values up to `closer`, where they end, and how many commas there were."""
+        """Return the values up to `closer`, their end, and the number of commas."""
         text = self.text
         self._open.append(closer)
         items: list[Any] = []
@@ -217,7 +217,7 @@ class TolerantReader(ScalarReader):
             raise Unreadable("lone surrogate", member.start(kind))
 
     def _odd_key(self, position: int, members: dict[str, Any]) -> tuple[str | None, int]:
-        """A key in an unusual spelling and where its value begins, or None and where the object ends."""
+        """Return a key in an unusual spelling and the start of its value, or None and the end of the object."""
         text = self.text
         position = self._skip(position)
         while members and text.startswith(",", position):
@@ -261,7 +261,7 @@ class TolerantReader(ScalarReader):
     # ---- between values ----------------------------------------------------------------------------------------------
 
     def _separator(self, position: int, closer: str) -> tuple[int, bool]:
-        """Go on after a value that no comma follows directly: where, and whether that is the end of the container."""
+        """Continue after a value that no comma follows directly; return the position, and whether this is the end."""
         text = self.text
         after = self._skip(position)
         char = text[after : after + 1]
@@ -282,7 +282,7 @@ class TolerantReader(ScalarReader):
         return after, False
 
     def _closer_missing(self, position: int) -> bool:
-        """Whether a closing bracket was left out here: at the end, or where an outer one is closed instead."""
+        """Whether a closing bracket is missing here: at the end, or because an outer one is closed instead."""
         if not self._closing:
             return False
         char = self.text[position : position + 1]
@@ -339,7 +339,7 @@ class TolerantReader(ScalarReader):
             keywords[key] = value
 
     def _odd_keyword(self, position: int) -> tuple[str | None, int]:
-        """The name of an argument in an unusual spelling, or None for a positional one, and where its value begins."""
+        """Return the name of an argument in an unusual spelling (None if positional), and the start of its value."""
         text = self.text
         if text.startswith("**", position):
             return "**", self._skip(position + 2)
@@ -359,10 +359,10 @@ class TolerantReader(ScalarReader):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Read arguments that are almost JSON, and say by name what was wrong with them.
+# `repair`: reads malformed JSON and names the repairs.
 #
-# Text that is JSON is never touched. The rest is read by `Tolerant`, once the wrapping is off: a markdown fence, words
-# around the one object, a layer of escapes. A repair that would invent something is not made: the result is an error.
+# Valid JSON is never changed. `TolerantReader` reads the rest, after the removal of wrappers: a Markdown fence, words
+# around the object, a layer of escapes. A repair that would invent data is not made; the result is an error.
 
 _FENCE = re.compile(r"(?P<fence>```+|~~~+)[ \t]*(?P<label>[\w+.-]*)[ \t]*")
 _ESCAPED_START = re.compile(r"[\[{]\s*+(?:[\[{]\s*+)*+\\+\"")
@@ -372,7 +372,7 @@ _VALUE_STARTS = frozenset("{[\"'`“‘(")
 
 
 class Repaired(Struct, frozen=True):
-    """The value and the names of the repairs, in order; or no value, and the reason."""
+    """The value and the names of the repairs in order, or the reason why there is no value."""
 
     value: Any
     rules: tuple[str, ...] = ()
@@ -380,10 +380,10 @@ class Repaired(Struct, frozen=True):
 
 
 def repair(text: str, *, complete: bool = True) -> Repaired:
-    """Read one value from text that may not quite be JSON. Never raises; `error` says why there is no value.
+    """Read one value from text that may be malformed JSON. Never raises; `error` says why there is no value.
 
-    `complete` says that the end of the call was seen. Only then are brackets and a quote that are missing at the end
-    added: otherwise the text may have been cut, and what is missing is unknown.
+    `complete` says that the end of the call was seen. Only then are missing brackets and a missing quote added at the
+    end; otherwise the text may be truncated, and the rest is unknown.
     """
     try:
         return Repaired(decode(text))
@@ -394,7 +394,7 @@ def repair(text: str, *, complete: bool = True) -> Repaired:
         value = _read(text, complete, rules)
     except Unreadable as error:
         return Repaired(None, error=str(error))
-    # Nothing else was wrong, so it was the white space: blanks that JSON does not know.
+    # There was no other fault, so it is white space that JSON does not allow.
     return Repaired(value, tuple(rules) or ("unusual_blanks",))
 
 
@@ -436,7 +436,7 @@ def _read_value(text: str, start: int, complete: bool) -> tuple[TolerantReader, 
 
 
 def _unfence(text: str, rules: dict[str, None]) -> tuple[int, int]:
-    """The part of the text inside a markdown fence, or all of it but the blanks at both ends."""
+    """Return the bounds of the text inside a Markdown fence, or of the text without blanks at both ends."""
     start, end = _trim(text, 0, len(text))
     opening = _FENCE.match(text, start, end)
     if opening is None:
@@ -458,7 +458,7 @@ def _trim(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _unescape(body: str) -> str | None:
-    """Take off one layer of string escapes from text that was encoded twice and lost its outer quotes."""
+    """Remove one layer of string escapes from text that was encoded twice and lost its outer quotes."""
     try:
         value, _ = TolerantReader('"' + body + '"').value(0)
     except Unreadable:
@@ -467,7 +467,7 @@ def _unescape(body: str) -> str | None:
 
 
 def _find_value(text: str, start: int, rules: dict[str, None]) -> int:
-    """Where the value begins: here, or at the first brace if words or a fence come before it."""
+    """Return the start of the value: here, or the first brace if words or a fence are before it."""
     if text[start : start + 1] in _VALUE_STARTS:
         return start
     brace = text.find("{", start)
@@ -481,7 +481,7 @@ def _find_value(text: str, start: int, rules: dict[str, None]) -> int:
 
 
 def _judge_rest(text: str, end: int, value: Any, rules: dict[str, None]) -> None:
-    """Accept what comes after the value only if it can be no second value."""
+    """Accept text after the value only if it cannot be a second value."""
     rest = text[end:]
     if not rest.strip():
         return

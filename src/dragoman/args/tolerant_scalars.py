@@ -1,4 +1,4 @@
-"""Strings, numbers, words and arithmetic for the tolerant reader."""
+"""The scalars of the tolerant reader: strings, numbers, words and arithmetic."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dragoman.args.decoder import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# Sums that a model wrote where a number was wanted: `2*3`, `1/2`, `(5 + 1) ** 2`.
+# Arithmetic in place of a number: `2*3`, `1/2`, `(5 + 1) ** 2`.
 
 Number = int | float
 
 _SUM = re.compile(r"[\d.+\-*/%()\s_eE]{1,80}", re.ASCII)
 _TOKEN = re.compile(r"\s*(?:((?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)|(\*\*|//|[-+*/%()]))", re.ASCII)
-# Dates, months and telephone numbers are no sums: 2024-12-25, 1/2/2024, 2024-12, 555-123-4567.
+# Dates, months and telephone numbers are not arithmetic: 2024-12-25, 1/2/2024, 2024-12, 555-123-4567.
 _NOT_A_SUM = re.compile(r"\d+(?:([-/.])\d+)(?:\1\d+)+|(?:19|20)\d\d-(?:0[1-9]|1[0-2])", re.ASCII)
 _OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
     {"+": operator.add, "-": operator.sub},
@@ -38,7 +38,7 @@ _MOST_PARENTHESES = 10
 
 
 def evaluate(source: str) -> Number | None:
-    """The value of a small sum, or None if the text is anything else or has no finite value."""
+    """Return the value of an arithmetic expression; None if the text is anything else or has no finite value."""
     source = source.strip()
     if _SUM.fullmatch(source) is None or _NOT_A_SUM.fullmatch(source) is not None:
         return None
@@ -131,13 +131,13 @@ def _bounded(value: Number) -> Number:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which quote ends a string: the one that is followed by what fits the place where the string stands.
+# The quote that ends a string: the first one that is followed by text that fits the place of the string.
 #
-# After a member of an object comes a comma and another key, or a closing brace; a quote that is followed by anything
-# else is content that the model forgot to escape. Every look ahead is bounded, so the search stays linear.
+# After a member of an object comes a comma and another key, or a closing brace. A quote before anything else is content
+# that the model did not escape. Every look-ahead is bounded, so the search is linear.
 
 Place = Literal["key", "member", "item", "argument", "alone", "whole"]
-"""Where a string stands. `alone` is a value with any text after it, `whole` one that should reach the end."""
+"""The place of a string. `alone` is a value with any text after it, `whole` one that should extend to the end."""
 
 CLOSING_QUOTES = {'"': '"', "'": "'", "`": "`", "“": "“”", "”": "”", "‘": "‘’", "’": "’", "„": "“”"}
 _FAR = 80  # how many characters of a key the look-ahead reads
@@ -160,7 +160,7 @@ _INNER_END = r"(?=\s*+(?:[,}\]):<`]|\Z)|[ \t]*+(?:[\r\n]|\#|//|/\*))"
 
 @cache
 def _fitting(place: Place, quote: str, outermost: bool, names: bool) -> str:
-    """What must follow a closing quote, as a pattern."""
+    """Return the pattern of what must follow a closing quote."""
     closing = "".join(CLOSING_QUOTES[quote])
     # The bracket that ends the whole value may be followed by anything but more of the string: `print("}")`.
     end = rf"(?![{closing}]\S)" if outermost else _INNER_END
@@ -195,7 +195,7 @@ def fits(place: Place, quote: str, outermost: bool, names: bool) -> re.Pattern[s
 
 @cache
 def plain_string(place: Place, quote: str, outermost: bool, names: bool) -> re.Pattern[str]:
-    """A string without escapes, control characters or doubts: most strings are read by this one match."""
+    """Matches a string without escapes, control characters or ambiguity, as most strings are."""
     closing = CLOSING_QUOTES[quote]
     ahead = _fitting(place, quote, outermost, names)
     return re.compile(rf"[{quote}]([^{closing}\\\x00-\x1f]*+)[{closing}](?!{quote})(?={ahead})")
@@ -207,7 +207,7 @@ def string_body(closing: str) -> re.Pattern[str]:
     return re.compile(rf"[^{closing}\\]*+(?:\\.[^{closing}\\]*+)*+", re.DOTALL)
 
 
-# ---- quotes that were forgotten --------------------------------------------------------------------------------------
+# ---- missing quotes --------------------------------------------------------------------------------------------------
 
 _ARGUMENT_BEGINS = re.compile(r"[,(]\s*+[^\W\d]\w*+\s*+=\s*+\Z")
 _WITHOUT_QUOTE = re.compile(r"[^()\"']*?(?=\)|,\s*+[^\W\d]\w*+\s*+=)")
@@ -215,9 +215,9 @@ _KEY_BEGINS = re.compile(_ANY_KEY)
 
 
 def forgotten_end(text: str, start: int, quote_at: int, place: Place, fitting: re.Pattern[str]) -> int | None:
-    """Where a string ends whose closing quote was forgotten, if the next quote opens another string; else None.
+    """Return the end of a string without a closing quote, if the next quote opens another string; otherwise None.
 
-    `a='Paris, b='Rome')` and `['Paris, 'Rome']`. In an object the quote may as well be content: -1, no answer.
+    `a='Paris, b='Rome')` and `['Paris, 'Rome']`. In an object, the quote may also be content: the result is -1.
     """
     before = text[max(start, quote_at - _FAR) : quote_at]
     last = before.rstrip()[-1:]
@@ -239,7 +239,7 @@ def forgotten_end(text: str, start: int, quote_at: int, place: Place, fitting: r
 # --------------------------------------------------------------------------------------------------------------------
 # Strings as models write them: any quotes, raw newlines, escapes that do not exist, quotes that were not escaped.
 #
-# Which quote ends a string is decided above; here is what the string then holds.
+# The section above decides which quote ends a string; this one reads its content.
 
 _QUOTE_RULES = {"'": "single_quotes", "`": "backtick_quotes"}
 _RAW_CONTROL = re.compile(r"[\x00-\x1f]")
@@ -249,7 +249,7 @@ _lenient_scan: Callable[[str, int], tuple[Any, int]] = _lenient.scan_once  # typ
 
 
 class Unreadable(ValueError):
-    """No value can be read at `position`, and `why`; `cut` says that the text ended too early."""
+    """No value can be read at `position`; `why` is the reason, and `cut` says that the text ended too early."""
 
     def __init__(self, why: str, position: int, *, cut: bool = False) -> None:
         super().__init__(f"{why} at position {position}")
@@ -273,7 +273,7 @@ def read_string(
     raw: bool = False,
     closers: str | None = None,
 ) -> tuple[str, int]:
-    """Read the string whose opening quote is at `position`, add what was repaired to `rules`, say where it ends.
+    """Read the string whose opening quote is at `position`; add repairs to `rules`; return the string and its end.
 
     With `names` a bare name may follow a comma. `closers` are the brackets that are still open: if given, a string
     that never ends is closed at the end of the text.
@@ -306,9 +306,9 @@ def read_string(
 
 
 def _find_end(text: str, position: int, place: Place, outermost: bool, names: bool) -> tuple[int, bool, int]:
-    """The end of the content, or -1; whether quotes were passed over as content; and where the text goes on.
+    """Return the end of the content, whether quotes were skipped as content, and where the text continues.
 
-    The first and the last are the same where a quote was forgotten; both are -1 where there is no telling.
+    The first and the last are equal if a quote is missing; both are -1 if the end is ambiguous.
     """
     quote = text[position]
     body = string_body(CLOSING_QUOTES[quote])
@@ -331,12 +331,12 @@ def _find_end(text: str, position: int, place: Place, outermost: bool, names: bo
 
 
 def has_control(text: str, start: int, end: int) -> bool:
-    """Whether a newline, a tab or another control character stands there as it is."""
+    """Whether the text contains an unescaped newline, tab or other control character."""
     return _RAW_CONTROL.search(text, start, end) is not None
 
 
 def _read_json(text: str, position: int, end: int, rules: dict[str, None]) -> str | None:
-    """Read a double-quoted string with the fast scanner of the standard library, if its escapes are good ones."""
+    """Read a double-quoted string with the fast scanner of the standard library, if its escapes are valid."""
     try:
         value, after = _lenient_scan(text, position)
     except ValueError:
@@ -409,7 +409,7 @@ def _unescape(source: str, start: int, rules: dict[str, None], python: bool) -> 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Python expressions where a value was wanted: where they end, and what they are worth.
+# Python expressions in place of a value: their end, and their value.
 
 # The commas of a lambda belong to it. A backslash takes the next character along, so that a quote that never closes
 # is looked at once only.
@@ -425,7 +425,7 @@ NOT_FINITE = frozenset(("nan", "inf", "infinity"))
 
 
 def expression_end(text: str, start: int) -> int:
-    """Where the expression at `start` ends: before a comma, a closing bracket or a newline that is not inside it."""
+    """Return the end of the expression at `start`: before a comma, closing bracket or newline that is not inside it."""
     header = _LAMBDA.match(text, start)
     position = header.end() if header is not None else start
     depth = 0
@@ -446,7 +446,7 @@ def expression_end(text: str, start: int) -> int:
 
 
 def read_expression(text: str, start: int, rules: dict[str, None]) -> tuple[Any, int]:
-    """Read an expression: a small sum gives its number, anything else its own source as text."""
+    """Read an expression: arithmetic gives a number, anything else its own source as text."""
     end = expression_end(text, start)
     source = text[start:end].strip()
     if not source:
@@ -466,7 +466,7 @@ def read_expression(text: str, start: int, rules: dict[str, None]) -> tuple[Any,
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The state of a tolerant reader, and the values without parts: strings, numbers, words; and what stands between.
+# The state of a tolerant reader, and the values without parts: strings, numbers, words; and the text between values.
 
 _blanks = re.compile(r"\s*+").match
 _comments = re.compile(r"(?:\s++|//[^\n]*+|#[^\n]*+|/\*(?s:.*?)\*/)*+").match
@@ -494,7 +494,7 @@ _INSIDE = frozenset(("member", "item", "argument"))
 
 
 class ScalarReader:
-    """Reads everything but lists and objects; notes in `_rules` what was repaired."""
+    """Reads everything but lists and objects; collects the repairs in `_rules`."""
 
     __slots__ = ("_ascii", "_closing", "_embeddable", "_expressions", "_open", "_python", "_rules", "max_depth", "text")
 
@@ -523,7 +523,7 @@ class ScalarReader:
         return list(self._rules)
 
     def _skip(self, position: int) -> int:
-        """Past blanks and comments."""
+        """Skip blanks and comments."""
         text = self.text
         blanks = _blanks(text, position)
         end = blanks.end() if blanks is not None else position
@@ -576,14 +576,14 @@ class ScalarReader:
         )
 
     def _embedded_json(self, position: int, place: Place, depth: int) -> tuple[str, int] | None:
-        """A string that holds JSON whose quotes were not escaped: `"{"a": 1}"`. None if there is no such thing here."""
+        """Read a string that contains JSON with unescaped quotes: `"{"a": 1}"`. None if there is none here."""
         text = self.text
         if position < self._embeddable or place not in _INSIDE or _embeds(text, position) is None:
             return None
         try:
             _, end = raw_decode(text, position + 1)
         except Undecodable as error:
-            # What was looked at in vain is not looked at again, so that the whole stays linear.
+            # A failed attempt is not repeated, so the work stays linear.
             self._embeddable = error.position if error.position > position + 1 else len(text)
             return None
         blanks = _blanks(text, end)
@@ -597,7 +597,7 @@ class ScalarReader:
         return text[position + 1 : end], end + 1
 
     def _prefixed_string(self, position: int, place: Place, depth: int) -> tuple[str, int] | None:
-        """A string with one of Python's prefixes, `r"\\d"`, or None if there is no such thing here."""
+        """Read a string with one of Python's prefixes, `r"\\d"`; None if there is none here."""
         prefix = _prefix(self.text, position)
         if prefix is None:
             return None
@@ -606,7 +606,7 @@ class ScalarReader:
         return self._string(prefix.end(), place, depth, "r" in prefix[0].lower())
 
     def _continued(self, start: int, value: str, end: int, place: Place, depth: int) -> tuple[str, int]:
-        """Strings side by side are one string in Python, inside parentheses; `"a" + "b"` is one everywhere."""
+        """Join adjacent strings, as Python does inside parentheses; `"a" + "b"` is one string everywhere."""
         text = self.text
         pieces = [value]
         while place in ("argument", "item"):

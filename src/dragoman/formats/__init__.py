@@ -1,4 +1,4 @@
-"""What models write: text tool calls in every known spelling, read, written and explained by one engine."""
+"""Text formats for tool calls: parse, render, prompt instructions, grammars and explanations, from one catalogue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dragoman.formats.renderer import Call
 
 Tools = Toolset | Iterable[object] | None
-"""Whatever describes tools: a prepared Toolset, or a list of tools, dicts or functions. None: nothing is gated."""
+"""A prepared Toolset, or a list of tools, dicts or functions. None: every name may be a tool."""
 
 __all__ = [
     "NONCE",
@@ -58,12 +58,12 @@ def parser(
     starts_in_thinking: bool = False,
     more_thinking: bool = False,
 ) -> Parser | LooseParser:
-    """A parser to feed piece by piece: `.feed(piece)` and `.close()` return events.
+    """Return a parser for text in pieces: `.feed(piece)` and `.close()` return events.
 
-    `format` is a name, or a row, which need not be registered; `extra` rows are looked for as well. `loose` also finds
-    calls that no format announces. Calls inside thinking are reported as refused, or ignored and left as thinking;
-    they never count. `starts_in_thinking`: the opening think tag stood in the prompt. `more_thinking` takes
-    common words such as <reasoning> and <thinking> for think tags as well.
+    `format` is a name or a row, which need not be registered. The parser also searches for the `extra` rows. `loose`
+    also finds calls without the markers of a format. Calls inside thinking are reported as refused, or ignored and
+    left as thinking; they never count. `starts_in_thinking`: the prompt contains the opening think tag.
+    `more_thinking` also treats common words such as <reasoning> and <thinking> as think tags.
     """
     engine = Parser(
         plan_for(format, loose=loose, more_thinking=more_thinking, extra=extra),
@@ -89,7 +89,7 @@ def parse(
     starts_in_thinking: bool = False,
     more_thinking: bool = False,
 ) -> Parsed:
-    """Read a whole text: the same parser, closed with all of it. The options are those of `parser`."""
+    """Parse a whole text. The options are those of `parser`."""
     stage = parser(
         format,
         tools,
@@ -103,7 +103,7 @@ def parse(
 
 
 def render(calls: Iterable[Call] | ToolCall, format: str | Format) -> str:
-    """Write calls the way a model of this format does. Raises CannotExpress for what the format cannot carry."""
+    """Write calls in a format. Raises CannotExpress for a value that the format cannot carry."""
     from dragoman.formats.renderer import as_calls
     from dragoman.formats.renderer import render as write
 
@@ -119,10 +119,10 @@ def instructions(
     layout: Layout = "schema",
     nonce: str | None = None,
 ) -> str:
-    """The text for a system prompt that teaches a model these tools and this format.
+    """Return the text for a system prompt that describes these tools and this format to a model.
 
-    Tools are described by their JSON Schemas, or in `layout="list"` by a heading and a line for each parameter;
-    `compact` spends one line on a tool. With a `nonce` the wrapper of this turn is taught, whatever the format.
+    Each tool is described by its JSON Schema, or with `layout="list"` by a heading and one line per parameter.
+    `compact` uses one line per tool. With a `nonce`, the text describes the nonce format instead of `format`.
     """
     from dragoman.formats.prompt import instruct
 
@@ -138,28 +138,28 @@ def augment_system_prompt(
     layout: Layout = "schema",
     nonce: str | None = None,
 ) -> str:
-    """A system prompt with the instructions behind it: yours comes first, unchanged, then one blank line."""
+    """Append the instructions to a system prompt: the prompt unchanged, one blank line, the instructions."""
     from dragoman.formats.prompt import augment
 
     return augment(existing, instructions(tools, format, compact, layout=layout, nonce=nonce))
 
 
 def needs_compact(prompt: str, *, native: bool, weak: bool) -> str | None:
-    """Why a model should be given the compact instructions instead of this full prompt; None if it may stay."""
+    """Return why a model should get the compact instructions instead of this full prompt; None if it need not."""
     from dragoman.formats.prompt import needs_compact as judge
 
     return judge(prompt, native=native, weak=weak)
 
 
 def from_response_template(name: str, declaration: Mapping[str, Any]) -> Format:
-    """A row from the `response_template` that a model ships in its tokenizer's configuration; `register` takes it."""
+    """Make a row from the `response_template` in a model's tokenizer configuration, for `register`."""
     from dragoman.formats.declared import from_response_template as translate
 
     return translate(name, declaration)
 
 
 def explain(text: str, format: str = "auto", tools: Tools = None, *, loose: bool = False) -> list[Explanation]:
-    """For every opener and near miss in the text: what became of it, and why."""
+    """Return, for every opener and near miss in the text, what the parser did with it, and why."""
     from dragoman.formats.explanation import explain as explain_text
 
     return explain_text(text, plan_for(format, loose=loose), Toolset.of(tools), loose=loose)
@@ -177,12 +177,12 @@ def grammar(
     longest_reply: int | None = None,
     deepest: int = 3,
 ) -> str:
-    """What a model may write: calls of these tools in this format, or a plain reply; for engines that hold it to that.
+    """Return a grammar that restricts a model to calls of these tools in this format, or to a plain reply.
 
     `syntax` is `gbnf` (llama.cpp), `lark` (llguidance), or `json_schema` for formats that are JSON alone.
-    `tool_choice` is `auto` (calls or a reply), `required`, `none`, or `{"name": ...}`. The limits hold where a schema
-    states none: calls in a reply, items of a list, characters of a text, levels of free JSON and of recursion.
-    `grammar_report` also says what of the schemas is not held.
+    `tool_choice` is `auto` (calls or a reply), `required`, `none`, or `{"name": ...}`. The limits apply if a schema
+    states none: calls in a reply, items of a list, characters of a string, levels of free JSON and of recursion.
+    `grammar_report` also lists the parts of the schemas that the grammar does not enforce.
     """
     return grammar_report(
         tools,
@@ -209,7 +209,7 @@ def grammar_report(
     longest_reply: int | None = None,
     deepest: int = 3,
 ) -> Grammar:
-    """The grammar as `.text`, and in `.losses` everything in the schemas that it cannot hold a model to."""
+    """Return the grammar as `.text`, and in `.losses` the parts of the schemas that it does not enforce."""
     from dragoman.formats.grammars.builder import build
     from dragoman.formats.grammars.nodes import Limits
 

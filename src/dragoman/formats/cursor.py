@@ -1,4 +1,4 @@
-"""Markers searched for in a stream, and the cursor: the position of a reader and the call it builds."""
+"""Markers (literals that the parser searches for in a stream) and the cursor (a reader's position and its call)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.toolset import Toolset, without_namespace
 from dragoman.types import JsonObject, Provenance, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# Many literal markers, searched for at once, also when the text may stop in the middle of one.
+# A search for many literals at once, which also recognises a literal that the end of the text cuts.
 
 Trie = dict[str, "Trie"]
 Match = Callable[..., re.Match[str] | None]
@@ -33,7 +33,7 @@ _LINE_START = 100
 
 
 def grow(markers: Iterable[str]) -> Trie:
-    """The markers letter by letter; `""` marks where one ends."""
+    """Build the trie of the markers; the key `""` marks the end of one."""
     trie: Trie = {}
     for marker in markers:
         node = trie
@@ -44,13 +44,13 @@ def grow(markers: Iterable[str]) -> Trie:
 
 
 def _branches(node: Trie, *, partial: bool) -> list[str]:
-    """The ways to go on from a node, each as a regular expression that begins with a literal."""
+    """Return the branches of a node, each as a regular expression that begins with a literal."""
     branches: list[str] = []
     for character, child in sorted(node.items()):
         if character == _END:
             continue
         run = character
-        # A chain without forks is one literal, unless the text may stop inside it.
+        # A chain without branches is one literal, unless the text may end inside it.
         while not partial and len(child) == 1 and _END not in child:
             ((character, child),) = child.items()
             run += character
@@ -60,7 +60,7 @@ def _branches(node: Trie, *, partial: bool) -> list[str]:
 
 
 def _pattern(node: Trie, *, partial: bool) -> str:
-    """What may follow an inner node; with `partial`, also the end of the text."""
+    """Return the pattern after an inner node; with `partial`, the end of the text matches as well."""
     branches = _branches(node, partial=partial)
     if partial:
         branches.append(r"\Z")
@@ -70,10 +70,10 @@ def _pattern(node: Trie, *, partial: bool) -> str:
 
 
 class Markers:
-    """A set of literals. `find` gives the first one in a text, `at` the one at a place; both know unfinished ones.
+    """A set of literals. `find` returns the first one in a text, `at` the one at an index; both report incomplete ones.
 
-    With a `line_gate`, line breaks are markers where one of its patterns, or one of the `line_words`, begins the next
-    line, or where too little of that line is known; most lines are passed over without a stop.
+    With a `line_gate`, a line break is a marker if one of its patterns, or one of the `line_words`, begins the next
+    line, or if too little of that line is known. The search passes over most lines without a stop.
     """
 
     __slots__ = ("_full", "_growing", "_line_gate", "_line_words", "extendable", "literals")
@@ -89,8 +89,8 @@ class Markers:
         self.extendable = frozenset(
             short for short in self.literals if any(long != short and long.startswith(short) for long in self.literals)
         )
-        # Both are compiled on first use: of the many markers of the catalogue, one reply needs few, and a text that
-        # has arrived whole needs none that grow.
+        # Both are compiled on first use: one reply needs few of the many markers of the catalogue, and a text that
+        # arrives whole needs no partial patterns.
         self._full: re.Pattern[str] | None = None
         self._growing: re.Pattern[str] | None = None
 
@@ -102,7 +102,7 @@ class Markers:
             if partial:
                 gates.insert(0, rf"\S{{0,{_LINE_START}}}\Z")
             branches += [rf"\n(?=[ \t]*(?:{'|'.join(gates)}))"] if gates else []
-        # Every branch begins with a literal character: the search can skip to the next one that matters.
+        # Every branch begins with a literal character, so the search can skip to the next one of these.
         pattern = re.compile("|".join(branches))
         if partial:
             self._growing = pattern
@@ -112,16 +112,16 @@ class Markers:
 
     @property
     def wakes(self) -> Match:
-        """Finds whatever in a piece of text is, or may become, a marker; None means that the piece may pass."""
+        """The search for anything in a piece that is, or may become, a marker. None: the piece may pass."""
         return (self._growing or self._compile(partial=True)).search
 
     def find_within(self, text: str, start: int, end: int) -> tuple[int, str | None] | None:
-        """As `find`, but no further than `end`, which lies inside the text."""
+        """As `find`, but only up to `end`, which is inside the text."""
         match = (self._full or self._compile(partial=False)).search(text, start, end)
         return None if match is None else (match.start(), match.group())
 
     def find(self, text: str, start: int, *, final: bool) -> tuple[int, str | None] | None:
-        """The first marker from `start` on as (place, marker); (place, None) if the text ends in what may be one."""
+        """Return the first marker from `start` on as (index, marker); (index, None) if the text may end inside one."""
         if final:
             match = (self._full or self._compile(partial=False)).search(text, start)
             return None if match is None else (match.start(), match.group())
@@ -134,7 +134,7 @@ class Markers:
         return match.start(), found
 
     def at(self, text: str, position: int, *, final: bool) -> tuple[str | None, bool]:
-        """The marker that stands exactly here, and whether more text may still make it one or another."""
+        """Return the marker at exactly this index, and whether more text could still change the answer."""
         if final:
             match = (self._full or self._compile(partial=False)).match(text, position)
             return (None if match is None else match.group()), False
@@ -151,28 +151,28 @@ class Markers:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The place in the text where a reader stands, and the call it is putting together.
+# The position of a reader in the text, and the call that it builds.
 #
-# A reader is a generator: it moves `position` through `text`, and yields whenever it has used up what has arrived.
-# Before it goes on, the engine has appended the next piece. Offsets must not be kept across a yield, because what lies
-# behind `position` is forgotten then; `begin()` and `since()` mark and fetch longer stretches.
+# A reader is a generator: it moves `position` through `text`, and yields when it has consumed the text at hand. The
+# engine appends the next piece before it resumes the reader. A reader must not keep an index across a yield, because
+# the engine removes the text before `position`; `begin()` and `since()` mark and return longer stretches.
 
 Reader = Generator[None, None, None]
 
 BLANK_LIMIT = 256
-"""How much white space is held while it is open what it belongs to. Nobody means more than that."""
+"""How much white space the engine holds back until it is known what the white space belongs to."""
 
-skip_blanks = re.compile(r"[ \t\r\n]*").match  # JSON's white space; other blanks are somebody's data
+skip_blanks = re.compile(r"[ \t\r\n]*").match  # the white space of JSON; other blanks are data
 escape = json.encoder.encode_basestring  # a JSON string with its quotes; non-ASCII characters stay as they are
 write_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class NotACall(Exception):
-    """What began like a call is none; its text goes back to where it came from."""
+    """The text began like a call but is not one; the engine reads it again as something else."""
 
 
 class BrokenCall(Exception):
-    """It is a call, and it cannot be read: reported as broken."""
+    """The text is a call that cannot be read; the engine reports it as broken."""
 
 
 class Truncated(BrokenCall):
@@ -183,16 +183,14 @@ class Truncated(BrokenCall):
 
 
 class PassThrough(NamedTuple):
-    """How to pass a piece on without waking the reader: what would wake it, and what to make of the piece."""
+    """How to emit a piece without resuming the reader: the search that would resume it, and what the piece becomes."""
 
     wakes: Callable[[str], re.Match[str] | None]
-    kind: (
-        str  # "json": arguments as they stand; "string": text that becomes part of a JSON string; "silent": nothing yet
-    )
+    kind: str  # "json": arguments, unchanged; "string": text that becomes part of a JSON string; "silent": no event yet
 
 
 class Mark(NamedTuple):
-    """A place in a tile: how many pieces lie before it, and where it stands in the whole text."""
+    """A position in a tile: the number of pieces before it, and its offset in the whole text."""
 
     pieces: int
     offset: int
@@ -228,19 +226,19 @@ class Cursor:
         self.tools = tools
         self.text = ""
         self.position = 0
-        self.base = 0  # how many characters came before text[0]
+        self.base = 0  # the number of characters before text[0]
         self.final = False
         self.out: list[Event] = []
         self.index = 0
         self.format = ""
         self.region = "answer"
-        self.refusing = ""  # why calls do not count here; empty where they do
+        self.refusing = ""  # why calls do not count here; empty if they count
         self.started: str | None = None  # the name of the call that CallStarted has announced
-        self.name: str | None = None  # the name that was read, if perhaps not announced
+        self.name: str | None = None  # the name that was read; it may not be announced yet
         self.committed = False
-        self.ended = False  # the text ended where the call was to go on
-        self.gave_up = False  # unmarked JSON was mended to the end of the text once, in vain
-        self.hurries = True  # arguments that have arrived whole may be taken in one go
+        self.ended = False  # the text ended before the call did
+        self.gave_up = False  # a repair of unmarked JSON up to the end of the text has failed once
+        self.hurries = True  # one pattern may read an argument that has arrived whole
         self.quiet: PassThrough | None = None
         self.repairs: list[str] = []
         self._pieces: list[str] = []
@@ -251,13 +249,13 @@ class Cursor:
     # ---- stretches of text --------------------------------------------------------------------------------------
 
     def open_tile(self, start: int) -> None:
-        """Everything from `start` (an index into the text at hand) belongs to what is read next."""
+        """Start a tile at `start`, an index into the text at hand."""
         self._pieces = []
         self._mark = start
         self._tile_start = self.base + start
 
     def begin(self) -> Mark:
-        """Mark this place; `since` gives the text from here."""
+        """Mark this position; `since` returns the text from here."""
         if self.position > self._mark:
             self._pieces.append(self.text[self._mark : self.position])
             self._mark = self.position
@@ -269,7 +267,7 @@ class Cursor:
         return "".join(self._pieces[mark.pieces :]) + self.text[self._mark : self.position]
 
     def forget(self) -> None:
-        """Let go of what lies behind the position, so that memory holds only what is undecided."""
+        """Remove the text before the position, so that memory holds only what is undecided."""
         position = self.position
         if position:
             if position > self._mark:
@@ -280,18 +278,18 @@ class Cursor:
             self.position = 0
 
     def return_to(self, mark: Mark) -> None:
-        """Back to a place that `begin` marked in this tile."""
+        """Return to a position that `begin` marked in this tile."""
         if mark.offset < self.base:
-            # Some of it was forgotten already, and comes back from the pieces.
+            # Some of the text is no longer in the buffer; the pieces still hold it.
             self.text = self.since(mark) + self.text[self.position :]
             self.base = mark.offset
         self.position = self._mark = mark.offset - self.base
         del self._pieces[mark.pieces :]
 
-    # ---- looking ahead --------------------------------------------------------------------------------------------
+    # ---- look-ahead -----------------------------------------------------------------------------------------------
 
     def need(self) -> Reader:
-        """Wait for more text; at the end of the text the call is cut off."""
+        """Wait for more text; raise Truncated at the end of the text."""
         if self.final:
             self.ended = True
             raise Truncated
@@ -309,7 +307,7 @@ class Cursor:
         return text[position] if position < len(text) else ""
 
     def peek(self) -> Generator[None, None, str]:
-        """The next character that is no white space; the position moves to it. Empty at the end of the text."""
+        """Move to the next character that is not white space, and return it; empty at the end of the text."""
         while not (character := self.peek_now()):
             if self.final:
                 self.ended = True
@@ -318,9 +316,9 @@ class Cursor:
         return character
 
     def look_now(self, markers: Markers, ahead: int = 0) -> tuple[str | None, int] | None:
-        """As `look`, but without waiting: None if the text at hand does not tell.
+        """As `look`, but without waiting: None if the text at hand is not sufficient.
 
-        To ask this first saves a generator: a streamed reply of Qwen3-Coder takes 1.2 instead of 1.9 milliseconds.
+        A call of this first saves a generator: a streamed reply of Qwen3-Coder takes 1.2 instead of 1.9 milliseconds.
         """
         text = self.text
         at = skip_blanks(text, self.position + ahead).end()  # type: ignore[union-attr]
@@ -335,18 +333,18 @@ class Cursor:
         return None if growing else (found, at - self.position)
 
     def look(self, markers: Markers, ahead: int = 0) -> Generator[None, None, tuple[str | None, int]]:
-        """Which marker comes next after white space, and how far ahead it starts. The position does not move."""
+        """Return the next marker after white space, and the distance to it. The position does not move."""
         while (seen := self.look_now(markers, ahead)) is None:
             yield
         return seen
 
     def _notice_end(self, markers: Markers, at: int) -> None:
-        """The marker is not there: notice if the text ended inside it."""
+        """The marker is missing: record whether the text ended inside it."""
         if self.final and len(self.text) - at < _LINE_START:
             self.ended = self.ended or markers.at(self.text, at, final=False)[1]
 
     def expect(self, markers: Markers) -> Reader:
-        """Move over one of these literals, which must stand right here."""
+        """Move over one of these literals, which must be at this position."""
         while True:
             if self.position < len(self.text):
                 found, growing = markers.at(self.text, self.position, final=self.final)
@@ -359,14 +357,14 @@ class Cursor:
             yield from self.need()
 
     def take(self, markers: Markers) -> Generator[None, None, str | None]:
-        """Move over the marker that comes next after white space, and return it; None if there is none of these."""
+        """Move over the next marker after white space, and return it; None if none of these follows."""
         found, ahead = self.look_now(markers) or (yield from self.look(markers))
         if found is not None:
             self.position += ahead + len(found)
         return found
 
     def close_wrapper(self, closers: Markers) -> Reader:
-        """Move over the closer; a model may have left it out, and then that is reported."""
+        """Move over the closer. If the model left it out, report a repair."""
         if (yield from self.take(closers)) is None:
             self.repair("closed_wrapper")
 
@@ -384,7 +382,7 @@ class Cursor:
             yield
 
     def match(self, pattern: Match, growing: Match, why: str) -> Generator[None, None, re.Match[str]]:
-        """As `try_match`; where the pattern does not match, it is no call."""
+        """As `try_match`; raise NotACall if the pattern does not match."""
         match = yield from self.try_match(pattern, growing)
         if match is None:
             raise NotACall(why)
@@ -393,7 +391,7 @@ class Cursor:
     # ---- the call ---------------------------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """From here on it is a call, if perhaps a broken one: its text will not be offered to another reader."""
+        """Decide that the text is a call, even if it turns out to be broken: no other reader gets this text."""
         self.committed = True
 
     def repair(self, *rules: str) -> None:
@@ -405,18 +403,18 @@ class Cursor:
         return None if self.tools is None else self.tools.find(name)
 
     def require_offered(self, name: str) -> None:
-        """The gate of unmarked formats: a name that was not offered makes no call."""
+        """The gate of unmarked formats: raise NotACall if no tool of this name is offered."""
         if self.tools is not None and self.tools.find(name) is None:
             raise NotACall(f"no tool named {name!r} is offered")
 
     def require_arguments(self, name: str, arguments: JsonObject) -> None:
-        """A call without a marker must be a whole one: one that lacks a required argument is taken for an answer."""
+        """Raise NotACall if a required argument is missing: without a marker, incomplete arguments are an answer."""
         for key in required_of(self.find_tool(name)):
             if key not in arguments:
                 raise NotACall(f"the required argument {key!r} is missing")
 
     def start_call(self, name: str, call_id: str | None = None) -> Tool | None:
-        """Announce the call; its arguments may follow piece by piece."""
+        """Announce the call. Its arguments may follow piece by piece."""
         self.committed = True
         tool = self.find_tool(name)
         self.started = tool.name if tool else without_namespace(name) if self.tools is None else name
@@ -431,7 +429,7 @@ class Cursor:
     def finish_call(
         self, name: str, arguments: JsonObject, call_id: str | None = None, *, changes: tuple[Any, ...] = ()
     ) -> None:
-        """The call is complete: fit its arguments to the schema and report it."""
+        """Coerce the arguments of the complete call to the schema, and report the call."""
         tool = self.find_tool(name)
         if self.started is None:
             self.start_call(name, call_id)
@@ -462,7 +460,7 @@ class Cursor:
         self._reset_call()
 
     def _unwrap(self, arguments: JsonObject, tool: Tool) -> JsonObject:
-        """{"input": {"city": "Oslo"}} for a tool that knows `city` but no `input`: the arguments are inside."""
+        """{"input": {"city": "Oslo"}} for a tool with a parameter `city` and no `input`: return the inner object."""
         ((key, inner),) = arguments.items()
         properties = properties_of(tool)
         if key not in ARGUMENT_KEYS or key in properties:
@@ -477,7 +475,7 @@ class Cursor:
         return found
 
     def break_call(self, why: str, *, is_cut: bool = False) -> None:
-        """Report what was read so far as a broken call. It is cut if the text ended before the call did."""
+        """Report the tile as a broken call. It is cut if the text ended before the call did."""
         raw, span = self._close_tile()
         index = self.index if self.started is not None and not self.refusing else None
         name = self.started or self.name
@@ -487,25 +485,25 @@ class Cursor:
         self._reset_call()
 
     def drop(self) -> None:
-        """What was read since the tile was opened is framing."""
+        """Report the tile as framing."""
         raw, _ = self._close_tile()
         if raw:
             self.out.append(MarkerDropped(raw))
 
     def pass_as_text(self, why: str) -> None:
-        """What was read since the tile was opened stays text, and nothing in it is looked at again."""
+        """Report the tile as text; no other reader gets it."""
         raw, span = self._close_tile()
         self.note(span[0], "text", why)
         self.out.append(ThinkingDelta(raw) if self.refusing else TextDelta(raw))
 
     def enter_thinking(self, closer: str) -> None:
-        """What was read opens a stretch of reasoning that ends with this marker; the engine takes it from here."""
+        """Start a stretch of reasoning that ends with this marker; the engine continues from here."""
 
     def note(self, start: int, verdict: str, why: str) -> None:
-        """What became of an opener; whoever explains a text keeps it."""
+        """Record what became of an opener, for `explain`."""
 
     def say(self, text: str, received: str | None = None) -> None:
-        """Text that was unwrapped from a call's envelope."""
+        """Emit text that the envelope of a call contained."""
         if text and not self.refusing:
             self.out.append(TextDelta(text, received))
 
@@ -516,7 +514,7 @@ class Cursor:
         return made if made not in self.ids else f"{made}_again"
 
     def _close_tile(self) -> tuple[str, tuple[int, int]]:
-        """The raw text of the tile and its span; a new one begins here."""
+        """Return the raw text of the tile and its span, and start a new tile."""
         raw = self.since(Mark(0, self._tile_start))
         span = (self._tile_start, self.base + self.position)
         self.open_tile(self.position)

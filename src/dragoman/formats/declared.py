@@ -1,8 +1,8 @@
-"""Rows out of declarations: the `response_template` that a model ships with its tokenizer becomes a Format.
+"""Declared formats: conversion of the `response_template` of a model's tokenizer to a Format.
 
-A declaration lists fields (`thinking`, `content`, `tool_calls`), each with the markers around it and with what stands
-between them. Its patterns are translated into templates and never run: what a template says can be read while it
-grows, at the same cost for every piece. What has no translation is refused, with its place in the declaration.
+A declaration lists fields (`thinking`, `content`, `tool_calls`), each with the markers around it and the content
+between them. Its patterns are translated to templates and never run, because the engine can stream a template at the
+same cost for every piece. A pattern without a translation raises ConfigError with its path in the declaration.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 _BRACES = str.maketrans({"\ue000": "{", "\ue001": "}", "\ue002": "{?", "\ue003": "?}"})
-"""Stand for the parts of a template while a pattern is translated, so that its own braces stay apart from them."""
+"""Placeholders for the parts of a template during the translation of a pattern, which has braces of its own."""
 _REWRITE = "use fixed texts, white space, groups and alternatives, or register a row of your own"
 
 
 def from_response_template(name: str, declaration: Mapping[str, Any]) -> Format:
-    """The row that a declaration describes, to be given to `register`; a whole tokenizer config will do as well.
+    """Make the row that a declaration describes, for `register`. A whole tokenizer config is accepted as well.
 
-    Raises ConfigError for whatever has no counterpart here, and names the part of the declaration.
+    Raises ConfigError for a part without an equivalent in a template, and names the part of the declaration.
     """
     if "fields" not in declaration and isinstance(declaration.get("response_template"), Mapping):
         declaration = declaration["response_template"]
@@ -64,7 +64,7 @@ def from_response_template(name: str, declaration: Mapping[str, Any]) -> Format:
         _refuse("fields", "not an object with at least one field", "give the response_template, or a tokenizer config")
     row = Format(name=name, thinking=(), separator="")
     if all(isinstance(field, Mapping) and ("open" in field or "open_pattern" in field) for field in fields.values()):
-        # Nothing is declared for the text between the fields, and the start of a message may come again there.
+        # The declaration says nothing about the text between the fields, where the start of a message may occur again.
         anchors = tuple(_sources({**declaration, "start_anchor_pattern": None}, "", "start_anchor"))
         row = structs.replace(row, drop=anchors)
     for key, field in fields.items():
@@ -81,7 +81,7 @@ def _allow(part: Any, known: Sequence[str], path: str) -> Mapping[str, Any]:
         _refuse(path, "not an object", f"it may have {', '.join(known)}")
     for key in part:
         if key not in known:
-            _refuse(f"{path}.{key}", "has no counterpart here", f"understood are {', '.join(known)}")
+            _refuse(f"{path}.{key}", "has no equivalent in a template", f"understood are {', '.join(known)}")
     return part
 
 
@@ -105,7 +105,7 @@ def _add_field(row: Format, key: str, field: Any, path: str) -> Format:
 
 
 def _sources(part: Mapping[str, Any], path: str, key: str, holes: Mapping[str, str] | None = None) -> list[str]:
-    """What stands under `key` or `key_pattern`, as pieces of templates, one for each way; without holes: as texts."""
+    """Return the value of `key` or `key_pattern` as template pieces, one per alternative; without holes, as texts."""
     if part.get(f"{key}_pattern") is not None:
         path = f"{path}.{key}_pattern"
         ways = [text.strip() for text in _translate(part[f"{key}_pattern"], path, holes or {})]
@@ -115,16 +115,16 @@ def _sources(part: Mapping[str, Any], path: str, key: str, holes: Mapping[str, s
     stated = part.get(key, "eos")
     texts = [stated] if isinstance(stated, str) else list(stated if isinstance(stated, Sequence) else ())
     if not texts or not all(isinstance(text, str) and text.strip() and not _has_hole(text) for text in texts):
-        _refuse(f"{path}.{key}", "neither a plain text nor a list of them", "give the marker as the model writes it")
+        _refuse(f"{path}.{key}", "neither a string nor a list of strings", "give the marker as the model writes it")
     return [] if texts == ["eos"] else texts
 
 
 def _translate(pattern: Any, path: str, holes: Mapping[str, str]) -> list[str]:
-    """What a pattern matches, as pieces of templates. What a named group may match is not asked: holes read on."""
+    """Translate a pattern to template pieces. The pattern inside a named group is ignored: the hole reads the value."""
     try:
         re.compile(pattern)
     except (re.error, TypeError, RecursionError) as error:
-        _refuse(path, f"no regular expression: {error}", "correct the declaration")
+        _refuse(path, f"not a regular expression: {error}", "correct the declaration")
     growing, ways = [_NAMED.sub(lambda group: f"\ue000{holes.get(group[1], '?')}\ue001", pattern)], list[str]()
     while growing and len(ways) + len(growing) < 20:
         way = growing.pop(0)
@@ -148,14 +148,14 @@ def _translate(pattern: Any, path: str, holes: Mapping[str, str]) -> list[str]:
 
 def _write_piece(piece: re.Match[str]) -> str:
     text = piece.group()
-    if piece.lastgroup == "blank":  # a line break in a template is read as any white space, also none
+    if piece.lastgroup == "blank":  # a line break in a template matches any white space, also none
         return " " if "+" in text or text == "\\s" else "\n"
     known = {"gap": "\ue000gap\ue001", "edge": "", "control": {"n": "\n", "t": "\t", "r": "\r"}.get(text[-1], "")}
     return known.get(str(piece.lastgroup), text[-1])
 
 
 def _read_shape(field: Mapping[str, Any], path: str) -> tuple[dict[str, str], tuple[str, str], bool]:
-    """Where a transform finds the parts of a call: groups of the opener as holes, or members of JSON, or of a list."""
+    """Return where a transform finds the parts of a call: groups of the opener, or members of a JSON object or list."""
     each, node = bool(field.get("transform_each")), field.get("transform", "{content}")
     outer = node if isinstance(node, Mapping) else {}
     node = outer.get("function", node)
@@ -178,13 +178,13 @@ def _read_shape(field: Mapping[str, Any], path: str) -> tuple[dict[str, str], tu
 def _add_calls(row: Format, field: Mapping[str, Any], path: str) -> Format:
     (holes, keys, each), content = _read_shape(field, path), str(field.get("content", "text"))
     if content not in _ARGUMENTS or (content != "json" and not holes):
-        _refuse(f"{path}.content", f"{content!r} holds no calls", "calls are JSON, or arguments behind a captured name")
+        _refuse(f"{path}.content", f"{content!r} holds no calls", "calls are JSON, or arguments after a captured name")
     arguments = _allow(field.get("content_args", {}), _ARGUMENTS[content], f"{path}.content_args")
     heads = [text.lstrip() for text in _sources(field, path, "open", holes)]
     if not heads or any(head.count(f"{{{hole}}}") != 1 for head in heads for hole in holes.values()):
         _refuse(f"{path}.open", "the opener is missing, or it lacks a group that the transform uses", _REWRITE)
     closers = [text.strip() for text in _sources(field, path, "close")]
-    closers.sort(key=lambda text: len(compile_template(text)))  # only a closer of one part can have other spellings
+    closers.sort(key=lambda text: len(compile_template(text)))  # only a single literal can have other spellings
     if (content != "json" and not closers) or (closers[1:] and len(compile_template(closers[0])) > 1):
         _refuse(f"{path}.close", "neither one closer nor several plain ones", _REWRITE)
     row = structs.replace(row, keys=keys, spellings={closers[0]: tuple(closers[1:])} if closers[1:] else {})
@@ -200,7 +200,7 @@ def _add_calls(row: Format, field: Mapping[str, Any], path: str) -> Format:
     try:
         entries = [compile_entry(row, source) for source in sources]
         if any("{gap}" in source for source in sources):
-            raise TemplateError("text that is passed over may only follow the name")
+            raise TemplateError("skipped text may only follow the name")
     except ValueError as error:
         _refuse(path, str(error), _REWRITE)
     if content == "kv-lines":
@@ -218,20 +218,20 @@ def _add_calls(row: Format, field: Mapping[str, Any], path: str) -> Format:
 def _write_tags(arguments: Mapping[str, Any], path: str) -> str:
     tags = _sources(arguments, path, "tag", {"key": "key", "value": "value"})
     if len(tags) != 1 or tags[0].count("{key}") != 1 or tags[0].count("{value}") != 1:
-        _refuse(f"{path}.tag_pattern", "not one tag with a key and a value", _REWRITE)
+        _refuse(f"{path}.tag_pattern", "not exactly one tag with a key and a value", _REWRITE)
     return f"\n{{*{tags[0]}\n*}}" if "\n" in tags[0] else f"{{*{tags[0]}*}}"
 
 
 def _reads_json(arguments: Mapping[str, Any], path: str) -> bool:
     parser = _allow(arguments.get("value_parser") or {}, ("name", "args"), path)
     if parser.get("name", "text") not in ("text", "json"):
-        _refuse(f"{path}.name", "the tools' schemas say the types of values", 'use "json" or "text"')
+        _refuse(f"{path}.name", "the schemas of the tools define the types of values", 'use "json" or "text"')
     _allow(parser.get("args", {}), ("allow_non_json", "strip"), f"{path}.args")
     return parser.get("name") == "json"
 
 
 def _close(head: str, closers: Sequence[str]) -> str:
-    """What ends a call: elements that the opener opens and the closer does not mention are closed before it."""
+    """Return the closer of a call. Elements that the opener opens and the closer omits are closed before it."""
     closing = closers[0] if closers else ""
     tags = reversed(re.findall(r"<([A-Za-z][\w:.\-]*)", head) if "</" in closing else [])
     return "".join(f"{{?</{tag}>?}}" for tag in tags if f"</{tag}>" not in closing) + closing
@@ -245,11 +245,11 @@ def _add_dialect(row: Format, head: str, closers: list[str], quotes: Any, path: 
             return structs.replace(
                 row, template=template, template_is_read=False, notation="gemma", quote=quote, entries=(entry,)
             )
-    _refuse(path, "such strings are read behind `call:` and a name only", "register a row of your own")
+    _refuse(path, "such strings are read only after `call:` and a name", "register a row of your own")
 
 
 class _ReadFirstWord(ReadSlot):
-    """A name with something behind it that the declaration passes over: channels, formats."""
+    """Reads a name that is followed by text that the declaration skips, such as a channel or a format."""
 
     @classmethod
     def replace(cls, step: Step) -> Step:
@@ -260,7 +260,7 @@ class _ReadFirstWord(ReadSlot):
 
 
 class _ReadLines(Waiting):
-    """Arguments as lines with a key and a value each."""
+    """Reads arguments as lines with a key and a value each."""
 
     def __init__(self, said: Mapping[str, Any], closers: Sequence[str], *, untyped_is_text: bool) -> None:
         self.untyped_is_text = untyped_is_text
@@ -270,7 +270,7 @@ class _ReadLines(Waiting):
 
     def replace(self, step: Step) -> Step:
         if type(step) is ReadSlot and step.stops.literals == {"{"}:
-            return ReadSlot(step.kind, self.stops)  # no text ends the name, so its line does
+            return ReadSlot(step.kind, self.stops)  # no literal ends the name, so the line end does
         return self if isinstance(step, ReadArguments) else step
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:

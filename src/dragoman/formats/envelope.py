@@ -1,4 +1,4 @@
-"""What a JSON value says, if it says a call: the many key names under which models write one."""
+"""Envelopes: JSON values that state calls, under the many keys that models use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KNOWN_KEYS = frozenset((*NAME_KEYS, *ARGUMENT_KEYS, *ID_KEYS, *LIST_KEYS, "type"
 
 
 def properties_of(tool: Tool | None) -> dict[str, Any]:
-    """The declared parameters of a tool by name, in their order; empty when its schema declares none."""
+    """Return the declared parameters of a tool by name, in their order; empty if its schema declares none."""
     properties = tool.parameters.get("properties") if tool is not None else None
     return properties if isinstance(properties, dict) else {}
 
@@ -32,18 +32,18 @@ def required_of(tool: Tool | None) -> list[str]:
 
 
 def schema_of(tool: Tool | None, key: str) -> JsonObject | None:
-    """What the tool says about one of its parameters."""
+    """Return the schema of one parameter of a tool."""
     schema = properties_of(tool).get(key)
     return schema if isinstance(schema, dict) else None
 
 
 def is_plain_text(schema: JsonObject | None) -> bool:
-    """Whether a value can only be a string, so that it may be handed on while it grows."""
+    """Whether a value can only be a string, so that it may be emitted while it grows."""
     return schema is not None and schema.get("type") == "string" and "enum" not in schema
 
 
 def by_position(positional: list[Any], keywords: JsonObject, tool: Tool | None) -> JsonObject | None:
-    """Positional values under the names the schema declares, in its order; None when they do not fit in."""
+    """Assign positional values to the declared parameters, in their order; None if there are too many values."""
     names = list(properties_of(tool))
     arguments = dict(zip(names, positional, strict=False))
     if len(positional) > len(names) or not arguments.keys().isdisjoint(keywords):
@@ -52,7 +52,7 @@ def by_position(positional: list[Any], keywords: JsonObject, tool: Tool | None) 
 
 
 class DecodedCall(Struct, frozen=True):
-    """A call as an envelope states it, before names and arguments are checked."""
+    """A call as an envelope states it; its name and arguments are not checked yet."""
 
     name: str
     arguments: JsonObject
@@ -66,7 +66,7 @@ class Envelope(Struct, frozen=True):
 
 
 class NoCall(Exception):
-    """The value is well-formed, and no call; or a call whose arguments are no object (`spoilt`)."""
+    """The value is well-formed but not a call; or it is a call whose arguments are not an object (`broken`)."""
 
     def __init__(self, why: str, *, broken: bool = False) -> None:
         super().__init__(why)
@@ -76,7 +76,7 @@ class NoCall(Exception):
 def read_envelope(
     value: Any, tools: Toolset | None = None, *, name_is_key: bool = False, strict: bool = False
 ) -> Envelope:
-    """The calls that a decoded JSON value makes. `strict` wants arguments to be written, as unmarked formats need."""
+    """Return the calls of a decoded JSON value. `strict` requires written arguments, as unmarked formats do."""
     if isinstance(value, list):
         calls: list[DecodedCall] = []
         for element in value:
@@ -99,7 +99,7 @@ def read_envelope(
 
 
 def _read_blocks(blocks: list[Any], tools: Toolset | None) -> Envelope:
-    """A message of content blocks, as Anthropic's API has them: text and tool_use."""
+    """Read a message of content blocks, as in Anthropic's API: text and tool_use."""
     objects = [block for block in blocks if isinstance(block, dict)]
     calls = [block for block in objects if block.get("type") == "tool_use"]
     texts = [block["text"] for block in objects if block.get("type") == "text" and isinstance(block.get("text"), str)]
@@ -109,7 +109,7 @@ def _read_blocks(blocks: list[Any], tools: Toolset | None) -> Envelope:
 
 
 def _read_content(value: JsonObject, tools: Toolset | None) -> Envelope | None:
-    """{"content": "{\\"name\\": ...}"}: a call as JSON text, where the answer should be."""
+    """{"content": "{\\"name\\": ...}"}: a call as JSON text, in the place of the answer."""
     content = value.get("content")
     if not isinstance(content, str) or content.lstrip()[:1] != "{":
         return None
@@ -143,7 +143,7 @@ def _read_call(value: JsonObject, tools: Toolset | None, name_is_key: bool, stri
 
 
 def _read_single_key(value: JsonObject, tools: Toolset | None, name_is_key: bool) -> DecodedCall | None:
-    """{"get_weather": {"city": "Oslo"}}: the name is the key."""
+    """Read {"get_weather": {"city": "Oslo"}}: the key is the name."""
     if len(value) != 1:
         return None
     ((name, arguments),) = value.items()
@@ -172,7 +172,7 @@ def _read_id(value: JsonObject) -> str | None:
 
 
 def read_arguments(value: Any, *, encoded: bool = False) -> tuple[JsonObject, tuple[str, ...]]:
-    """Arguments as an object: given as one, as JSON text, or left empty. Anything else spoils the call."""
+    """Return arguments that are an object, JSON text of one, or empty. Anything else makes the call broken."""
     if isinstance(value, dict):
         return value, ()
     if value is None:

@@ -1,4 +1,4 @@
-"""Why a text gave the calls it gave: every opener, every near miss, and what became of it."""
+"""Explanations of a parse: what the parser did with every opener and near miss, and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _tag_like = re.compile(
 
 
 def explain(text: str, plan: Plan, tools: Toolset | None, *, loose: bool = False) -> list[Explanation]:
-    """What was made of every opener and near miss in the text, in its order."""
+    """Return what the parser did with every opener and near miss, in the order of the text."""
     attempts: list[Attempt] = []
     engine = Parser(plan, tools, attempts=attempts)
     stage = LooseParser(engine) if loose else engine
@@ -48,7 +48,7 @@ def _explain_call(call: ToolCall, verdict: str, why: str) -> Explanation:
     assert call.provenance is not None
     notes = [why] if why else []
     notes.append(
-        {True: "an offered tool", False: "a tool that was not offered", None: "no tools given to compare with"}[
+        {True: "an offered tool", False: "a tool that was not offered", None: "no tools to compare with"}[
             call.known_tool
         ]
     )
@@ -71,7 +71,7 @@ def _within(span: tuple[int, int], others: list[tuple[int, int]]) -> bool:
 
 
 def _merge(attempts: list[Attempt]) -> list[Explanation]:
-    """One line for an opener that several formats share, with the reason of each."""
+    """Merge the entries of an opener that several formats share, with the reason of each format."""
     merged: dict[tuple[int, int], Attempt] = {}
     for attempt in attempts:
         earlier = merged.get(attempt.span)
@@ -87,7 +87,7 @@ def _merge(attempts: list[Attempt]) -> list[Explanation]:
 def _near_misses(
     text: str, events: list[Event], plan: Plan, tools: Toolset | None, *, loose: bool
 ) -> list[Explanation]:
-    """Tags that no format knows, and calls that only loose reading takes."""
+    """Find tags that no format has, and calls that only loose mode finds."""
     found: list[Explanation] = []
     position = 0
     for event in events:
@@ -96,14 +96,12 @@ def _near_misses(
             for match in _tag_like.finditer(raw):
                 span = (position + match.start(), position + match.end())
                 guess = nearest(match.group(), [*plan.openers, *plan.section_ends])
-                why = "no format that was looked for begins like this" + (
-                    f"; the nearest is {guess!r}" if guess else ""
-                )
+                why = "none of the searched formats begins like this" + (f"; the nearest is {guess!r}" if guess else "")
                 found.append(Attempt(span, _shorten(match.group()), "", "near miss", why))
         position += len(raw)
     if not loose and not any(isinstance(event, CallEnded) for event in events):
         for call in find_calls(text, tools):
-            why = f"reads like a call of {call.name!r} in region {call.region}; only loose reading takes it"
+            why = f"reads like a call of {call.name!r} in region {call.region}; only loose mode reads it"
             found.append(
                 Attempt((call.start, call.end), _shorten(text[call.start : call.end]), "loose", "near miss", why)
             )

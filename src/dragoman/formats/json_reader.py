@@ -1,4 +1,4 @@
-"""Calls written in JSON: one envelope, a list of them, or bare arguments behind a name."""
+"""The reader of calls in JSON: one envelope, a list of envelopes, or bare arguments after a name."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ _plain_envelope = re.compile(
     r'[ \t\r\n]*"(arguments|parameters)"[ \t\r\n]*:[ \t\r\n]*(?=\{)'
 ).match
 _plain_end = re.compile(r"[ \t\r\n]*\}").match
-_goes_on = re.compile(r"[-+.0-9A-Za-z]").match  # `nullx` is no null
+_goes_on = re.compile(r"[-+.0-9A-Za-z]").match  # `nullx` is not null
 _OBJECT = Markers(["{"])
 _BETWEEN = Markers(["{", ",", ";"])
 
 
 class MalformedJson(Exception):
-    """The text is not the JSON it began to be."""
+    """The text began as JSON but is malformed."""
 
 
 class JsonBody(Struct, frozen=True):
-    """How a format uses JSON: what may follow it, and how strictly it is read."""
+    """How a format uses JSON: the markers that end it, and how strict the reader is."""
 
     stops: Markers | None = None
-    """Where malformed JSON ends: the format's closers and openers. None: only at the end of the text."""
+    """The markers that end malformed JSON: the closers and openers of the format. None: only the end of the text."""
     name_is_key: bool = False
     bare: bool = False
-    """Unmarked JSON: nothing is announced before the end is known, and what turns out to be no call is text."""
+    """Unmarked JSON: the reader announces nothing before the end is known, and JSON that is not a call is text."""
     gated: bool = False
     """Only offered names make a call."""
     strict: bool = False
-    """Arguments must be written, even if they are empty."""
+    """The envelope must contain arguments, even if they are empty."""
     single: bool = False
-    """One envelope and no more."""
+    """Read one envelope only."""
     members: frozenset[str] = KNOWN_KEYS
-    """What a bare envelope may hold; anything else, and it is data."""
+    """The keys that a bare envelope may have; an object with any other key is data."""
 
 
 def read_calls(cursor: Cursor, body: JsonBody) -> Generator[None, None, DecodedCall | None]:
-    """Read envelopes from here on. All but the last are reported; the last is returned, its wrapper may still close."""
+    """Read envelopes. Report all but the last; return the last, because the closer of its wrapper may follow."""
     first = yield from cursor.peek()
     in_list = first == "["
     if in_list:
@@ -101,13 +101,13 @@ def _salvage_calls(
         value = yield from _salvage(cursor, body, why, in_list=in_list)
         return _report_all_but_last(cursor, _understand(cursor, value, body))
     except (NotACall, BrokenCall):
-        # Every further bracket would run to the end of the text again, and find the same.
+        # Every further bracket would search to the end of the text again, with the same result.
         cursor.gave_up = cursor.gave_up or to_the_end
         raise
 
 
 def _reach_next(cursor: Cursor, *, in_list: bool, is_first: bool) -> Generator[None, None, bool]:
-    """Move to the next `{`. False if there is none: the list is closed, or something else follows."""
+    """Move to the next `{`. Return False if the list is closed, or if something else follows."""
     if not in_list and not is_first:
         return (yield from _reach_neighbour(cursor))
     while True:
@@ -125,7 +125,7 @@ def _reach_next(cursor: Cursor, *, in_list: bool, is_first: bool) -> Generator[N
 
 
 def _reach_neighbour(cursor: Cursor) -> Generator[None, None, bool]:
-    """Several envelopes without a list around them: `{...} {...}`, `{...}; {...}`, `{...},{...}`."""
+    """Move to the next envelope of several without a list: `{...} {...}`, `{...}; {...}`, `{...},{...}`."""
     found, ahead = cursor.look_now(_BETWEEN) or (yield from cursor.look(_BETWEEN))
     if found in (",", ";"):
         found, ahead = yield from cursor.look(_OBJECT, ahead + 1)
@@ -158,13 +158,13 @@ def _report_all_but_last(cursor: Cursor, envelope: Envelope) -> DecodedCall:
 
 
 def report(cursor: Cursor, call: DecodedCall) -> None:
-    """The call that an envelope stated is complete."""
+    """Report the complete call of an envelope."""
     cursor.repair(*call.repairs)
     cursor.finish_call(call.name, call.arguments, call.id)
 
 
 def read_closed_calls(cursor: Cursor, body: JsonBody, closers: Markers, *, required: bool = True) -> Reader:
-    """Envelopes where another notation could stand, and the closer behind them."""
+    """Read envelopes in a format whose usual notation is another one, and the closer after them."""
     call = yield from read_calls(cursor, body)
     if (yield from cursor.take(closers)) is None and required:
         cursor.repair("closed_wrapper")
@@ -213,7 +213,7 @@ def _read_members(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonO
 
 
 def _read_plainly(cursor: Cursor, members: JsonObject) -> bool:
-    """The envelope that most models write, if all of it is here: a name, then the arguments, and nothing else.
+    """Read the envelope that most models write, if it is complete: a name, then the arguments, and nothing else.
 
     Member by member, a reply with three calls of Hermes takes 126 instead of 109 microseconds.
     """
@@ -237,7 +237,7 @@ def _read_plainly(cursor: Cursor, members: JsonObject) -> bool:
 
 
 def _read_key(cursor: Cursor, character: str, members: JsonObject) -> Generator[None, None, str]:
-    """The key of a member, and the colon behind it."""
+    """Read the key of a member, and the colon after it."""
     plain = _plain_key(cursor.text, cursor.position)
     if plain is not None and plain.group(1) not in members:
         cursor.position = plain.end()
@@ -259,20 +259,20 @@ def _fail(cursor: Cursor, character: str) -> Reader:
 
 
 def _refuse_early(cursor: Cursor, body: JsonBody, key: str, members: JsonObject) -> None:
-    """An answer in JSON should flow as text as soon as it is plain that it makes no call."""
+    """Raise NotACall at the first key that no call has, so that an answer in JSON is streamed as text early."""
     if key in body.members or (not members and cursor.find_tool(key) is not None):
         return
     raise NotACall(f"the JSON has a member {key!r} that no call has")
 
 
 def _announceable(name: str) -> str | None:
-    """The name, unless it may be the envelope's own: then the call is announced when all of it is known."""
+    """Return the name; None if it may name the envelope itself, in which case the call is announced at its end."""
     wrapped = name.replace("-", "_").lower() in WRAPPER_NAMES
     return None if wrapped or not name.strip() else name.strip()
 
 
 def _read_value(cursor: Cursor, *, emit: bool) -> Generator[None, None, Any]:
-    """Run over one JSON value, hand its text on if it is wanted, and decode it."""
+    """Read one JSON value, emit its text if `emit` is set, and decode it."""
     try:
         value, end = raw_decode(cursor.text, cursor.position)
     except Undecodable:
@@ -319,12 +319,12 @@ def _load(cursor: Cursor, text: str) -> Any:
 
 
 def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False) -> Generator[None, None, Any]:
-    """Take everything from here to the closing marker, and mend it as a whole."""
+    """Read everything up to the closing marker, and repair it as a whole."""
     mark = cursor.begin()
     found = yield from run_to(cursor, body.stops)
     text = cursor.since(mark)
     mended = repair("[" + text.lstrip(", \t\r\n") if in_list else text, complete=found)
-    # Where no marker ends a call, it reaches to the end of the text, and may be malformed long before that.
+    # If no marker ends a call, it extends to the end of the text, but it may be malformed long before that.
     cursor.ended = not found and mended.error is not None and _lacks_end(text.lstrip())
     if mended.error is not None:
         raise BrokenCall(f"{why}; {mended.error}")
@@ -333,7 +333,7 @@ def _salvage(cursor: Cursor, body: JsonBody, why: str, *, in_list: bool = False)
 
 
 def _lacks_end(text: str) -> bool:
-    """Whether the only fault of a value that cannot be mended is that the rest of it is missing."""
+    """Whether the only fault of a value that cannot be repaired is that its rest is missing."""
     try:
         TolerantReader(text, closing=False).value(0, whole=True)
     except Unreadable as unreadable:
@@ -342,7 +342,7 @@ def _lacks_end(text: str) -> bool:
 
 
 def run_to(cursor: Cursor, stops: Markers | None) -> Generator[None, None, bool]:
-    """Move up to the first of these markers, or to the end of the text; say which."""
+    """Move to the first of these markers, or to the end of the text; return whether there is a marker."""
     while True:
         hit = None if stops is None else stops.find(cursor.text, cursor.position, final=cursor.final)
         cursor.position = len(cursor.text) if hit is None else hit[0]
@@ -361,7 +361,7 @@ def run_to(cursor: Cursor, stops: Markers | None) -> Generator[None, None, bool]
 
 
 def read_value(cursor: Cursor, body: JsonBody, *, emit: bool) -> Generator[None, None, Any]:
-    """One JSON value; a malformed one is mended."""
+    """Read one JSON value, and repair it if it is malformed."""
     mark = cursor.begin()
     try:
         return (yield from _read_value(cursor, emit=emit))
@@ -372,7 +372,7 @@ def read_value(cursor: Cursor, body: JsonBody, *, emit: bool) -> Generator[None,
 
 
 def read_object(cursor: Cursor, body: JsonBody) -> Generator[None, None, JsonObject]:
-    """The arguments of a call whose name is known: one JSON object, handed on as it grows."""
+    """Read the arguments of a call whose name is known: one JSON object, emitted while it grows."""
     value = yield from read_value(cursor, body, emit=True)
     try:
         arguments, repairs = read_arguments(value)

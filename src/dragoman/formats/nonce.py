@@ -1,11 +1,11 @@
-"""A wrapper that bears a word of this turn: text that was written before the turn cannot carry it.
+"""The nonce format: a wrapper with a random id for one turn, which older text cannot contain.
 
     <tool_call id="k7Qx...">
     {"name": "search", "arguments": {"query": "fjord"}}
     </tool_call>
 
-The word (the nonce) is drawn by the caller for one request, told to the model in the system prompt, and never written
-into history or results. A page or a file that holds a call in any public spelling does not know it.
+The caller draws the id (the nonce) for one request. The system prompt tells it to the model, and it is never written
+into history or results. So a page or a file that contains a call in a public format cannot contain the nonce.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dragoman.formats.template import Format
 NONCE = "nonce"
 """The format of a call in a wrapper with this turn's nonce, in its provenance."""
 STALE_NONCE = "stale_nonce"
-"""The format of a call in such a wrapper with any other word: an old one, a misspelt one, or a guess."""
+"""The format of a call in such a wrapper with any other id: an old one, a misspelt one, or a guess."""
 
 _is_nonce = re.compile(r"[A-Za-z0-9_\-]{8,128}\Z").match
 _may_be_nonce = re.compile(r"[\w\-]{1,128}\Z").match
 _OPENER = "<tool_call "
-"""What the engine looks for: `auto` does so anyway, so that a new nonce costs no new search."""
+"""The opener for the engine. `auto` searches for it in any case, so a new nonce needs no new compiled search."""
 _READ = '<tool_call id="{id}">\n{call}\n</tool_call>'
 _SPELLINGS = {
     '<tool_call id="': ("<tool_call id='", "<tool_call id=", '<tool_call  id="'),
@@ -36,9 +36,9 @@ _SPELLINGS = {
 
 
 def nonce_format(nonce: str) -> Format:
-    """The format of this turn: give it to `parser` and `parse` as `extra=[...]`, and to `render` and `instructions`.
+    """Return the format of this turn, for `extra=[...]` of `parser` and `parse`, for `render` and for `instructions`.
 
-    A call in the wrapper says in its provenance whether it bore this nonce (`nonce`) or another word (`stale_nonce`).
+    The provenance of a call in the wrapper has the format `nonce` for this nonce, and `stale_nonce` for any other id.
     """
     if _is_nonce(nonce) is None:
         raise ConfigError(
@@ -48,11 +48,11 @@ def nonce_format(nonce: str) -> Format:
     return Format(
         name=NONCE,
         template=_READ.replace("{id}", nonce),
-        template_is_read=False,  # the reader also takes wrappers with another word, and says so
+        template_is_read=False,  # the reader also accepts wrappers with another id, as `stale_nonce`
         entries=(_entry(nonce),),
         thinking=(),
         family="A",
-        models="any model that is asked to, for one turn",
+        models="any model with instructions, for one turn",
         in_auto=False,
     )
 
@@ -65,7 +65,7 @@ def _entry(nonce: str) -> TemplateEntry:
 
 
 class _CompareNonce(Waiting):
-    """The word has been read: from here on the call is this turn's, or somebody else's."""
+    """Compares the id that was read with the nonce, and sets the format of the call."""
 
     def __init__(self, nonce: str) -> None:
         self._nonce = nonce
@@ -74,5 +74,5 @@ class _CompareNonce(Waiting):
         yield from ()
         word = scope.filled["id"]
         if _may_be_nonce(word) is None:
-            raise NotACall("the tag bears no nonce")
+            raise NotACall("the tag has no nonce")
         cursor.format = NONCE if word == self._nonce else STALE_NONCE

@@ -1,7 +1,7 @@
-"""Notations: how the arguments of a call are written as JSON, in Python, or as Gemma does.
+"""Notations: how the arguments of a call are written, as JSON, as Python or as Gemma's notation.
 
-A row names its notation. The renderer fills the holes of the template through it, and the grammar writes constants and
-keys with it, so that both agree on every value that a format can carry.
+A row names its notation. The renderer fills the holes of the template with it, and the grammar writes constants and
+keys with it, so both agree on the values that a format can carry.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dragoman.types import JsonObject
 
 write_strict_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 PLAIN_KEY = r"[^\W\d][\w.\-]{0,100}"
-"""A key that Gemma's notation writes without delimiters."""
+"""Matches a key that Gemma's notation writes without delimiters."""
 is_plain_key = re.compile(rf"{PLAIN_KEY}\Z").match
 
 
 def notation_of(row: Format) -> JsonNotation:
-    """The notation of a row, with the markers that a text must not hold as they are."""
+    """Return the notation of a row, with the markers that a string must not contain unescaped."""
     match row.notation:
         case "quoted":
             return QuotedNotation(closers_of(row)[-1])
@@ -39,10 +39,10 @@ def notation_of(row: Format) -> JsonNotation:
 
 
 def closers_of(row: Format) -> tuple[str, ...]:
-    """The markers that end a call or all calls of a row, in every spelling.
+    """Return the markers that end a call or all calls of a row, in every spelling.
 
-    Brackets before them do not count: a reader tells those inside a text from the others. A fence does not count
-    either: it ends a call only at the start of a line, and Python writes no line break inside a text.
+    Brackets before them are left out, because a reader recognises brackets inside a string. A fence is left out as
+    well: it ends a call only at the start of a line, and Python writes no line break inside a string.
     """
     nodes = compile_template(row.template, row.spellings)
     payload = max((place for place, node in enumerate(nodes) if isinstance(node, Hole | Many)), default=-1)
@@ -52,7 +52,7 @@ def closers_of(row: Format) -> tuple[str, ...]:
 
 
 class JsonNotation:
-    """JSON, as most formats write their arguments; the other notations differ from it in what they redefine.
+    """JSON, as most formats write their arguments. The other notations override parts of it.
 
     A value that cannot be written raises CannotExpress with its path.
     """
@@ -64,20 +64,20 @@ class JsonNotation:
             raise CannotExpress(path, f"no JSON value: {error}") from None
 
     def write_value(self, value: Any, path: str) -> str:
-        """What `{value}` stands for: a text as it stands."""
+        """Return the text of `{value}`: a string without quotes."""
         return value if isinstance(value, str) else self.write(value, path)
 
     def write_arguments(self, arguments: JsonObject) -> str:
-        """What `{args}` stands for."""
+        """Return the text of `{args}`."""
         return self.write(arguments)
 
     def write_call(self, name: str, arguments: JsonObject, envelope: JsonObject) -> str:
-        """What `{call}` stands for, and each item of `{calls}`. `envelope` holds the name and the arguments."""
+        """Return the text of `{call}`, or of one item of `{calls}`. `envelope` holds the name and the arguments."""
         return self.write(envelope)
 
 
 class QuotedNotation(JsonNotation):
-    """JSON also for texts. The marker that ends the calls is written with an escape where it stands inside one."""
+    """JSON also for strings. The marker that ends the calls is escaped inside a string."""
 
     def __init__(self, closer: str) -> None:
         self._closer = closer
@@ -91,9 +91,9 @@ is_element_name = re.compile(r"[^\s<>/\[\]\"'=]{1,200}\Z").match
 
 
 class ElementNotation(JsonNotation):
-    """Lists and objects of texts as elements inside an element; all other structures as JSON,
+    """Lists and objects of strings as nested elements; all other structures as JSON.
 
-    because a number would come back as text wherever the schema says nothing about it."""
+    A number in an element would be read as a string if the schema does not describe it."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -106,16 +106,16 @@ class ElementNotation(JsonNotation):
             return "".join(f"{self._token}<{key}>{each}{self._token}</{key}>" for key, each in named)
         text = super().write_value(value, path)
         if self._token in text:
-            raise CannotExpress(path, "the value holds the token that marks a tag")
+            raise CannotExpress(path, "the value contains the token that marks a tag")
         return text
 
     def _is_plain(self, value: Any) -> bool:
-        """A text that is read as one, whatever the schema says."""
+        """Whether a string is read as a string, independent of the schema."""
         return isinstance(value, str) and bool(value.strip()) and value.lstrip()[0] not in "[{"
 
 
 class PartwiseNotation(JsonNotation, ABC):
-    """Notations with their own texts and keys: objects and lists are written part by part."""
+    """The base of notations with their own strings and keys: writes objects and lists part by part."""
 
     colon = ": "
     comma = ", "
@@ -135,7 +135,7 @@ class PartwiseNotation(JsonNotation, ABC):
 
     def _write_key(self, key: Any, path: str) -> str:
         if not isinstance(key, str):
-            raise CannotExpress(path, f"the key {key!r} is no text")
+            raise CannotExpress(path, f"the key {key!r} is not a string")
         return self._write_text(key, path)
 
     @abstractmethod
@@ -157,7 +157,7 @@ _DIGITS = 400
 
 
 class PythonNotation(PartwiseNotation):
-    """Python: `{args}` is `key="value", other=3`. Markers that stand inside strings are written with an escape."""
+    """Python: `{args}` is `key="value", other=3`. Markers inside strings are escaped."""
 
     def __init__(self, markers: Sequence[str] = ()) -> None:
         self._special = re.compile("|".join([*map(re.escape, markers), _SPECIAL]))
@@ -169,7 +169,7 @@ class PythonNotation(PartwiseNotation):
         return ", ".join(self._write_argument(key, value) for key, value in arguments.items())
 
     def _write_argument(self, key: str, value: Any) -> str:
-        """`key=value`; a key that is no name in Python goes into a dict that is spread: `**{"a-b": 1}`."""
+        """Return `key=value`; for a key that is not a Python identifier `**{"a-b": 1}`."""
         return f"{key}={self.write(value, f'$.{key}')}" if _is_keyword(key) else "**" + self.write({key: value}, "$")
 
     def _write_scalar(self, value: Any, path: str) -> str:
@@ -177,12 +177,12 @@ class PythonNotation(PartwiseNotation):
 
     def _write_text(self, text: str, path: str) -> str:
         if _surrogate(text):
-            raise CannotExpress(path, "a lone surrogate is no text")
+            raise CannotExpress(path, "a string with a lone surrogate")
         return '"' + self._special.sub(_escape, text) + '"'
 
 
 def _escape(found: re.Match[str]) -> str:
-    """An escape for the first character is enough to keep a marker from being one."""
+    """Escape the markers; an escape for the first character is sufficient."""
     first, rest = found.group()[0], found.group()[1:]
     return (_ESCAPES.get(first) or f"\\x{ord(first):02x}") + rest
 
@@ -196,11 +196,11 @@ def _write_number(value: Any, path: str) -> str:
         if abs(value) >= 10**_DIGITS:
             raise CannotExpress(path, f"an integer of more than {_DIGITS} digits")
         return str(value)
-    raise CannotExpress(path, f"{type(value).__name__} is no JSON value")
+    raise CannotExpress(path, f"{type(value).__name__} is not a JSON value")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Gemma: bare keys, and texts between two tokens without any escape.
+# Gemma: bare keys, and strings between two tokens, without escapes.
 
 
 class GemmaNotation(PartwiseNotation):
@@ -219,8 +219,8 @@ class GemmaNotation(PartwiseNotation):
     def _write_text(self, text: str, path: str) -> str:
         for marker in self._forbidden:
             if marker in text:
-                raise CannotExpress(path, f"the text holds {marker!r}, and this format has no escape for it")
-        # A text that ends in the beginning of the delimiter would move it.
+                raise CannotExpress(path, f"the string contains {marker!r}, and this format has no escape for it")
+        # A string that ends in the beginning of the delimiter would move the delimiter.
         if (text + self._quote).find(self._quote) != len(text) or has_surrogate(text):
-            raise CannotExpress(path, "this format cannot write the text unchanged")
+            raise CannotExpress(path, "this format cannot write the string unchanged")
         return self._quote + text + self._quote

@@ -1,4 +1,4 @@
-"""Arguments written one by one as tags around keys and values: `{* ... *}` and `{value}`."""
+"""The steps `{* ... *}` and `{value}`: arguments as tags around keys and values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dragoman.formats.template import Hole, Literal, Many, Maybe, Node, Space
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# A shortcut for arguments that have arrived whole, as they do when a text is not streamed.
+# The fast path for arguments that have arrived whole, as in a text that is not streamed.
 #
-# One regular expression takes what the steps would take one by one: a reply with three calls of DeepSeek V3.2 takes 162
-# instead of 209 microseconds, one of Qwen3-Coder 165 instead of 197. It is deliberately narrow: a key with a bracket, a
-# value that holds another tag of the format, a missing closer, and it steps aside for the steps, which know them all.
+# One regular expression reads what the steps would read one by one: a reply with three calls of DeepSeek V3.2 takes 162
+# instead of 209 microseconds, one of Qwen3-Coder 165 instead of 197. It is deliberately narrow. It does not match a key
+# with a bracket, a value with another tag of the format, or a missing closer; the steps read all of these.
 
 _BLANKS = r"[ \t\r\n]*"
 _VALUE = Hole("value")
@@ -27,12 +27,12 @@ _SLOT = r"[^<>\"'\\\n]{1,200}?"
 
 
 def with_returns(space: str) -> str:
-    """White space with the line ends of Windows."""
+    """Return white space with the line ends of Windows."""
     return space.replace("\r\n", "\n").replace("\n", "\r\n")
 
 
 class WholePair:
-    """The body of `{* ... *}` as one pattern."""
+    """The body of `{* ... *}` as one regular expression."""
 
     def __init__(self, nodes: tuple[Node, ...], first: Markers, exits: Markers) -> None:
         self._nodes = nodes[:-1] if isinstance(nodes[-1], Space) else nodes
@@ -41,7 +41,7 @@ class WholePair:
         self._match: Callable[[str, int], re.Match[str] | None] | None = None
 
     def match(self, text: str, position: int) -> re.Match[str] | None:
-        """The whole argument that stands here, if it is a plain one."""
+        """Match the whole argument at this position, if it is a plain one."""
         pattern = self._match or self._compile()
         found = pattern(text, position)
         if found is None or self._others.find(found["value"], 0, final=True) is not None:
@@ -66,17 +66,17 @@ class WholePair:
         return "(?:" + "".join(self._write(-1, inner) for inner in node.body) + ")?"
 
     def _write_space(self, index: int) -> str:
-        """White space next to a value is exact, elsewhere any will do."""
+        """White space next to a value is exact; elsewhere any white space matches."""
         if index > 0 and self._nodes[index - 1] == _VALUE:
-            return ""  # it is written with the closer
+            return ""  # the closer contains it
         if 0 <= index < len(self._nodes) - 1 and self._nodes[index + 1] == _VALUE:
             return r"(?:(?P<plain>\n)|\r\n)?"
         return _BLANKS
 
     def _write_framed(self, index: int, closers: str, trail: str) -> str:
-        """A closer with and without the white space that ends a value, which a plain line feed in front keeps plain.
+        """Match a closer with and without the white space that ends a value; a plain line feed before it stays plain.
 
-        Each way begins with its own character: the search passes over all the others without a closer look.
+        Each alternative begins with a character of its own, so the search skips all other characters quickly.
         """
         ways = [closers, f"{re.escape(trail)}(?:{closers})"]
         first, rest = re.escape(with_returns(trail)[0]), f"{re.escape(with_returns(trail)[1:])}(?:{closers})"
@@ -86,15 +86,15 @@ class WholePair:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arguments one by one, as tags around keys and values: `{* ... *}` and `{value}`.
+# The steps for arguments in tags: `{* ... *}` and `{value}`.
 
 
 class NoValue(Exception):
-    """A key stands here without a value; the call goes on with the next argument."""
+    """A key has no value; the call continues with the next argument."""
 
 
 class OpenValue(Waiting):
-    """The tag that opens a value, where it stands apart from its key and may have been left out with it."""
+    """The tag that opens a value, if it is separate from the key: a model may omit both tag and value."""
 
     def __init__(self, openers: Markers, ends: Markers) -> None:
         self.openers = openers
@@ -115,7 +115,7 @@ class ReadPairs(Waiting):
     def __init__(
         self, steps: tuple[Step, ...], whole: WholePair, first: Markers, exits: Markers, landmarks: Markers
     ) -> None:
-        self.steps = steps[1:]  # the first one is the literal by which an argument is recognised
+        self.steps = steps[1:]  # the first one is the literal that identifies an argument
         self.value = next(step for step in steps if isinstance(step, ReadValue))
         self.whole = whole
         self.first = first
@@ -149,12 +149,12 @@ class ReadPairs(Waiting):
         cursor.delta("{}" if scope.first else "}")
 
     def _take_whole(self, cursor: Cursor, scope: Scope, ahead: int) -> tuple[str, int] | None:
-        """Take an argument that has arrived whole in one go; say what follows it."""
+        """Read an argument that has arrived whole with one match; return what follows it."""
         if not cursor.hurries:
             return None
         match = self.whole.match(cursor.text, cursor.position + ahead)
         if match is None or not match["key"].strip() or match.end("next") == len(cursor.text):
-            # Where it fails once it would fail again, at the price of the whole text each time.
+            # After one failure it would fail again, each time at the cost of the whole text.
             cursor.hurries = False
             return None
         groups = match.groupdict()
@@ -163,7 +163,7 @@ class ReadPairs(Waiting):
         return match["next"], match.start("next") - cursor.position
 
     def _skip_text(self, cursor: Cursor) -> Generator[None, None, str]:
-        """Text between two arguments means nothing; a new opener means that this call was left open."""
+        """Skip text between two arguments, which has no meaning. A new opener means that this call was not closed."""
         while True:
             hit = self.landmarks.find(cursor.text, cursor.position, final=cursor.final)
             cursor.position = len(cursor.text) if hit is None else hit[0]
@@ -177,7 +177,7 @@ class ReadPairs(Waiting):
 
 
 class ReadValue(Waiting):
-    """`{value}`: raw text up to its closer, typed by the schema."""
+    """`{value}`: raw text up to its closer; the schema determines its type."""
 
     def __init__(
         self,
@@ -202,13 +202,13 @@ class ReadValue(Waiting):
         self.closers = frozenset(closers)
         self.exits = exits.literals
         self.following = Markers((*first, *exits))
-        """What may come after the closer. Anything else, and the closer was part of the value."""
+        """What may follow the closer. If anything else follows, the closer is part of the value."""
         self.beyond = Markers((*exits, *openers))
-        """What may come after the end of the call, where the closer of its last value is missing."""
-        # Where a template writes each argument on its own line, the next one cannot begin inside a line.
+        """What may follow the end of the call if the closer of its last value is missing."""
+        # If a template writes each argument on its own line, the next one cannot begin inside a line.
         unframed = (*closers, *exits, *(() if trail else first))
         self.stops = Markers((*unframed, *self.framed))
-        # A value that a plain line feed leads in ends with one as well: a return before that is the user's data.
+        # A value that begins after a plain line feed ends with one as well; a return before that is the user's data.
         self.plain_stops = Markers((*unframed, *framed))
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
@@ -228,7 +228,7 @@ class ReadValue(Waiting):
     def settle(
         self, cursor: Cursor, scope: Scope, key: str, text: str, stated: str | None, *, streamed: bool = False
     ) -> None:
-        """The text of the value is complete: type it, and hand on what has not been handed on yet."""
+        """Convert the complete text of the value to its type, and emit what has not been emitted yet."""
         schema = schema_of(scope.tool, key)
         value: Any = text
         if streamed:
@@ -259,7 +259,7 @@ class ReadValue(Waiting):
         return read_text(text, schema, root=root).value
 
     def _skip_lead(self, cursor: Cursor) -> Generator[None, None, str]:
-        """Move over the line end that leads the value in, and return it; empty if there is none."""
+        """Move over the line end before the value, and return it; empty if there is none."""
         while cursor.position >= len(cursor.text):
             yield from cursor.need()
         if cursor.text[cursor.position] == "\r":

@@ -1,4 +1,57 @@
-"""The parser: text in pieces in, events out, for every format."""
+r"""The parser: one engine that takes text in pieces, in any format, and returns events.
+
+A format is a row of the catalogue: a template with holes, such as `<tool_call>\n{call}\n</tool_call>`.
+
+**From a row to a plan.** `template.py` parses a template into nodes: literals, white space, holes, optional parts and
+repeated parts. `plan.py` compiles the nodes to steps (`steps.py`, `pairs.py`). An `Entry` holds the steps and the
+openers, which are the literals that can begin the call. A format that no template can describe has entries with
+readers of their own (`readers/`, `unmarked.py`). A `Plan` is the union of the entries of one row (a named format) or
+of all rows (`auto`). The registry compiles it once. It holds no state of a reply.
+
+**Markers and gates.** The openers, section tags, think tags and dropped tokens of a plan are the alternatives of one
+regular expression (`Markers` in `cursor.py`). So one scan finds the openers of all formats. If several entries share
+an opener, the parser tries them in the order of the rows, and the first that can read the text wins. An entry without
+an opener (bare JSON, `name(...)`, a line of text) is tried at a gate only: at the start of the message or of a line.
+There, only the name of an offered tool makes a call; without tools, any name does. `LineFilter` decides from the first
+characters of a line whether the gate must look at it, so lines of prose pass without a stop.
+
+**The cursor.** `Parser` is a `Cursor`. A reader is a generator that moves `position` through `text` and yields when it
+needs more text; the parser appends the next piece and resumes it. `forget` removes the text before `position` from
+the buffer, so an index is not valid after a yield. `begin` returns a mark, `since` returns the text from a mark, and
+`return_to` goes back to it. A *tile* is the stretch of input that will become one event or one call. A reader that
+waits inside a long string sets `quiet`: a piece without a significant character then becomes a delta at once, and the
+reader is not resumed.
+
+**`now` and `run`.** Each step has two forms. `now` executes the step if the text at hand is sufficient, and returns
+False otherwise. `run` is the generator, which waits. A text that arrives whole runs almost without generators.
+
+**Commitment.** A reader that has called `commit` or `start_call` has decided that its text is a call. Three exceptions
+end a reader early:
+
+- `NotACall`: the text is not a call of this format. The parser returns to the opener and tries the next entry. If none
+  is left, the opener is text, and the scan continues one character after its start. If `CallStarted` is already out,
+  the call is broken instead.
+- `BrokenCall`: before commitment it is the same as `NotACall`. After it, the call becomes `CallBroken`. `read_or_skip`
+  first moves to the end of the broken call, so that the parser reads the next call.
+- `Truncated`, a `BrokenCall`: the text ended inside the call. Such a call never becomes `CallEnded`.
+
+**Three JSON readers.** The strict decoder (`args/decoder.py`: msgspec for short objects, else the C scanner of the
+standard library) is the fastest, but it needs a complete value: on a value that grows, it would start again with each
+piece. `JsonScanner` (`jsonscan.py`) is resumable. It reads each character once, finds the end of the value, and fails
+at the first wrong token; then the strict decoder decodes the complete text. The tolerant reader (`args/tolerant.py`)
+reads malformed JSON and names each repair. Malformed JSON does not show where it ends, so `json_reader.py` first moves
+to the next closer or opener of the format, and then repairs that text once.
+
+**Invariants** (`tests/formats/test_laws.py`, `tests/formats/test_linear.py`):
+
+- Chunking: `Markers` reports a marker that the end of the text may cut, and the parser holds it back. A reader yields
+  instead of deciding on an incomplete text. Only `close` sets `final`, which gives the end of the text a meaning.
+- Conservation: each character leaves in exactly one event. Text leaves in `_release` and the `_pass` methods, markers
+  in `_drop_marker`, and everything that a reader consumed in `_close_tile`.
+- Totality: a reader raises only the three exceptions above, and `_step` catches them. Nesting has a fixed limit.
+- Linearity: the scan continues at `_scan_from`, and goes back only to an opener whose readers failed. Slots
+  (`SLOT_LIMIT`) and blanks (`BLANK_LIMIT`) are bounded, and `gave_up` allows bare JSON one search to the end only.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +88,7 @@ from dragoman.toolset import Toolset
 from dragoman.types import ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# Events folded into what most callers want: text, thinking, calls, and what was refused or broken.
+# The result of a parse: the events, folded into text, thinking, calls, refused calls and broken calls.
 
 _PASSED_OVER = (ArgumentsDelta, CallStarted, MarkerDropped)
 
@@ -50,7 +103,7 @@ class Parsed(Struct, frozen=True):
 
 
 def fold(events: Iterable[Event]) -> Parsed:
-    """The reply that these events tell, however it was cut into pieces."""
+    """Fold events into a `Parsed`. The result does not depend on how the text was cut into pieces."""
     kept = list(events)
     text: list[str] = []
     thinking: list[str] = []
@@ -58,7 +111,7 @@ def fold(events: Iterable[Event]) -> Parsed:
     refused: list[CallRefused] = []
     broken: list[CallBroken] = []
     for event in kept:
-        # Most events are deltas of arguments, which the calls themselves hold: they are passed over first.
+        # Most events are deltas of arguments, which the calls contain as well, so the loop skips them first.
         if isinstance(event, _PASSED_OVER):
             continue
         if isinstance(event, TextDelta):
@@ -75,17 +128,15 @@ def fold(events: Iterable[Event]) -> Parsed:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The one engine: text in any pieces in, events out, for every format.
-#
-# It looks for the markers of its plan, releases as text whatever cannot become one, and hands the rest to the readers.
-# A piece of plain text, or of a long string argument, passes without waking anything: that is what keeps the cost of a
-# piece the same at the start of a reply and after a megabyte of it.
+# The engine. It searches for the markers of its plan, releases as text whatever cannot become one, and gives the rest
+# to the readers. A piece of plain text, or of a long string argument, passes without a scan by a reader. So a piece
+# costs the same at the start of a reply and after a megabyte of it.
 
-IN_THINKING = "it stands inside thinking"
+IN_THINKING = "it is inside thinking"
 
 
 class Attempt(Struct, frozen=True):
-    """What became of one opener, for whoever wants to know why."""
+    """What the parser did with one opener, and why: one entry of `formats.explain`."""
 
     span: tuple[int, int]
     opener: str
@@ -95,7 +146,7 @@ class Attempt(Struct, frozen=True):
 
 
 class Parser(Cursor):
-    """A Stage from pieces of text to events."""
+    """A stage that turns pieces of text into events."""
 
     __slots__ = (
         "_after_call",
@@ -134,14 +185,14 @@ class Parser(Cursor):
         self._reader: Reader | None = None
         self._untried: Sequence[Entry] = ()
         self._opener = ""
-        self._opener_offset = 0  # how far behind the start of the tile the opener stands
+        self._opener_offset = 0  # the distance from the start of the tile to the opener
         self._tried_from = 0
         self._scan_from = 0
         self._wakes: Callable[[str], re.Match[str] | None] | None = None
         self._text_wakes: Callable[[str], re.Match[str] | None] | None = None
         self._kind = ""
         self._judge: Callable[[str], int] | None = None
-        self._head = ""  # the beginning of a line of which too little is known
+        self._head = ""  # the beginning of a line that is still too short to classify
         self._after_call = False
         self._line_is_blank = True
         self._message_is_blank = True
@@ -154,7 +205,7 @@ class Parser(Cursor):
     # ---- the stage -------------------------------------------------------------------------------------------------
 
     def feed(self, piece: str, /) -> list[Event]:
-        """Take the next piece; return what is certain now."""
+        """Take the next piece; return the events that are certain now."""
         wakes = self._text_wakes
         if wakes is not None:
             woken = wakes(piece)
@@ -175,7 +226,7 @@ class Parser(Cursor):
         return self.out
 
     def close(self, rest: str = "") -> list[Event]:
-        """The text has ended, with this last piece: decide everything that was still open."""
+        """End the text, with this last piece; return the events for everything that was undecided."""
         self.forget()
         self.text += self._head + rest
         self._head = ""
@@ -190,7 +241,7 @@ class Parser(Cursor):
         self._scan_from = self._scan_from - shift if self._scan_from > shift else 0
 
     def _pass(self, piece: str) -> list[Event]:
-        """A piece in which nothing can begin or end."""
+        """Emit a piece in which nothing can begin or end."""
         if not piece:
             return []
         kind = self._kind
@@ -209,7 +260,7 @@ class Parser(Cursor):
         return [ArgumentsDelta(self.index, piece if kind == "json" else escape(piece)[1:-1])]
 
     def _take_line(self, piece: str, end: int) -> list[Event]:
-        """A piece of text in which a line ends: the beginning of the next one decides whether it is more than text."""
+        """Take a piece of text in which a line ends. The beginning of the next line decides whether it is only text."""
         judge = self._judge or self._make_line_filter()
         verdict = judge(piece[end:])
         if verdict == WAKES:
@@ -225,10 +276,10 @@ class Parser(Cursor):
         return [TextDelta(piece)]
 
     def _judge_head(self, piece: str) -> None:
-        """Stands where a marker's `wakes` would: while a line begins, `_pass` asks again with all of it."""
+        """Used as `_wakes` while a line begins: it never finds anything, so `_pass` judges the line as far as known."""
 
     def _pass_head(self, piece: str) -> list[Event]:
-        """More of the beginning of a line."""
+        """Extend the beginning of a line, and judge it again."""
         head = self._head + piece
         self._head = ""
         judge = self._judge or self._make_line_filter()
@@ -264,7 +315,7 @@ class Parser(Cursor):
     # ---- text and thinking -----------------------------------------------------------------------------------------
 
     def _scan(self) -> bool:
-        """Find the next marker and act on it. False: everything that has arrived is dealt with."""
+        """Find the next marker and act on it. Return False if no text is left to scan."""
         if self._lane.closer is None and (self._after_call or self._at_gate):
             decided = self._scan_start()
             if decided is not None:
@@ -284,7 +335,7 @@ class Parser(Cursor):
         return self._meet(marker, at, at)
 
     def _scan_start(self) -> bool | None:
-        """After a call, or at the start of the message or of a line: what comes first decides what the blanks mean."""
+        """Scan after a call, or at the start of the message or of a line: the first token decides about the blanks."""
         at = skip_blanks(self.text, max(self._scan_from, self.position)).end()  # type: ignore[union-attr]
         if at == len(self.text) and self.final:
             self._after_call = self._at_gate = False
@@ -306,7 +357,7 @@ class Parser(Cursor):
         return None
 
     def _hold_blanks(self, at: int) -> None:
-        """Blanks behind a call wait for what follows, but not for ever; others are text."""
+        """Hold the blanks after a call until the next token is known, up to a limit; release other blanks as text."""
         if self._after_call and at - self.position <= BLANK_LIMIT:
             self._scan_from = at
         elif at == len(self.text) or self._after_call:
@@ -314,7 +365,7 @@ class Parser(Cursor):
             self._after_call = False
 
     def _find_at(self, at: int) -> tuple[str | None, bool]:
-        """The marker that stands here; at the start of a line that may be a word."""
+        """Return the marker at this position. At the start of a line, it may be a plain word."""
         found, growing = self._lane.markers.at(self.text, at, final=self.final)
         words = self._plan.lines.words
         if found is None and not growing and words is not None:
@@ -322,7 +373,7 @@ class Parser(Cursor):
         return found, growing
 
     def _try_gate(self, at: int, found: str | None) -> bool | None:
-        """Try the unmarked formats that may begin here. None: there are none."""
+        """Try the unmarked formats that may begin here. Return None if there are none."""
         entries = self._gate_entries(at, marked=found is not None)
         if entries is None:
             return False
@@ -337,7 +388,7 @@ class Parser(Cursor):
         return True
 
     def _gate_entries(self, at: int, *, marked: bool) -> list[Entry] | None:
-        """The unmarked formats that may begin here; None if more text is needed to tell."""
+        """Return the unmarked formats that may begin here; None if more text is needed."""
         plan = self._plan
         candidates = plan.message_entries if self._message_is_blank and not self._after_call else ()
         entries: list[Entry] = []
@@ -359,7 +410,7 @@ class Parser(Cursor):
             return True
         if marker in plan.openers:
             entries = self._choose(marker, at)
-            # Inside thinking nothing counts anyway, so lines are not watched there.
+            # No call counts inside thinking, so the parser does not track lines there.
             anywhere = self._lane.closer is not None
             entries = [entry for entry in entries if anywhere or entry.place != "line" or self._begins_line(at)]
             if entries:
@@ -374,7 +425,7 @@ class Parser(Cursor):
             start = tile_start if self._after_call else at
             self._drop_marker(start, at + len(marker) - start)
             return True
-        why = "it does not stand alone on its line" if marker in plan.openers else "it closes nothing"
+        why = "it is not alone on its line" if marker in plan.openers else "it closes nothing"
         self._note(self.base + at, marker, "", "text", why)
         self._scan_from = at + 1
         self._after_call = False
@@ -386,7 +437,7 @@ class Parser(Cursor):
 
     def _choose(self, marker: str, at: int) -> Sequence[Entry]:
         if self._attempts is not None:
-            return self._plan.openers[marker]  # whoever asks why gets every reason
+            return self._plan.openers[marker]  # an explanation lists every entry
         behind = skip_blanks(self.text, at + len(marker)).end()  # type: ignore[union-attr]
         return self._plan.choose(marker, self.text[behind : behind + 1])
 
@@ -397,12 +448,12 @@ class Parser(Cursor):
 
     def _begins_line(self, at: int) -> bool:
         if not self._after_call:
-            # After a call there are only blanks up to here; elsewhere what stands before is text, whatever this is.
+            # After a call there are only blanks up to here. Elsewhere, the characters before the marker are text.
             self._release(at)
         return self._line_is_blank
 
     def _release(self, end: int) -> None:
-        """Everything up to here is text, or thinking."""
+        """Emit everything up to `end` as text or thinking."""
         if end > self.position:
             piece = self.text[self.position : end]
             if self._lane.closer is not None:
@@ -415,7 +466,7 @@ class Parser(Cursor):
         self._scan_from = max(self._scan_from, end)
 
     def _watch_line(self, piece: str) -> None:
-        """Keep track of where lines, and the message itself, really begin."""
+        """Track whether the current line, and the message, are still blank."""
         newline = piece.rfind("\n")
         blank = not piece[newline + 1 :].strip(" \t")
         self._line_is_blank = blank and (newline >= 0 or self._line_is_blank)
@@ -451,7 +502,7 @@ class Parser(Cursor):
         self._reader = entry.read(self)
 
     def _step(self) -> bool:
-        """Let the reader go on. False: it waits for more text."""
+        """Resume the reader. Return False if it waits for more text."""
         assert self._reader is not None
         try:
             next(self._reader)
@@ -468,10 +519,10 @@ class Parser(Cursor):
         return True
 
     def _step_back(self, why: str) -> None:
-        """It was none of this format: try the next one that has the same opener, or let it be text."""
+        """The text is not a call of this format: try the next entry with the same opener, or make the opener text."""
         self.return_to(Mark(0, self._tile_start))
         if self._tile_start != self._tried_from:
-            # Calls were reported already; only what follows them is none.
+            # Calls were reported already; only the text after them is not a call.
             self._settle()
             return
         opener = self.position + self._opener_offset
@@ -484,9 +535,9 @@ class Parser(Cursor):
         self._scan_from = opener + (1 if self._opener else 0)
 
     def _give_up(self, why: str, *, is_cut: bool) -> None:
-        """It was a call, and it is past mending."""
+        """The text is a call, and it cannot be repaired: report it as broken."""
         if self.refusing:
-            # Drafts inside thinking are no news.
+            # A broken draft inside thinking is not worth a report.
             self.out.append(ThinkingDelta(self._close_tile()[0]))
             self.started, self.committed, self.ended, self.repairs = None, False, False, []
         else:
@@ -503,7 +554,7 @@ class Parser(Cursor):
             self._after_call = True
             self._at_gate = self._plan.lines.gated
 
-    # ---- explaining --------------------------------------------------------------------------------------------------
+    # ---- explanation -------------------------------------------------------------------------------------------------
 
     def _note(self, start: int, opener: str, format_name: str, verdict: str, why: str) -> None:
         if self._attempts is not None:

@@ -1,4 +1,4 @@
-"""What a parser looks for: format rows compiled into entry points and markers."""
+"""The plan of a parser: format rows compiled to entries and markers."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ from dragoman.formats.template import (
 from dragoman.toolset import Toolset
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where lines begin: what may start there and nowhere else, and which lines may pass unread.
+# The starts of lines: what may begin only there, and which lines may pass unread.
 
 PASSES, WAITS, WAKES = range(3)
-"""What a line is by its beginning: plain text, too short to tell, or something that must be looked at."""
+"""The verdicts on the beginning of a line: it is plain text, it is too short to decide, or the parser must read it."""
 
 _SHORT, _LONG, _MOST_VERDICTS = 8, 200, 1000
 _line_start = re.compile(r"[ \t]*([^\W\d][\w.\-]*)?(.)?", re.DOTALL).match
 
 
 def is_word(marker: str) -> bool:
-    """A marker that is a plain word counts at the start of a line: inside a sentence it is just that word.
+    """Whether a marker is a plain word. Such a marker counts only at the start of a line, not inside a sentence.
 
-    So do the few that begin outside Latin-1, which would make every search through prose slower.
+    The few markers that begin outside Latin-1 are treated alike: they would slow down every search through prose.
     """
     return marker[0].isalpha() or ord(marker[0]) > 255
 
 
 class LineStarts:
-    """What can begin a line and nothing else: formats without a marker, and markers that are plain words."""
+    """What can begin only a line: formats without a marker, and markers that are plain words."""
 
     def __init__(self, entries: Iterable[Entry], words: Iterable[str], *, watched: bool) -> None:
         self.entries = tuple(entries)
@@ -68,7 +68,7 @@ class LineStarts:
         self.word_starts = frozenset(word[:end] for word in words for end in range(len(word) + 1))
         self.gated = bool(self.entries) or self.words is not None
         self.watched = watched or self.gated
-        """Whether it matters at all where a line begins."""
+        """Whether the parser must track where lines begin."""
         gates = [entry.line_gate or r"\S" for entry in self.entries]
         self.gate = tuple(dict.fromkeys(gates))
         self.first_characters = frozenset("".join(entry.line_characters for entry in self.entries))
@@ -77,7 +77,7 @@ class LineStarts:
 
 
 class LineFilter:
-    """Tells by its beginning whether a line of prose may pass. It may err towards looking, never towards passing."""
+    """Decides from its beginning whether a line may pass as prose. When in doubt, the line does not pass."""
 
     def __init__(self, lines: LineStarts, markers: Markers, tools: Toolset | None) -> None:
         self._lines = lines
@@ -90,7 +90,7 @@ class LineFilter:
         if verdict is None:
             verdict = self._look(head)
             if len(head) <= _SHORT and len(self._verdicts) < _MOST_VERDICTS:
-                self._verdicts[head] = verdict  # lines begin alike, and the answer never changes
+                self._verdicts[head] = verdict  # many lines begin alike, and the verdict never changes
         return verdict
 
     def _look(self, head: str) -> int:
@@ -118,11 +118,11 @@ class LineFilter:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# From a row to the entries that the engine runs.
+# Compilation of a row to the entries that the engine runs.
 
 
 def compile_entries(row: Format, *, named: bool) -> tuple[Entry, ...]:
-    """All ways into the calls of a format: its template, its other spellings, its own readers."""
+    """Return the entries of a format: its template, its other spellings, its own readers."""
     sources = (row.template, *row.also) if row.template and row.template_is_read else row.also
     compiled = (compile_entry(row, source) for source in sources)
     return (*compiled, *row.entries, *(row.named_entries if named else ()))
@@ -134,7 +134,7 @@ def compile_entry(row: Format, source: str) -> TemplateEntry:
         raise TemplateError(f"the template of {row.name!r} does not begin with a literal")
     payload = next((index for index, node in enumerate(nodes) if _is_payload(node)), None)
     if payload is None:
-        raise TemplateError(f"the template of {row.name!r} has no place for arguments")
+        raise TemplateError(f"the template of {row.name!r} has no hole for arguments")
     openers = nodes[0].spellings
     compiler = _Compiler(row, openers, nodes[payload + 1 :])
     steps: list[Step] = []
@@ -222,7 +222,7 @@ class _Compiler:
                 lead = nodes[index - 1]
                 step, used = self._value(nodes[index + 1 :], lead.text if isinstance(lead, Space) else "", first, ends)
                 if steps and isinstance(lead, Space):
-                    steps.pop()  # white space next to a value is exact, and read with it
+                    steps.pop()  # white space next to a value is exact; ReadValue reads it
                 elif isinstance(lead, Literal) and index >= 2 and not isinstance(nodes[index - 2], Hole):
                     steps[-1] = OpenValue(Markers(lead.spellings), Markers((*first, *ends)))
                 steps.append(step)
@@ -231,7 +231,7 @@ class _Compiler:
                 steps.extend(self.compile(node, nodes[index + 1 :]))
             index += 1
         if isinstance(nodes[-1], Space):
-            steps.pop()  # what follows is looked for behind white space anyway
+            steps.pop()  # the next step skips white space in any case
         return steps
 
     def _value(self, rest: tuple[Node, ...], lead: str, first: Markers, ends: Markers) -> tuple[ReadValue, int]:
@@ -266,11 +266,11 @@ class _Compiler:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a parser looks for: the openers of its formats and everything else that is not text, compiled once.
+# The plan: the openers of some formats and all other markers, compiled once.
 
 
 class SectionEntry(Entry):
-    """The tag before all calls of a reply: framing, if a call or the closing tag follows; text otherwise."""
+    """The tag before all calls of a reply. It is framing if a call or the closing tag follows, and text otherwise."""
 
     def __init__(self, row: Format, opener: str, inside: Iterable[str]) -> None:
         self.format = row.name
@@ -287,7 +287,7 @@ class SectionEntry(Entry):
 
 
 class LexerState:
-    """A stretch of text with one meaning, and the markers that can end it or stand in it."""
+    """A state of the scan (text, or thinking up to a closer), and the markers that matter in it."""
 
     def __init__(self, markers: Iterable[str], *, closer: str | None = None, lines: LineStarts | None = None) -> None:
         if lines is not None and lines.watched:
@@ -328,7 +328,7 @@ class Plan:
         self._watch_text()
 
     def _watch_text(self) -> None:
-        """Make the lane of plain text from everything that may interrupt it."""
+        """Build the state for plain text from all markers that may interrupt it."""
         self.thinking_ends = frozenset(self.thinking.values()) - self.openers.keys() - self.drops
         markers = {*self.openers, *self.section_ends, *self.drops, *self.thinking, *self.thinking_ends}
         words = sorted(filter(is_word, markers))
@@ -338,9 +338,9 @@ class Plan:
         self.text = LexerState(symbols, lines=self.lines)
 
     def extend(self, rows: Iterable[Format]) -> Plan:
-        """This plan with more rows, tried after its own.
+        """Return this plan with more rows, which the parser tries after its own.
 
-        Where they bring no new marker, the search itself is shared: that makes a row for a single reply cheap.
+        If the rows add no marker, both plans share the compiled search. That makes a row for a single reply cheap.
         """
         plan = copy(self)
         plan.openers = {opener: list(entries) for opener, entries in self.openers.items()}
@@ -354,7 +354,7 @@ class Plan:
         return plan
 
     def _looks_like(self, other: Plan) -> bool:
-        """Whether the same things are looked for, whoever reads on from there."""
+        """Whether both plans search for the same markers, even if different entries read them."""
         return (
             self.openers.keys() == other.openers.keys()
             and (self.section_ends, self.drops, self.thinking) == (other.section_ends, other.drops, other.thinking)
@@ -392,7 +392,7 @@ class Plan:
             self.openers.setdefault(spelling, []).append(SectionEntry(row, spelling, (*inside, *row.section_ends)))
 
     def choose(self, opener: str, character: str) -> tuple[Entry, ...]:
-        """The entries of an opener that can make something of what follows it; all of them if nothing is there yet."""
+        """Return the entries of an opener that can read the character after it; all of them if there is none yet."""
         key = (opener, character if character in "{[<(" else "n")
         chosen = self._choices.get(key)
         if chosen is None:
@@ -403,7 +403,7 @@ class Plan:
 
     @property
     def has_gates(self) -> bool:
-        """Whether there are formats without a marker, which must be tried where a message or a line begins."""
+        """Whether there are formats without a marker, which the parser tries where a message or a line begins."""
         return self.lines.gated or bool(self.message_entries)
 
     @property
@@ -411,11 +411,11 @@ class Plan:
         return next(iter(self.thinking.values()), "</think>")
 
     def thinking_lane(self, closer: str, reports_calls: bool) -> LexerState:
-        """The lane behind a think tag: only its own closer ends it; openers are noticed so that they can be refused."""
+        """Return the state after a think tag. Only its own closer ends it; calls in it are found and refused."""
         lane = self._lanes.get((closer, reports_calls))
         if lane is None:
             markers = (closer, *self.openers) if reports_calls else (closer,)
             lane = LexerState(markers, closer=closer)
             if closer in self.thinking.values():
-                self._lanes[closer, reports_calls] = lane  # a closer that the text made up is not worth keeping
+                self._lanes[closer, reports_calls] = lane  # a closer that comes from the text is not cached
         return lane

@@ -1,4 +1,4 @@
-"""Instructions that teach a model a format: the tools, and how to write a call."""
+"""Instructions for the system prompt: the tools, and how to write a call in a format."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words that teach a model a format: which tools there are, and how to write a call.
+# The text of the instructions: the list of the tools, and how to write a call.
 
 Layout = Literal["schema", "list"]
-"""How tools are described: by the JSON Schema of each, or by a heading and a line for each parameter."""
+"""How tools are described: by their JSON Schemas, or by a heading and one line per parameter."""
 
 SENTENCE_LIMIT = 80
 _ENUM_LIMIT = 60
@@ -35,13 +35,13 @@ _WORDS = {
     "query": "weather in Oslo",
     "city": "Oslo",
 }
-"""A sample for a text whose parameter bears a common name. All of them do no harm when they are copied."""
+"""Sample values for string parameters with common names. A model that copies one does no harm."""
 
 
 def write_instructions(
     tools: Iterable[Tool], example: str, *, compact: bool = False, layout: Layout = "schema", note: str = ""
 ) -> str:
-    """Instructions for a system prompt. `compact` spends one line on a tool; `note` is said behind the example."""
+    """Write the instructions. `compact` uses one line per tool; `note` follows the example."""
     offered = list(tools)
     if compact:
         return _write_compact(offered, example, note)
@@ -104,14 +104,14 @@ def _describe_parameters(schema: JsonObject) -> list[str]:
 
 
 def _signature(schema: JsonObject) -> str:
-    """Parameters as a signature: required ones first, then the others by name, marked with a question mark."""
+    """Write parameters as a signature: required ones first, then the others by name, with a question mark."""
     written = [f"{name}: {_type(rule)}" for name, rule, required in _parameters(schema) if required]
     optional = sorted((name, _type(rule)) for name, rule, required in _parameters(schema) if not required)
     return ", ".join([*written, *(f"{name}?: {kind}" for name, kind in optional)])
 
 
 def _parameters(schema: JsonObject) -> Iterator[tuple[str, Any, bool]]:
-    """Name, rule and whether it is required: first what is required, in the order in which the schema says so."""
+    """Return name, schema and whether it is required; required parameters first, in the order of `required`."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return
@@ -137,7 +137,7 @@ def _type(schema: Any, depth: int = 0) -> str:
 
 
 def _choices(values: list[Any]) -> str:
-    """The values of an enumeration, as far as they fit; the model may guess the rest, and is told when it is wrong."""
+    """Return the values of an enum, as many as fit. If the model guesses another one, validation reports it."""
     shown: list[str] = []
     room = _ENUM_LIMIT
     for value in values:
@@ -153,9 +153,9 @@ def _choices(values: list[Any]) -> str:
 
 
 def sample_calls(tools: Iterable[Tool]) -> Iterator[tuple[str, JsonObject]]:
-    """Calls to show as an example, the best first: a tool with its required arguments; last, one that names no tool.
+    """Return calls for the example, the best first: a tool with its required arguments; the last names no tool.
 
-    A format may be unable to write one of them; then the next one is tried.
+    If the format cannot write a call, the next one is tried.
     """
     for tool in tools:
         yield tool.name, _sample_arguments(tool.parameters)
@@ -169,7 +169,7 @@ def _sample_arguments(schema: JsonObject) -> JsonObject:
 
 
 def _sample(name: str, schema: Any) -> Any:
-    """A value for the example: one that the schema itself gives, else one that fits its type."""
+    """Return a value for the example: one from the schema, else one that fits its type."""
     if not isinstance(schema, dict):
         return "value"
     lists = [schema.get(key) for key in ("examples", "enum")]
@@ -191,19 +191,19 @@ def _is_short(value: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Instructions joined to a system prompt, for models that are not given tools in any other way.
+# The instructions as part of a system prompt, for models without native tools.
 
 FULL_LIMIT = 4096
-"""Bytes of a system prompt beyond which models without native tools lose the thread."""
+"""The size of a system prompt in bytes above which models without native tools stop following it."""
 _NONCE_NOTE = "The id is for this turn alone: copy it exactly into every call."
 
 
 def instruct(
     tools: Toolset, format: str | Format, *, compact: bool, layout: Layout = "schema", nonce: str | None = None
 ) -> str:
-    """The instructions for these tools and this format, with an example that its own parser has read."""
+    """Return the instructions for these tools and this format. The parser has verified the example."""
     if layout not in ("schema", "list"):
-        raise ConfigError(f"unknown layout {layout!r}", hint="it is schema or list; compact=True is apart")
+        raise ConfigError(f"unknown layout {layout!r}", hint="use schema or list; compact=True is a separate option")
     row = nonce_format(nonce) if nonce is not None else format if isinstance(format, Format) else get(format)
     plan = plan_for(row if row is format or nonce is not None else row.name)
     note = "" if nonce is None else _NONCE_NOTE
@@ -217,19 +217,19 @@ def _example(tools: Toolset, row: Format, plan: Plan) -> str:
             return render(as_calls([sample]), row, plan)
         except CannotExpress as cannot:
             refusal = refusal or cannot
-    raise refusal or CannotExpress("$", "this format can write no example")
+    raise refusal or CannotExpress("$", "this format cannot write an example")
 
 
 def augment(existing: str | None, instructions: str) -> str:
-    """The user's prompt as it stands, one blank line, then the instructions."""
+    """Return the user's prompt unchanged, one blank line, then the instructions."""
     return f"{existing}\n\n{instructions}" if existing else instructions
 
 
 def needs_compact(prompt: str, *, native: bool, weak: bool) -> str | None:
-    """Why the compact instructions should be taken instead of this full prompt; None if it may stay."""
+    """Return why the compact instructions should replace this full prompt; None if they need not."""
     if weak:
-        return "the model's profile says that it is weak"
+        return "the profile of the model marks it as weak"
     size = len(prompt.encode("utf-8", "surrogatepass"))
     if not native and size > FULL_LIMIT:
-        return f"the prompt takes {size} bytes, and a model without native tools follows {FULL_LIMIT} at most"
+        return f"the prompt has {size} bytes; a model without native tools follows at most {FULL_LIMIT}"
     return None

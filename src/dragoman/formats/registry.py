@@ -1,4 +1,4 @@
-"""Formats by name: the catalogue, and whatever a user adds to it."""
+"""The registry of formats: the rows of the catalogue and the rows that a user registers, by name."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ _plans: dict[tuple[str, bool, bool], Plan] = {}
 
 
 def names() -> list[str]:
-    """Every name that a format goes by, aliases after the names proper; `auto` is not among them."""
+    """Return the names of all formats, then their aliases; `auto` is not included."""
     return [*_rows, *_aliases]
 
 
 def get(name: str) -> Format:
-    """The row of that name or alias."""
+    """Return the row with this name or alias."""
     if name == "auto":
-        raise ConfigError("`auto` reads every format and is none itself", hint="name the format, for example hermes")
+        raise ConfigError(
+            "`auto` reads every format; it is not a format itself", hint="name the format, for example hermes"
+        )
     row = _rows.get(_aliases.get(name, name))
     if row is None:
         declared = (
-            "each model declares its own: use formats.from_response_template" if name == "response_template" else None
+            "each model declares its own format: use formats.from_response_template"
+            if name == "response_template"
+            else None
         )
         raise UnknownFormat(name, [*_rows, *_aliases, "auto"], hint=declared)
     return row
 
 
 def register(row: Format) -> Format:
-    """Add a format of your own; from now on it can be named, and `auto` looks for it."""
+    """Add a format. It can then be used by name, and `auto` searches for it."""
     for name in (row.name, *row.aliases):
         if name in _rows or name in _aliases or name == "auto":
             raise ConfigError(f"there is already a format named {name!r}", hint="choose another name")
-    Plan([row], named=True)  # a template that cannot be compiled fails here, and nothing is registered
+    Plan([row], named=True)  # a template that cannot be compiled raises here, before anything is registered
     _rows[row.name] = row
     _aliases.update(dict.fromkeys(row.aliases, row.name))
     _forget("auto")
@@ -46,11 +50,12 @@ def register(row: Format) -> Format:
 
 
 def unregister(name: str) -> None:
-    """Take back a format that `register` added."""
+    """Remove a format that `register` added."""
     row = get(name)
     if row in ROWS:
         raise ConfigError(
-            f"{name!r} belongs to the catalogue and stays", hint="only registered formats can be taken back"
+            f"{name!r} belongs to the catalogue and cannot be removed",
+            hint="unregister removes only formats that register added",
         )
     del _rows[row.name]
     for alias in row.aliases:
@@ -67,10 +72,10 @@ def _forget(name: str) -> None:
 def plan_for(
     name: str | Format, *, loose: bool = False, more_thinking: bool = False, extra: Iterable[Format] = ()
 ) -> Plan:
-    """What a parser of this format, or of all of them, looks for. Compiled on first use.
+    """Return the plan of a format, or of all formats for `auto`. It is compiled on first use.
 
-    In loose `auto`, calls without a marker are left to the loose scanner, which sees more and judges better.
-    A row that is given itself, or as `extra`, need not be registered, and nothing of it is kept.
+    With `loose`, `auto` leaves calls without a marker to the loose scanner, which sees the whole text.
+    A row that is passed as `name` or in `extra` need not be registered, and its plan is not cached.
     """
     if isinstance(name, Format):
         plan = Plan([name], named=True, thinking=pairs(named=True) if more_thinking else ())

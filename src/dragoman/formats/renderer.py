@@ -1,4 +1,4 @@
-"""Write calls in a format: the template filled in, and verified by parsing the result."""
+"""The renderer: writes calls in a format and verifies the text by parsing it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# Writing calls in a format: the same template, backwards, and checked by reading it again.
-#
-# What a format cannot carry (a value that holds its own closer, a blank that it strips) is refused with CannotExpress
-# and never written wrongly: every rendering is parsed back and compared before it is returned.
+# The renderer fills the template, parses the result, and compares the calls. So a value that a format cannot carry
+# (a string with the format's own closer, a blank that the format strips) raises CannotExpress and is never written
+# wrongly.
 
 _ENTITIES = str.maketrans({"&": "&amp;", '"': "&quot;", "<": "&lt;", ">": "&gt;"})
 Call = ToolCall | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
 
 
 def json_type(value: Any) -> str:
-    """The JSON Schema name of a value's type."""
+    """Return the JSON Schema name of a value's type."""
     return "array" if isinstance(value, tuple) else kind_of(value) or "null"
 
 
 def as_calls(calls: Iterable[Call] | ToolCall) -> list[ToolCall]:
-    """Calls however they are given: ToolCall, (name, arguments), or a dict with `name` and `arguments`."""
+    """Convert calls to ToolCalls. Each is a ToolCall, (name, arguments), or a dict with `name` and `arguments`."""
     if isinstance(calls, ToolCall):
         calls = [calls]
     return [_as_call(call) for call in calls]
@@ -50,7 +49,7 @@ def _as_call(call: Call) -> ToolCall:
 
 
 def render(calls: Sequence[ToolCall], row: Format, plan: Plan) -> str:
-    """The text that a model of this format would have written for these calls."""
+    """Return the text that a model of this format writes for these calls."""
     if not calls:
         return ""
     text = write_template(calls, row)
@@ -59,12 +58,12 @@ def render(calls: Sequence[ToolCall], row: Format, plan: Plan) -> str:
 
 
 def write_template(calls: Sequence[ToolCall], row: Format) -> str:
-    """The calls as the row's template says, not yet read back."""
+    """Fill the template of the row, without the check."""
     return _Writer(row).write(calls)
 
 
 def type_word(row: Format, kind: str) -> str:
-    """What `{type}` says of a JSON type in this row."""
+    """Return the word that `{type}` writes for a JSON type in this row."""
     return row.type_words.get(kind) or row.type_words.get("") or kind
 
 
@@ -104,7 +103,7 @@ class _Writer:
         return self.notation.write_call(call.name, call.arguments, self._envelope(call, index))
 
     def _identity(self, call: ToolCall, index: int) -> str:
-        """Where the id also names the tool, it must be one that does."""
+        """Return the id. In a format whose id names the tool, it is `functions.` with the name and a number."""
         if self.row.numbered:
             return call.id if call.id.isdecimal() else str(index + 1)
         if has_hole(self.nodes, "name"):
@@ -152,13 +151,13 @@ def _check(calls: Sequence[ToolCall], text: str, plan: Plan) -> None:
     parser = Parser(plan, _tools_of(calls))
     parsed = fold(parser.feed(text) + parser.close())
     if [call.name for call in parsed.calls] != [call.name for call in calls]:
-        raise CannotExpress("$", _first_reason(parsed) or "the calls would not be read back as they are")
+        raise CannotExpress("$", _first_reason(parsed) or "the parser would read other calls")
     for wanted, found in zip(calls, parsed.calls, strict=True):
         path = difference(wanted.arguments, found.arguments)
         if path is not None:
             raise CannotExpress(path, "this format would change the value")
     if parsed.text.strip() or parsed.thinking or parsed.broken:
-        raise CannotExpress("$", _first_reason(parsed) or "a part of the call would be read as text")
+        raise CannotExpress("$", _first_reason(parsed) or "the parser would read a part of the call as text")
 
 
 def _first_reason(parsed: Parsed) -> str:
@@ -166,7 +165,7 @@ def _first_reason(parsed: Parsed) -> str:
 
 
 def _tools_of(calls: Sequence[ToolCall]) -> Toolset:
-    """Tools with the schemas that these arguments fit: formats without types need one to be read."""
+    """Build tools whose schemas these arguments fit: the parser needs them for formats without types."""
     properties: dict[str, dict[str, set[str]]] = {}
     for call in calls:
         for key, value in call.arguments.items():
@@ -188,7 +187,7 @@ def _tools_of(calls: Sequence[ToolCall]) -> Toolset:
 
 
 def difference(wanted: Any, found: Any, path: str = "$") -> str | None:
-    """The JSON path at which two values first differ, types included; None if they are the same."""
+    """Return the JSON path of the first difference between two values, types included; None if they are equal."""
     if type(wanted) is not type(found) and not (isinstance(wanted, list | tuple) and isinstance(found, list)):
         return path
     if isinstance(wanted, dict):

@@ -1,4 +1,4 @@
-"""The steps of a compiled template, the closing markers, and the reader that runs them."""
+"""The steps of a compiled template, and the entry that runs them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dragoman.types import Change, JsonObject, Tool
 # --------------------------------------------------------------------------------------------------------------------
 # The parts of a compiled template: literals, white space, short slots, options and JSON.
 #
-# Each step has two ways to go: `now` when the text at hand is enough, and `run`, a generator, when it must wait. The
-# first one saves 4 % of the time for whole replies (Kimi K2: 97 instead of 101 microseconds, Qwen3-Coder 166 and 174).
+# Each step has two forms: `now`, for text at hand that is sufficient, and `run`, a generator that can wait. The first
+# one saves 4 % of the time for whole replies (Kimi K2: 97 instead of 101 microseconds, Qwen3-Coder 166 and 174).
 
 SLOT_LIMIT = 200
-_SLOT_REACH = SLOT_LIMIT + 60  # and the literal behind it
+_SLOT_REACH = SLOT_LIMIT + 60  # with the literal after it
 _is_name = re.compile(r"[\w.\-:/]+\Z").match
 _escaped_space = re.compile(r"(?:[ \t\r\n]|\\n)*").match
 line_ends = re.compile(r"[ \t\r]*(\n|\Z)").match
 
 
 class Scope:
-    """What the holes have been filled with so far."""
+    """The values of the holes that have been read so far."""
 
     __slots__ = ("arguments", "call", "changes", "filled", "first", "tool")
 
@@ -40,7 +40,7 @@ class Scope:
 
 
 class Step(Protocol):
-    """One part of a template. `now` does it if the text at hand is enough; `run` waits for what is missing."""
+    """One part of a template. `now` executes it if the text at hand is sufficient; `run` waits for more text."""
 
     def now(self, cursor: Cursor, scope: Scope) -> bool: ...
 
@@ -48,14 +48,14 @@ class Step(Protocol):
 
 
 class Waiting:
-    """A step that always goes the long way."""
+    """A step without a `now` form."""
 
     def now(self, cursor: Cursor, scope: Scope) -> bool:
         return False
 
 
 class Expect:
-    """A literal that must stand here."""
+    """A required literal."""
 
     def __init__(self, text: str, markers: Markers) -> None:
         self.text = text
@@ -72,7 +72,7 @@ class Expect:
 
 
 class SkipSpace:
-    """White space between the parts of a call. Some hosts escape line breaks, so `\\n` in letters counts as one."""
+    """White space between the parts of a call. Some hosts escape line breaks, so a literal `\\n` counts as one."""
 
     def now(self, cursor: Cursor, scope: Scope) -> bool:
         return cursor.peek_now() not in ("", "\\")
@@ -86,24 +86,24 @@ class SkipSpace:
 
 
 class RequireBlank(Waiting):
-    """White space that keeps two words apart must be there."""
+    """Required white space, which separates two words."""
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         while cursor.position >= len(cursor.text):
             yield from cursor.need()
         if cursor.text[cursor.position] not in " \t\r\n":
-            raise BrokenCall("no blank behind the opener")
+            raise BrokenCall("no blank after the opener")
         yield from cursor.space()
 
 
 class EndLine(Waiting):
-    """The opener stands alone on its line."""
+    """The end of the line, after an opener that must be alone on its line."""
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         while True:
             match = line_ends(cursor.text, cursor.position)
             if match is None:
-                raise BrokenCall("the opener does not stand alone on its line")
+                raise BrokenCall("the opener is not alone on its line")
             if match.group(1) or cursor.final:
                 cursor.position = match.end()
                 return
@@ -138,12 +138,12 @@ class ReadSlot:
         try:
             self._fill(text, scope)
         except BrokenCall:
-            # However the text was cut into pieces, a slot that cannot be filled is left where it begins.
+            # A slot that cannot be filled is left at its start, so that the position does not depend on the pieces.
             cursor.return_to(mark)
             raise
 
     def _find_stop(self, cursor: Cursor, *, final: bool) -> tuple[int, str | None] | None:
-        """Look only as far as a slot may reach: openers without end must not make each other costly."""
+        """Search only as far as a slot may reach; otherwise many unclosed openers would cost quadratic time."""
         reach = cursor.position + _SLOT_REACH
         if reach < len(cursor.text):
             return self.stops.find_within(cursor.text, cursor.position, reach)
@@ -152,7 +152,7 @@ class ReadSlot:
     def _fill(self, text: str, scope: Scope) -> None:
         if len(text) > SLOT_LIMIT:
             raise BrokenCall(f"the {self.kind} is too long")
-        value = text.strip().removesuffix("\\n")  # some hosts escape the line break behind the name
+        value = text.strip().removesuffix("\\n")  # some hosts escape the line break after the name
         if self.kind == "key":
             value = value.strip("\"'")
         if self.kind in ("name", "key") and not value:
@@ -160,12 +160,12 @@ class ReadSlot:
         if self.kind == "name":
             value = value.strip("\"'")
             if not _is_name(value):
-                raise BrokenCall(f"{value[:40]!r} is no name of a tool")
+                raise BrokenCall(f"{value[:40]!r} is not a tool name")
         scope.filled[self.kind] = value
 
 
 class ReadTagName(ReadSlot):
-    """The name inside a tag, with the bracket that closes it; a line that ends before the bracket ends the name too."""
+    """The name inside a tag, and the bracket that closes the tag. A line end before the bracket also ends the name."""
 
     def __init__(self) -> None:
         super().__init__("name", Markers([">", "\n"]))
@@ -192,7 +192,7 @@ def run_steps(steps: tuple[Step, ...], cursor: Cursor, scope: Scope) -> Reader:
 
 
 class ReadMaybe(Waiting):
-    """An optional part, taken if its first literal stands here."""
+    """An optional part, read if its first literal is at this position."""
 
     def __init__(self, first: Markers, steps: tuple[Step, ...]) -> None:
         self.first = first
@@ -207,7 +207,7 @@ class ReadMaybe(Waiting):
 
 
 class ReadEnvelopes(Waiting):
-    """`{call}`, also several of them, and `{calls}`, which must be a list."""
+    """`{call}`, one or several, and `{calls}`, which must be a list."""
 
     def __init__(self, body: JsonBody, begins: str) -> None:
         self.body = body
@@ -231,13 +231,13 @@ def announce(cursor: Cursor, scope: Scope) -> None:
     identity = scope.filled.get("id")
     name = scope.filled.get("name") or name_from_id(identity or "")
     if not name or not _is_name(name):
-        raise BrokenCall(f"{name[:40]!r} is no name of a tool" if name else "the call has no name")
+        raise BrokenCall(f"{name[:40]!r} is not a tool name" if name else "the call has no name")
     scope.filled["name"] = name
     scope.tool = cursor.start_call(name, identity)
 
 
 class ReadArguments(Waiting):
-    """`{args}`: one JSON object behind the name."""
+    """`{args}`: one JSON object after the name."""
 
     def __init__(self, body: JsonBody, closers: Markers | None) -> None:
         self.body = body
@@ -258,7 +258,7 @@ class ReadArguments(Waiting):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What to do with a call that turns out to be past mending: find its end, so that its neighbours live.
+# A call that cannot be repaired: find its end, so that the calls after it can be read.
 
 Read = TypeVar("Read")
 
@@ -266,10 +266,10 @@ Read = TypeVar("Read")
 def read_or_skip(
     cursor: Cursor, reading: Generator[None, None, Read], closers: Markers, stops: Markers | None = None
 ) -> Generator[None, None, Read]:
-    """Let a reader run. If it spoils a call it has committed to, move on to the end of that call before giving up.
+    """Run a reader. If it fails in a call to which it has committed, move to the end of that call, and raise again.
 
-    A broken call reaches to its closer, or to one of the stops, such as the opener of the next one. If the text ends
-    before, the call is as broken as it was: it was not the end that broke it.
+    A broken call extends to its closer, or to one of the stops, such as the opener of the next call. If the text ends
+    before that, the call does not count as cut: it was broken before the end of the text.
     """
     try:
         return (yield from reading)
@@ -287,7 +287,7 @@ def read_or_skip(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The markers behind a call, and what to make of it when they are missing, crossed or foreign.
+# The closing markers of a call, and the repairs if they are missing, in the wrong order or of another format.
 
 _foreign_closer = re.compile(r"</[\w:.\-]{1,40}>").match
 _closer_begin = re.compile(r"</?[\w:.\-]{0,40}\Z").match
@@ -295,7 +295,7 @@ _TAG = Markers(["</"])
 
 
 class ReadClosers(Waiting):
-    """The markers behind the payload. A model may leave one out; then the repair is named."""
+    """The markers after the payload. If the model left one out, a repair is reported."""
 
     def __init__(
         self, closers: tuple[tuple[Markers, bool], ...], *, required: bool, own_line: bool, tags: bool
@@ -366,7 +366,7 @@ class ReadClosers(Waiting):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The reader that a template compiles to: it walks the steps, fills the holes and reports the call.
+# The entry that a template compiles to: it runs the steps, fills the holes and reports the call.
 
 
 class TemplateEntry(Entry):
@@ -385,7 +385,7 @@ class TemplateEntry(Entry):
     ) -> None:
         self.follows = follows
         self.stops = stops or Markers(openers)
-        # An opener also stops the search for the end of a broken call, but it belongs to the next one.
+        # An opener also stops the search for the end of a broken call, but it belongs to the next call.
         self._ends = Markers(self.stops.literals - set(openers) or {"\0"})
         self.format = format_name
         self.openers = openers

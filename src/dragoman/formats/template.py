@@ -1,4 +1,4 @@
-"""A format row, its template parsed into nodes, and the entry points it compiles to."""
+"""`Format` (a row of the catalogue), the nodes of a parsed template, and `Entry`, the interface to the engine."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from msgspec import Struct
 from dragoman.formats.cursor import Cursor, Reader
 
 # --------------------------------------------------------------------------------------------------------------------
-# A format is written the way the model writes it, with holes; here that text becomes nodes.
+# A template is a call as the model writes it, with holes. This section parses a template into nodes.
 #
 #     <tool_call>\n{call}\n</tool_call>
 #     <function={name}>\n{*<parameter={key}>\n{value}\n</parameter>\n*}</function>
 #
 # Holes: `{name}` `{id}` `{type}` short slots · `{args}` one JSON object · `{call}` one JSON envelope · `{calls}` a JSON
 # list of envelopes · `{* ... *}` zero or more times, with `{key}` and `{value}` inside · `{? ... ?}` optional.
-# White space in a template is written as it stands and read as any white space, also none; only next to `{value}` it
-# is exact, because there a blank may be the user's data.
+# White space in a template is rendered exactly and matches any white space, also none. Next to `{value}` it must match
+# exactly, because a blank there may be the user's data.
 
 SLOTS = ("name", "id", "key", "type")
 _JSON_HOLES = {"args": ("{",), "call": ("{", "["), "calls": ("[", "{")}
 _TOKEN = re.compile(r"(\{\*|\*\}|\{\?|\?\}|\{(?:name|id|type|args|call|calls|key|value)\}|\s+)")
-# Closers are read one tag at a time, so that a model may leave one of them out.
+# Closers are read one tag at a time, so that the reader accepts calls in which one of them is missing.
 _BETWEEN_TAGS = re.compile(r"(?<=>)(?=<)|(?<=\])(?=\[)")
 
 
 class Literal(Struct, frozen=True):
     text: str
     spellings: tuple[str, ...]
-    """Everything that is read as this literal, its own text first."""
+    """All texts that are read as this literal, its own text first."""
 
 
 class Space(Struct, frozen=True):
@@ -56,11 +56,11 @@ Node = Literal | Space | Hole | Many | Maybe
 
 
 class TemplateError(ValueError):
-    """A template that cannot be read; the message says which part."""
+    """A malformed template; the message names the part."""
 
 
 def compile_template(source: str, spellings: Mapping[str, tuple[str, ...]] | None = None) -> tuple[Node, ...]:
-    """The nodes of a template. `spellings` gives other ways in which models write its literals."""
+    """Parse a template into nodes. `spellings` lists other texts that models write for its literals."""
     variants = spellings or {}
     stack: list[list[Node]] = [[]]
     openers: list[str] = []
@@ -86,7 +86,7 @@ def compile_template(source: str, spellings: Mapping[str, tuple[str, ...]] | Non
 
 
 def _split(source: str) -> list[str]:
-    """Literals, holes and white space. A blank inside a literal, as in `<invoke name="`, is part of it."""
+    """Split a source into literals, holes and white space. A blank in a literal (`<invoke name="`) is part of it."""
     parts = [part for part in _TOKEN.split(source) if part]
     joined: list[str] = []
     for index, part in enumerate(parts):
@@ -108,7 +108,7 @@ def _is_literal(part: str) -> bool:
 
 
 def first_literals(nodes: tuple[Node, ...]) -> tuple[str, ...]:
-    """The literals that can come first: what a slot before them runs up to."""
+    """Return the literals that can come first, which end a slot before them."""
     found: list[str] = []
     for node in nodes:
         if isinstance(node, Literal):
@@ -121,7 +121,7 @@ def first_literals(nodes: tuple[Node, ...]) -> tuple[str, ...]:
 
 
 def first_kinds(nodes: tuple[Node, ...]) -> str:
-    """Which characters can come first, white space aside: each of `{[<(` for itself, `n` for everything else."""
+    """Return the characters that can come first after white space: each of `{[<(`, and `n` for any other character."""
     kinds = ""
     for node in nodes:
         if isinstance(node, Literal):
@@ -129,14 +129,14 @@ def first_kinds(nodes: tuple[Node, ...]) -> str:
         if isinstance(node, Many | Maybe):
             kinds += first_kinds(node.body)
         elif isinstance(node, Hole) and node.kind in ("id", "type"):
-            break  # these may be anything, also empty
+            break  # their text may be anything, also empty
         elif isinstance(node, Hole):
             return kinds + {"call": "{[", "calls": "[", "args": "{n<["}.get(node.kind, "n")
     return kinds + "{[<(n"
 
 
 def has_hole(nodes: tuple[Node, ...], *kinds: str) -> bool:
-    """Whether one of these holes stands anywhere in the nodes."""
+    """Whether the nodes contain one of these holes."""
     return any(
         node.kind in kinds
         if isinstance(node, Hole)
@@ -148,7 +148,7 @@ def has_hole(nodes: tuple[Node, ...], *kinds: str) -> bool:
 
 
 def literals_after(nodes: tuple[Node, ...]) -> tuple[tuple[Literal, bool], ...]:
-    """The closers, when given what follows the payload: every literal in order, and whether it may be absent."""
+    """Return the closers among the nodes after the payload: every literal in order, and whether it is optional."""
     found: list[tuple[Literal, bool]] = []
     for node in nodes:
         if isinstance(node, Literal):
@@ -159,52 +159,52 @@ def literals_after(nodes: tuple[Node, ...]) -> tuple[tuple[Literal, bool], ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A way into a call: the openers that announce it, and the reader that follows.
+# An entry: the openers of a call, and the reader that starts at them.
 #
-# A template compiles to one Entry; an odd format brings its own. The engine only knows entries.
+# A template compiles to one Entry; an unusual format defines its own. The engine uses nothing but entries.
 
 Place = OneOf["anywhere", "line", "message"]
 """Where an opener counts: anywhere, at the start of a line, or only as the start of the whole message."""
 
 
 class Entry(ABC):
-    """The engine's side of a format."""
+    """One way to write a call, as the engine sees it."""
 
     format: str
-    """The name of the format that it belongs to."""
+    """The name of its format."""
     openers: tuple[str, ...]
-    """The literals that it begins with. Empty for entries without a marker, which are tried at their place."""
+    """The literals that begin it. Empty for entries without a marker, which the engine tries at their `place`."""
     place: Place = "anywhere"
     source = ""
-    """The template that it was compiled from, if it was."""
+    """The template that it was compiled from, if any."""
     follows = "{[<(n"
-    """Which characters can stand behind the opener and white space; of `{[<(` each for itself, and `n` for everything
-    else, as a name begins with. This and the next three save attempts that must fail."""
+    """The characters that can follow the opener and white space: each of `{[<(`, and `n` for any other character, such
+    as the first one of a name. This and the next three attributes save attempts that must fail."""
     line_gate = ""
-    """How a line must begin for an entry without openers."""
+    """A pattern for the beginning of a line, for an entry without openers."""
     line_characters = ""
     line_is_named = False
     keeps_envelope = False
-    """Loose reading would lose something of it: ids, or text beside the calls."""
+    """Loose mode would lose a part of the envelope: ids, or text next to the calls."""
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        """For entries without openers: whether a call may begin here; None if more text is needed to tell."""
+        """For entries without openers: whether a call may begin here; None if more text is needed."""
         return True
 
     @abstractmethod
     def read(self, cursor: Cursor) -> Reader:
-        """Read from the opener on. Report calls through the cursor, or raise NotACall or BrokenCall."""
+        """Read from the opener. Report calls through the cursor, or raise NotACall or BrokenCall."""
         ...
 
 
 class UnmarkedEntry(Entry):
-    """What entries without a marker have in common: patterns for the beginning of a message, or of a line."""
+    """The base of entries without a marker: patterns for the beginning of a message or of a line."""
 
     openers: tuple[str, ...] = ()
     place: Place = "message"
     start: re.Pattern[str]
     growing_start: re.Pattern[str]
-    """What may still become a start; it ends in `\\Z`."""
+    """Matches text that may still become a start; it ends in `\\Z`."""
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
         if self.start.match(text, at):
@@ -213,7 +213,7 @@ class UnmarkedEntry(Entry):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A Format is a row: how a model family writes its calls, as data.
+# A Format is a row: data that describes how a model family writes its calls.
 
 THINK = (("<think>", "</think>"),)
 _NONE: Mapping[str, tuple[str, ...]] = MappingProxyType({})
@@ -221,31 +221,32 @@ _NO_WORDS: Mapping[str, str] = MappingProxyType({})
 
 
 class Format(Struct, frozen=True):
-    """One row of the catalogue. `template` is what is written; `also` are other spellings that are read."""
+    """One row of the catalogue. `render` writes the `template`; the parser also reads the templates in `also`."""
 
     name: str
     template: str = ""
     template_is_read: bool = True
-    """Whether the template is also read; False where `entries` read what it writes, because no template can."""
+    """Whether the parser reads the template. False: the `entries` read what the template writes."""
     notation: OneOf["json", "quoted", "elements", "python", "gemma"] = "json"
     """How the arguments are written. In Python, `{args}` is `key="value"` and `{calls}` is `[name(key="value")]`.
 
-    `{value}` is a text as it stands or JSON; `quoted`: always JSON; `elements`: lists and objects of texts are nested.
+    `{value}` is a string without quotes, or JSON. `quoted`: always JSON. `elements`: lists and objects of strings are
+    nested elements.
     """
     quote: str = ""
-    """The token on both sides of a text in Gemma's notation, and before each tag of nested elements."""
+    """The token on both sides of a string in Gemma's notation, and before each tag of nested elements."""
     entities: bool = False
-    """Holes between quotes are attributes of XML, and written with entities."""
+    """Holes between quotes are XML attributes; the renderer writes entities in them."""
     also: tuple[str, ...] = ()
     section: tuple[str, str] | None = None
-    """Tags around all the calls of one reply."""
+    """The tags around all calls of a reply."""
     thinking: tuple[tuple[str, str], ...] = THINK
     drop: tuple[str, ...] = ()
     """Markers that carry no meaning: response wrappers, end-of-turn tokens."""
     keys: tuple[str, str] = ("name", "arguments")
-    """How the JSON envelope names its two members when it is written; all known names are read."""
+    """The two keys of the JSON envelope that the renderer writes; the parser reads all known keys."""
     strict_envelope: bool = False
-    """Its models always write one object with a name and arguments; a list, or a name alone, is something else."""
+    """Only one object with a name and arguments is a call; a list, or a name alone, is not."""
     id_key: str | None = None
     numbered: bool = False
     """`{id}` is the number of the call, from 1 on."""
@@ -253,41 +254,41 @@ class Format(Struct, frozen=True):
     single_is_bare: bool = False
     """A single call in `{calls}` is written without the brackets of the list."""
     type_words: Mapping[str, str] = _NO_WORDS
-    """What `{type}` says of a JSON type; under "" of all that are not named. Elsewhere it is the type's own name."""
+    """The word that `{type}` writes for a JSON type; the key "" is the default. Without it, the name of the type."""
     separator: str = "\n"
     spellings: Mapping[str, tuple[str, ...]] = _NONE
-    """Other ways in which models write a literal of the template or of the section."""
+    """Other texts that models write for a literal of the template or of the section."""
     place: Place = "anywhere"
     own_lines: bool = False
-    """Opener and closer count only alone on their lines."""
+    """The opener and the closer count only if they are alone on their lines."""
     opens_line: bool = False
     """The opener must end its line."""
     cdata: bool = False
-    """Values may stand in <![CDATA[ ... ]]>."""
+    """Values may be inside <![CDATA[ ... ]]>."""
     untyped_is_text: bool = False
-    """Values that no schema describes stay text; elsewhere JSON is read as JSON."""
+    """Values that no schema describes stay text. False: they are read as JSON if they are JSON."""
     unique_keys: bool = False
-    """An argument given twice spoils the call; elsewhere the last one counts, and that is reported."""
+    """A call with a repeated argument is broken. False: the last value counts, and a repair is reported."""
     bare: bool = False
-    """The JSON stands without a marker of its own: only offered names make a call."""
+    """The JSON has no marker of its own, so only offered names make a call."""
     entries: tuple[Entry, ...] = ()
-    """Readers beyond the templates, for what no template can say."""
+    """Additional readers, for texts that no template can describe."""
     named_entries: tuple[Entry, ...] = ()
-    """Readers that are too eager for `auto`: used only when the format is named."""
+    """Readers with too many false positives for `auto`; they run only if the format is named."""
     aliases: tuple[str, ...] = ()
     family: str = ""
     models: str = ""
     note: str = ""
     in_auto: bool = True
-    """Whether `format="auto"` looks for it."""
+    """Whether `format="auto"` includes the row."""
 
     def wrap_text(self, text: str) -> str:
-        """A text in CDATA, where it needs that and can stand in it."""
+        """Put a string into CDATA if it needs that and CDATA can hold it."""
         needs = ("<" in text or text != text.strip()) and "]]>" not in text
         return f"<![CDATA[{text}]]>" if needs else text
 
     @property
     def section_ends(self) -> tuple[str, ...]:
-        """The tag behind all calls, in every spelling."""
+        """The tag after all calls, in every spelling."""
         end = self.section[1].strip() if self.section else ""
         return (end, *self.spellings.get(end, ())) if end else ()

@@ -1,7 +1,7 @@
-"""The wrappers around a model's reasoning, as a table, and the one whose tag carries a suffix.
+"""The tags around a model's reasoning, as a table, and the reader for think tags with a suffix.
 
-A format's row names the wrappers of its own models; `auto` looks for all of these. A call inside reasoning is a
-draft: it is reported as refused, or left as thinking, and never counts.
+The row of a format lists the tags of its own models; `auto` searches for all of these. A call inside reasoning is a
+draft: the parser reports it as refused, or leaves it as thinking, and it never counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _suffix = re.compile(r"[\w.\-]{1,40}\Z").match
 
 
 class Wrapper(Struct, frozen=True):
-    """How some models mark their reasoning. `named` wrappers are common words, and must be asked for."""
+    """The tags around the reasoning of some models. `named` wrappers are common words; `more_thinking` adds them."""
 
     pairs: tuple[tuple[str, str], ...]
     models: str
@@ -64,12 +64,12 @@ WRAPPERS: tuple[Wrapper, ...] = (
 
 
 def pairs(*, named: bool) -> list[tuple[str, str]]:
-    """The tags of every wrapper; the common words only if they are asked for."""
+    """Return the tags of every wrapper; those that are common words only if `named` is set."""
     return [pair for wrapper in WRAPPERS if named or not wrapper.named for pair in wrapper.pairs]
 
 
 class SuffixedThink(Entry):
-    """`<think:suffix>`, closed by the same suffix, which each checkpoint chooses for itself."""
+    """`<think:suffix>`, closed by a tag with the same suffix. Each checkpoint has its own suffix."""
 
     format = ""
     openers: tuple[str, ...] = ("<think:",)
@@ -88,9 +88,9 @@ class SuffixedThink(Entry):
             if hit is not None:
                 break
             if len(suffix) > 40:
-                raise NotACall("no tag ends here")
+                raise NotACall("the tag does not end")
             yield from cursor.need()
         if _suffix(suffix) is None:
-            raise NotACall("no suffix of a think tag")
+            raise NotACall("the think tag has no suffix")
         cursor.position += 1
         cursor.enter_thinking(f"</think:{suffix}>")

@@ -1,4 +1,4 @@
-"""JSON calls without a known marker: the whole message, or improvised around a tag or a name."""
+"""Readers of JSON calls without a known marker: the whole message, or JSON with an improvised tag or name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dragoman.formats.steps import EndLine, Scope
 from dragoman.formats.template import Entry, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
-# JSON calls without a marker: the whole message, a fenced whole message, or, where a format asks for it, anywhere.
+# JSON calls without a marker: the whole message, a fenced whole message, or, if a format allows it, anywhere.
 
 _json_begins = re.compile(r"(?:\[\s*)?\{\s*[\"'\w“]")
 _json_may_begin = re.compile(r"(?:\[\s*)?(?:\{\s*)?\Z")
@@ -19,10 +19,10 @@ _FENCE = Markers(["```"])
 
 
 class WholeMessage(UnmarkedEntry):
-    """The message is one JSON call, or several, and nothing else."""
+    """A message that is one or several JSON calls and nothing else."""
 
     start, growing_start = _json_begins, _json_may_begin
-    keeps_envelope = True  # ids and the text beside the calls, which loose reading would lose
+    keeps_envelope = True  # ids and the text next to the calls, which loose mode would lose
 
     def __init__(self, format_name: str) -> None:
         self.format = format_name
@@ -40,7 +40,7 @@ class WholeMessage(UnmarkedEntry):
 
 
 class FencedMessage(WholeMessage):
-    """The same in a code fence: ```json ... ``` and nothing around it."""
+    """The same in a code fence: ```json ... ``` with nothing around it."""
 
     start = re.compile(r"```[ \t]*(?:json|JSON|json5|javascript|python)?[ \t]*\r?\n\s*(?:\[\s*)?\{")
     growing_start = re.compile(r"`{1,3}[ \t]*[a-zA-Z0-9]{0,10}[ \t\r]*(?:\n\s*(?:\[\s*)?)?\Z")
@@ -64,14 +64,14 @@ class FencedMessage(WholeMessage):
 
 
 def _require_end(cursor: Cursor) -> Reader:
-    """Anything but white space after the call, and the message was more than a call."""
+    """Raise NotACall if anything but white space follows: then the message is more than a call."""
     yield from cursor.space()
     if cursor.position < len(cursor.text):
-        raise NotACall("the message goes on after the JSON")
+        raise NotACall("the message continues after the JSON")
 
 
 class JsonAnywhere(Entry):
-    """For formats whose models write calls as plain JSON: also between sentences."""
+    """JSON calls between sentences, for formats whose models write calls as plain JSON."""
 
     def __init__(self, format_name: str, *, openers: tuple[str, ...] = ("{", "[")) -> None:
         self.format = format_name
@@ -89,7 +89,7 @@ class JsonAnywhere(Entry):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What models improvise around JSON calls: prose inside the tag, a tag of their own, the name before the braces.
+# Improvised wrappers of JSON calls: prose inside the tag, an unknown tag, the name before the braces.
 
 _noise = re.compile(r"[^<{\[]{1,400}").match
 _CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>")
@@ -127,13 +127,13 @@ class NoisyTag(Entry):
             raise NotACall("no JSON follows the opener")
         call = yield from read_calls(cursor, self._body)
         if (yield from cursor.take(self._closers)) is None or call is None:
-            raise NotACall("the tag was not closed behind the JSON")
+            raise NotACall("the tag was not closed after the JSON")
         cursor.repair("surrounding_text")
         report(cursor, call)
 
 
 class ToolsTag(Entry):
-    """`<tools>`: around a call it is a misspelt tag; around definitions nothing in it counts."""
+    """`<tools>`: around a call it is a misspelt tag; around definitions it contains no calls."""
 
     format = "tool_call_tags"
     openers: tuple[str, ...] = ("<tools>",)
@@ -155,7 +155,7 @@ class ToolsTag(Entry):
             cursor.return_to(mark)
             closed = yield from run_to(cursor, self._end)
             cursor.position += len("</tools>") if closed else 0
-            cursor.pass_as_text("a definition is no call")
+            cursor.pass_as_text("a definition is not a call")
 
     def _read_call(self, cursor: Cursor) -> Reader:
         character = yield from cursor.peek()
@@ -170,7 +170,7 @@ class ToolsTag(Entry):
         elif cursor.final and cursor.position + ahead == len(cursor.text):
             cursor.repair("closed_wrapper")
         else:
-            raise NotACall("more than a call stands between the tags")
+            raise NotACall("there is more than a call between the tags")
         report(cursor, call)
 
 
@@ -185,7 +185,7 @@ class NameThenBraces(UnmarkedEntry):
     def read(self, cursor: Cursor) -> Reader:
         match = self.start.match(cursor.text, cursor.position)
         if match is None or cursor.tools is None:
-            raise NotACall("no offered name stands before the braces")
+            raise NotACall("no offered name before the braces")
         name = match.group(1)
         cursor.require_offered(name)
         cursor.position = match.end() - 1

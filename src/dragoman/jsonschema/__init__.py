@@ -1,1 +1,1 @@
-"""The one reader of JSON Schema: keywords, references, merging, dialects, and whether a value fits."""
+"""JSON Schema: keywords, references, merge, dialects, and the check whether a value fits."""

@@ -1,4 +1,4 @@
-"""Schemas as people write them, made into JSON Schema as the standard defines it."""
+"""Conversion of schema dialects to standard JSON Schema."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dragoman.jsonschema.references import MOST_DEPTH, resolve
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# Schemas as people write them, made into one that the validator takes.
+# Conversion of any schema to one that the validator accepts.
 #
-# Tool lists come from many hands: types named in Python or Java, tuples in the older spelling, references that lead
-# nowhere, keywords of the wrong type. What has a clear meaning is translated, what has none is left out, and the rest
-# of the schema still counts. Nothing is fetched: references outside the schema accept anything.
+# Tool lists have many authors: they contain types of Python or Java, tuples in the older spelling, references that do
+# not resolve, keywords of the wrong type. Parts with a clear meaning are translated, parts without one are left out,
+# and the rest of the schema still counts. Nothing is fetched: references outside the schema accept anything.
 
 BASE = "dragoman:schema"
 """The address of the schema itself, so that every part of it can be compiled on its own."""
 
-# Definitions are written where a reference leads to them, and `additionalItems` belongs to an older spelling.
+# Definitions are copied when a reference points to them, and `additionalItems` belongs to the older spelling.
 _ONE = CHILDREN - {"additionalItems"}
 _MAPS = MAPS - {"$defs", "definitions"}
 _COUNTS = frozenset(key for key, types in WELL_FORMED.items() if types == {int})
@@ -27,7 +27,7 @@ _KEPT = _COUNTS | {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum",
 
 
 def normalise(schema: object) -> Any:
-    """The same schema in the validator's own words; references point to `BASE#/$defs/...`."""
+    """Return an equivalent schema for the validator; references point to `BASE#/$defs/...`."""
     return _Writer(schema).written
 
 
@@ -88,7 +88,7 @@ class _Writer:
 
 
 def read_older_spelling(key: str, value: Any, schema: JsonObject) -> JsonObject | None:
-    """What an older spelling means today: a tuple as `items`, a flag for an exclusive limit; None for anything else."""
+    """Translate an older spelling: a tuple as `items`, a flag for an exclusive limit; None for anything else."""
     if key == "items" and isinstance(value, list):
         today: JsonObject = {} if "prefixItems" in schema else {"prefixItems": value}
         if isinstance(schema.get("additionalItems"), dict | bool):
@@ -101,7 +101,7 @@ def read_older_spelling(key: str, value: Any, schema: JsonObject) -> JsonObject 
 
 
 def _is_sound(key: str, value: Any) -> bool:
-    """Whether a keyword that holds no schema has a value that means something."""
+    """Whether a keyword that contains no schema has a valid value."""
     if key in WELL_FORMED and type(value) not in WELL_FORMED[key]:
         return False
     match key:
@@ -121,7 +121,7 @@ def _are_names(value: Any) -> bool:
 
 
 def _or_null(written: dict[str, Any]) -> dict[str, Any]:
-    """The schema with null allowed, as OpenAPI's `nullable` means it."""
+    """Return the schema with null allowed, as OpenAPI's `nullable` defines it."""
     if not written.keys().isdisjoint(("$ref", "allOf", "anyOf", "oneOf", "const")):
         return {"anyOf": [written, {"type": "null"}]}
     kinds = written.get("type", "null")
@@ -134,16 +134,16 @@ def _or_null(written: dict[str, Any]) -> dict[str, Any]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One node of a schema, tidied, with a report of every change.
+# Cleanup of one node of a schema, with a report of every change.
 
 _NEEDED = frozenset({"allOf", "anyOf", "oneOf", "enum", "required", "properties"})
 
 Report = Callable[[str, str], None]
-"""Takes the name of a rule and what it changed."""
+"""Takes the name of a rule and a description of the change."""
 
 
 def sound(schema: JsonObject) -> JsonObject:
-    """The schema without keywords that hold something else than they must: those mean nothing."""
+    """Return the schema without keywords that have an invalid value: they have no meaning."""
     wrong = [
         keyword for keyword, value in schema.items() if (keyword in _NEEDED and type(value) not in WELL_FORMED[keyword])
     ]
@@ -151,7 +151,7 @@ def sound(schema: JsonObject) -> JsonObject:
 
 
 def tidy(schema: JsonObject, path: str, report: Report, *, upper: bool = False) -> JsonObject:
-    """A copy in which every known keyword has a value that it may have; what cannot be mended is left out."""
+    """Return a copy in which every known keyword has a valid value; what cannot be corrected is left out."""
     node: JsonObject = {}
     for key, value in schema.items():
         if key == "type":

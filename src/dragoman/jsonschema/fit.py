@@ -1,4 +1,4 @@
-"""Does a value fit a schema? Schemas are prepared once, so that the answer is quick."""
+"""A fast check whether a value fits a schema. Schemas are prepared once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dragoman.toolset import fold
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# JSON schemas, prepared once: what a value may be, in a form that is quick to look at.
+# Prepared schemas: a form of JSON Schema that is fast to check.
 #
-# Only structure is kept (types, enums, properties, items, unions, references); patterns and ranges are left to
-# validation. A schema is prepared on first use and remembered by identity, so a schema is taken as fixed once it has
-# been used; changing the dict in place afterwards has no effect here. A server sees the same schemas again and again as
-# new objects: what was prepared for an equal schema is used for them too.
+# A shape contains only structure (types, enums, properties, items, unions, references); validation checks patterns and
+# ranges. A schema is prepared on first use and cached by identity, so a later change of the dict in place has no effect
+# here. A server receives equal schemas again and again as new objects, so the cache also finds the shape of an equal
+# schema.
 
 _KEPT_ROOTS = 256
 _KEPT_SHAPES = 4096
@@ -28,23 +28,23 @@ _JSON_TYPES = frozenset(KIND_OF_TYPE)
 
 
 class Shape(Struct, eq=False):
-    """One schema, prepared: the questions that coercion asks of it, already answered."""
+    """One prepared schema, with the properties that coercion needs."""
 
     schema: object
-    """A strong reference: the identity it is remembered by stays its own."""
+    """A strong reference, so that no other object gets the identity under which it is cached."""
     kinds: tuple[str, ...] = ()
     types: frozenset[type] | None = None
     leaf: frozenset[type] | None = _JSON_TYPES
-    """The types that are accepted with no further question; None when there are further questions."""
+    """The types that are accepted without further checks; None if there are further checks."""
     choices: tuple[Any, ...] | None = None
     texts: frozenset[str] = frozenset()
     properties: dict[str, Shape] = {}
     folded: dict[str, str | None] = {}
-    """Property names by their folded spelling; None where two names share one."""
+    """Property names by their folded spelling; None if two names share one."""
     required: tuple[str, ...] = ()
     additional: Shape | None = None
     open_to_extra: bool = False
-    """Whether the schema itself says that further properties are welcome."""
+    """Whether the schema explicitly allows additional properties."""
     prefix: tuple[Shape, ...] = ()
     items: Shape | None = None
     unions: tuple[tuple[Shape, ...], ...] = ()
@@ -59,7 +59,7 @@ NULL = Shape({"type": "null"}, kinds=("null",), types=TYPES_OF_KIND["null"], lea
 
 
 class _Root:
-    """A root schema with every shape prepared under it; references are resolved against the root."""
+    """A root schema with all shapes prepared under it; references are resolved against the root."""
 
     __slots__ = ("kept", "root", "shapes")
 
@@ -102,7 +102,7 @@ class _Root:
         return shape
 
     def _target(self, schema: dict[str, Any]) -> object:
-        """What `$ref` points to in the end; True (anything goes) when it leads nowhere or in a circle."""
+        """Return the schema that `$ref` resolves to; True (accepts anything) if it does not resolve or is cyclic."""
         seen: set[int] = set()
         node: object = schema
         while isinstance(node, dict) and "$ref" in node:
@@ -176,7 +176,7 @@ _CONSTRAINTS = frozenset(
 
 
 def _settle(shape: Shape) -> None:
-    """Mark the shapes whose whole meaning is their type: they are the common case and the quick one."""
+    """Mark the shapes that consist of a type only: the common case, and the fast one."""
     _join_plain_branches(shape)
     asks_more = (
         shape.choices is not None
@@ -192,7 +192,7 @@ def _settle(shape: Shape) -> None:
 
 
 def _join_plain_branches(shape: Shape) -> None:
-    """A union of mere types is the list of these types, which is quicker to look at."""
+    """Replace a union of plain types by the list of these types, which is faster to check."""
     if len(shape.unions) != 1 or shape.kinds or shape.parts:
         return
     branches = shape.unions[0]
@@ -205,13 +205,13 @@ def _join_plain_branches(shape: Shape) -> None:
 _write = msgspec.json.Encoder().encode
 
 _roots: dict[int, tuple[object, _Root]] = {}
-"""By the identity of a root schema: itself, so that the identity stays its own, and what was prepared for it."""
+"""By the identity of a root schema: the schema, to keep the identity in use, and its shapes."""
 _equals: dict[bytes, _Root] = {}
 """The same by the text of a schema."""
 
 
 def shape_of(schema: object, root: object = None) -> Shape:
-    """The prepared form of a schema; `root` is where its references point, the schema itself when absent."""
+    """Return the shape of a schema; `root` is the schema for its references, by default the schema itself."""
     base = schema if root is None else root
     entry = _roots.get(id(base))
     if entry is None or len(entry[1].shapes) > _KEPT_SHAPES:
@@ -229,11 +229,11 @@ def shape_of(schema: object, root: object = None) -> Shape:
 
 
 def _root_of(base: dict[str, Any]) -> _Root:
-    """What was prepared for an equal schema, or something new."""
+    """Return the prepared root of an equal schema, or a new one."""
     try:
         text = _write(base)
         known = _equals.get(text)
-        # The text cannot tell a list from a tuple, and the other schema may have been changed since: so both count.
+        # The text does not distinguish a list from a tuple, and the other schema may have changed: compare both.
         if known is not None and known.root == base:
             return known
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -247,7 +247,7 @@ def _root_of(base: dict[str, Any]) -> _Root:
 
 
 def vocabulary(shape: Shape) -> frozenset[str]:
-    """Every property name that a shape, its parts or one of its branches knows."""
+    """Return every property name of a shape, its parts and its branches."""
     if shape.vocabulary is None:
         seen: set[int] = set()
         waiting = [shape]
@@ -264,7 +264,7 @@ def vocabulary(shape: Shape) -> frozenset[str]:
 
 
 def reading_kinds(shape: Shape) -> tuple[str, ...]:
-    """Every kind that a shape could take, in the order in which its schema names them; () means anything."""
+    """Return every kind that a shape accepts, in the order of its schema; () means anything."""
     if shape.reading is None:
         kinds: dict[str, None] = {}
         _gather(shape, kinds, set())
@@ -290,16 +290,16 @@ def _gather(shape: Shape, kinds: dict[str, None], seen: set[int]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Does a value fit a prepared schema, as far as structure goes? Asked before anything is changed, so it is quick.
+# The structural check of a value against a prepared schema. Coercion calls it first, so it must be fast.
 #
-# Whatever a full validator accepts fits here too; the reverse does not hold: only the structure is looked at. That is
+# A value that a full validator accepts fits here too; the reverse is not true, since only the structure is checked:
 # `type`, `enum`, `const`, `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `anyOf`, `allOf`
-# and references; for schemas of these keywords the verdict is the validator's. `oneOf` is read as `anyOf`, and
-# patterns, ranges and `not` are not looked at. The one exception is a whole float for an integer, which is the same
+# and references. For schemas of these keywords, the result equals the validator's. `oneOf` is read as `anyOf`, and
+# patterns, ranges and `not` are ignored. The one exception is a whole float for an integer, which is the same
 # number but not the same type in Python: it fits only if `exact` is false.
 
 MAX_DEPTH = 100
-"""Below this many levels of value and union a value is taken to fit: recursion stays bounded for any input."""
+"""Below this many levels of value and union, a value counts as fitting, so that recursion is bounded."""
 
 _LEVELS = 2
 
@@ -307,7 +307,7 @@ Memo = dict[tuple[int, int], bool]
 
 
 def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None, exact: bool = True) -> bool:
-    """Whether the value has the structure that the shape asks for."""
+    """Whether the value has the structure of the shape."""
     kind = type(value)
     types = shape.types
     if types is not None and kind not in types:
@@ -331,15 +331,15 @@ def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None, exa
 
 
 def resembles(value: Any, schema: Any, root: JsonObject) -> bool:
-    """Whether a value has the types, the constants and the names of a schema, two levels down.
+    """Whether a value has the types, constants and names of a schema, down to two levels.
 
-    This is for the choice of a branch: a fault further down does not mean that another branch was meant.
+    This selects a branch of a union: a fault at a deeper level does not mean that another branch was meant.
     """
     return fits(shape_of(schema, root), value, MAX_DEPTH + 1 - _LEVELS, None, False)
 
 
 def is_choice(shape: Shape, value: Any) -> bool:
-    """Whether the value is one of the enum's. As in JSON, 1 and 1.0 are one number, and true is none."""
+    """Whether the value is a member of the enum. As in JSON, 1 equals 1.0, and true is not a number."""
     if type(value) is str:
         return value in shape.texts
     return any(same(choice, value) for choice in shape.choices or ())
@@ -382,12 +382,12 @@ def _fits_array(shape: Shape, value: list[Any], depth: int, memo: Memo | None, e
 
 
 def _fits_combined(shape: Shape, value: Any, depth: int, memo: Memo | None, exact: bool) -> bool:
-    # Branches may lead to the same places again; asking each question once keeps nested unions from exploding.
+    # Branches may lead to the same places; each check runs once, so nested unions do not take exponential time.
     memo = {} if memo is None else memo
     key = (id(shape), id(value))
     known = memo.get(key)
     if known is None:
-        memo[key] = True  # Taken for granted while it is being asked: a union that contains itself asks nothing new.
+        memo[key] = True  # Assumed true during the check: a union that contains itself adds no new condition.
         known = memo[key] = _fits_every(shape, value, depth + 1, memo, exact)
     return known
 
@@ -406,10 +406,10 @@ def _fits_every(shape: Shape, value: Any, depth: int, memo: Memo, exact: bool) -
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The fast path: most arguments fit their schema plainly, and no schema needs to be prepared to see that.
+# The fast path: most arguments fit their schema, and the check needs no prepared schema.
 #
-# Preparing pays only for a schema that is used again. Over 1,500 real texts, each with tools of its own, parsing takes
-# 70 us in the median with this path and 98 us without it. A test holds that both give the same verdict.
+# Preparation pays off only for a schema that is used again. Over 1,500 real texts, each with its own tools, parsing
+# takes 70 us in the median with this path and 98 us without it. A test compares the two results.
 
 _PLAIN: dict[str, frozenset[type]] = {
     "string": frozenset((str,)),
@@ -426,7 +426,7 @@ _PROPERTY_KEYS = frozenset(
 
 
 def fits_plainly(arguments: JsonObject, schema: JsonObject) -> bool:
-    """Whether the arguments fit, and simple types show it. False only means that `fits` has to look."""
+    """Whether the arguments fit a schema of simple types. False only means that `fits` must check."""
     if type(schema) is not dict or schema.get("type", "object") != "object":
         return False
     properties = schema.get("properties")

@@ -25,7 +25,7 @@ ANNOTATIONS = frozenset(
     | {"deprecated", "readOnly", "writeOnly", "discriminator", "contentEncoding", "contentMediaType"}
     | {"propertyOrdering"}
 )
-"""Keywords that ask nothing of a value: leaving them out changes no verdict."""
+"""Keywords without an effect on validation."""
 
 KIND_OF_KEYWORD: dict[str, str] = {
     **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), "string"),
@@ -36,10 +36,10 @@ KIND_OF_KEYWORD: dict[str, str] = {
     **dict.fromkeys(("minProperties", "maxProperties", "propertyNames", "dependentRequired"), "object"),
     **dict.fromkeys(("dependentSchemas", "unevaluatedProperties", "propertyOrdering"), "object"),
 }
-"""The kind of value that a keyword speaks of."""
+"""The kind of value to which a keyword applies."""
 
 CONSTRAINTS = frozenset(KIND_OF_KEYWORD) | {"type", "enum", "const", "not", "if", "then", "else"}
-"""Keywords that narrow what a value may be, unions and references apart."""
+"""Keywords that restrict a value, without unions and references."""
 
 TYPES = frozenset({"string", "integer", "number", "boolean", "null", "object", "array"})
 
@@ -60,13 +60,13 @@ WELL_FORMED: dict[str, frozenset[type]] = {
     )
     for key in keys.split()
 }
-"""The Python types that the value of a keyword may have; keywords that are not listed take anything."""
+"""The Python types that the value of a keyword may have; a keyword that is not listed accepts anything."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # Kinds of values.
 
-# Real tool lists are written by hand, for several languages: these spellings all occur.
+# Real tool lists are written by hand, for several languages; all of these spellings occur.
 _KIND_NAMES = {
     "string": "string str text char varchar",
     "integer": "integer int long short byte bigint",
@@ -99,7 +99,7 @@ KIND_OF_TYPE: dict[type, str] = {
 
 
 def kinds_of(types: object) -> tuple[str, ...]:
-    """The kinds that a schema's `type` names, in order; () when it names none we know, which accepts anything."""
+    """Return the kinds in a schema's `type`, in order; () if none is known, which accepts anything."""
     names = types if isinstance(types, list) else [types]
     kinds: dict[str, None] = {}
     for name in names:
@@ -111,7 +111,7 @@ def kinds_of(types: object) -> tuple[str, ...]:
 
 
 def kind_of(value: Any) -> str:
-    """The JSON Schema name of a value's type."""
+    """Return the JSON Schema name of a value's type."""
     return KIND_OF_TYPE.get(type(value), "")
 
 
@@ -149,7 +149,7 @@ def _same(first: Any, second: Any) -> bool:
 
 
 def json_text(value: Any) -> str:
-    """A value as compact JSON; what JSON cannot hold is shown as Python does."""
+    """Return a value as compact JSON; a value that JSON cannot hold as its `repr`."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -157,7 +157,7 @@ def json_text(value: Any) -> str:
 
 
 def child_path(path: str, key: str | int) -> str:
-    """The JSON path of a member: `$.a`, `$[0]`, and `$["odd key"]` for keys that are no plain word."""
+    """Return the JSON path of a member: `$.a`, `$[0]`, and `$["odd key"]` for a key that is not an identifier."""
     if isinstance(key, int):
         return f"{path}[{key}]"
     if key.isidentifier():
@@ -167,7 +167,7 @@ def child_path(path: str, key: str | int) -> str:
 
 
 def child_place(path: str, *steps: str | int) -> str:
-    """The JSON path of a place in a schema: `$.properties.id`, `$.anyOf[0]`, `$.properties["odd name"]`."""
+    """Return the JSON path of a place in a schema: `$.properties.id`, `$.anyOf[0]`, `$.properties["odd name"]`."""
     for step in steps:
         plain = isinstance(step, str) and step.replace("$", "_").isidentifier()
         path = f"{path}.{step}" if plain else child_path(path, step)

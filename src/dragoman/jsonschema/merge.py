@@ -19,11 +19,11 @@ How the keywords are joined:
 - **`contains`**, **`if`**, **`pattern`**, **`format`**, **`multipleOf`**: the second one is left.
 - **Annotations** (`title`, `description`, `default`) come from the second schema.
 
-There are two exceptions. `nullable` is no keyword of JSON Schema; it stays if one side states it. `unevaluatedItems`
+There are two exceptions. `nullable` is not a keyword of JSON Schema; it stays if one side states it. `unevaluatedItems`
 and `unevaluatedProperties` stay where they are, and the merged schema may then accept more.
 
-Schemas inside of the two are not merged at once: `{"allOf": [one, other]}` stands in their place. So the work for one
-call does not depend on how deep the schemas are.
+Nested schemas are not merged at once: `{"allOf": [one, other]}` replaces them. So the work for one call does not
+depend on the depth of the schemas.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PREFERRED = ANNOTATIONS | {"description", "default"}
 
 
 def merge(first: Any, second: Any, leave: Leave) -> Any:
-    """The schema that accepts what both accept, as far as one object can say it; False when nothing can fit."""
+    """Return the schema that accepts what both accept, as far as one object can state it; False if nothing can fit."""
     if first is False or second is False:
         return False
     if not isinstance(first, dict) or not isinstance(second, dict):
@@ -70,7 +70,7 @@ def merge(first: Any, second: Any, leave: Leave) -> Any:
 
 
 def both(first: Any, second: Any) -> Any:
-    """Both of two schemas, to be merged when that place is reached."""
+    """Return `allOf` of two schemas, which is merged when that place is reached."""
     if first is False or second is False:
         return False
     if first is True or same(first, second):
@@ -86,7 +86,7 @@ def _means_something(key: str, value: Any) -> bool:
 
 
 def _join_groups(merged: JsonObject, second: JsonObject, leave: Leave) -> JsonObject:
-    """Join the keywords that mean something only together; returns the other keywords of the second schema."""
+    """Join the keywords that depend on each other; return the other keywords of the second schema."""
     rest = second
     for keys, join in _GROUPS:
         ours = {key: merged[key] for key in keys if key in merged}
@@ -144,7 +144,7 @@ def _join_arrays(first: JsonObject, second: JsonObject) -> JsonObject | None:
 
 
 def _keep_sound(first: JsonObject, second: JsonObject) -> JsonObject | None:
-    """Keywords with a value that they cannot have mean nothing: what is left of one side is joined with the other."""
+    """Remove keywords with invalid values, which have no meaning, and join the rest with the other side."""
     ours, theirs = (
         {key: value for key, value in side.items() if _means_something(key, value)} for side in (first, second)
     )
@@ -177,7 +177,7 @@ def _join_members(first: JsonObject, second: JsonObject) -> JsonObject:
 
 def _join_types(first: Any, second: Any) -> Any:
     ours, theirs = kinds_of(first), kinds_of(second)
-    if not ours or not theirs:  # A type that nobody knows accepts anything.
+    if not ours or not theirs:  # An unknown type accepts anything.
         return first if ours else second
     common = [kind for kind in ours if kind in theirs or (kind == "integer" and "number" in theirs)]
     common += [kind for kind in theirs if kind == "integer" and "number" in ours and kind not in common]
@@ -195,7 +195,7 @@ def _join_choices(first: list[Any], second: list[Any]) -> Any:
 
 
 def _key_of(value: Any) -> Any:
-    """Something hashable that is equal for values that are the same in JSON: 1 and 1.0 are, 1 and true are not."""
+    """Return a hashable key that is equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
     if isinstance(value, dict):
         return frozenset((name, _key_of(member)) for name, member in value.items())
     if isinstance(value, list):
@@ -204,7 +204,7 @@ def _key_of(value: Any) -> Any:
 
 
 def _join_unions(first: list[Any], second: list[Any]) -> Any:
-    if not first or not second:  # An empty union means nothing.
+    if not first or not second:  # An empty union has no meaning.
         return first or second
     if len(first) * len(second) > MOST_PAIRS:
         return _LEFT

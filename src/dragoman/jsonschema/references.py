@@ -1,4 +1,4 @@
-"""References of a schema: where they lead, which of them are cyclic, and how far they may be expanded."""
+"""References of a schema: their targets, which of them are cyclic, and how far they may be expanded."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dragoman.jsonschema.keywords import child_place
 # --------------------------------------------------------------------------------------------------------------------
 # How far references may be expanded.
 #
-# A schema of 1 kB can refer to its own parts so often that it has a billion nodes once the references are written out.
-# Everything that writes references out, or follows each way through them, counts nodes and levels in a budget.
+# A schema of 1 kB can refer to its own parts so often that it has a billion nodes once the references are expanded.
+# Code that expands references, or follows each path through them, counts nodes and levels in a budget.
 
 MOST_NODES = 10_000
-"""More nodes than a schema that is worth sending has, with its references written out."""
+"""More nodes than any useful schema has, with its references expanded."""
 MOST_DEPTH = 60
 """More levels than any real schema has."""
 
 
 class ExpansionLimit(Exception):
-    """Written out, the references of a schema have more nodes than the budget allows."""
+    """The expanded references of a schema have more nodes than the budget allows."""
 
 
 class Budget:
@@ -35,12 +35,12 @@ class Budget:
         self.spent = 0
 
     def allows(self, depth: int = 0) -> bool:
-        """Count one node; False when there are too many of them, or when this one is too deep."""
+        """Count one node; return False if there are too many, or if this one is too deep."""
         self.spent += 1
         return self.spent <= self.nodes and depth <= self.depth
 
     def spend(self) -> None:
-        """Count one node. Raises ExpansionLimit when there are too many."""
+        """Count one node. Raises ExpansionLimit if there are too many."""
         if not self.allows():
             raise ExpansionLimit
 
@@ -52,7 +52,7 @@ _MISSING: Any = object()
 
 
 def resolve(reference: object, root: object, missing: object = True) -> object:
-    """What a JSON pointer such as `#/$defs/place` points to in `root`; `missing` (anything goes) when nowhere."""
+    """Resolve a JSON pointer such as `#/$defs/place` in `root`; return `missing` if it does not resolve."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return missing
     pointer = unquote(reference[1:])
@@ -71,30 +71,30 @@ def resolve(reference: object, root: object, missing: object = True) -> object:
 
 
 def follow(reference: str, root: Any) -> Any:
-    """The schema that a pointer leads to; a private mark when it leads out of the whole, nowhere, or to no schema."""
+    """Return the schema at a pointer; a private sentinel if it is outside, missing, or not a schema."""
     node = resolve(reference, root, missing=_MISSING)
     return node if isinstance(node, dict | bool) else _MISSING
 
 
 def place_of(reference: str) -> str:
-    """The JSON path of what a reference points to."""
+    """Return the JSON path of the target of a reference."""
     steps = [step.replace("~1", "/").replace("~0", "~") for step in unquote(reference[1:]).split("/")[1:]]
     return child_place("$", *steps)
 
 
 def refuse_to_fetch(address: str) -> Any:
-    """What a validator calls for a reference to another place."""
+    """The callback of the validator for a reference to another document: always raises."""
     raise LookupError(f"{address} is elsewhere")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where references lead: the schemas behind `$ref`, and which of them lead back to themselves.
+# The graph of references: their targets, and which of them are cyclic.
 
 _MOST_STEPS = 200_000
 
 
 class ReferenceLimit(Exception):
-    """The references of a schema take more steps to follow than any real schema needs."""
+    """The references of a schema need more steps than any real schema."""
 
 
 class References:
@@ -118,13 +118,13 @@ class References:
         return self._found[reference]
 
     def size(self) -> int:
-        """How many objects the root holds, of schemas and otherwise."""
+        """The number of objects in the root, schemas and others."""
         if self._size == 0:
             self._size = sum(1 for _ in self.objects())
         return self._size
 
     def objects(self) -> Iterator[dict[str, Any]]:
-        """Every object in the root, of schemas and otherwise. Raises ReferenceLimit when there are too many."""
+        """Return every object in the root, schemas and others. Raises ReferenceLimit if there are too many."""
         return self._objects_in(self.root)
 
     def is_cyclic(self, reference: str) -> bool:
@@ -134,7 +134,7 @@ class References:
         return reference in self._cyclic
 
     def _find_cyclic(self) -> frozenset[str]:
-        """What is left when all those are taken away that lead nowhere further, and all that nothing leads to."""
+        """Find the cyclic references: remove all nodes without successors, then all nodes without predecessors."""
         leads_to: dict[str, set[str]] = {}
         waiting = list(self._references_in(self.root))
         while waiting:
@@ -171,7 +171,7 @@ class References:
 
 
 def _without_ends(leads_to: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The graph without the nodes from which no path goes on for ever."""
+    """Return the graph without the nodes from which no infinite path starts."""
     comes_from = _reversed(leads_to)
     open_ways = {node: len(onward) for node, onward in leads_to.items()}
     ends = [node for node, ways in open_ways.items() if not ways]
@@ -194,10 +194,10 @@ def _reversed(leads_to: dict[str, set[str]]) -> dict[str, set[str]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How many schemas a validator visits for one value.
+# The number of schemas that a validator visits for one value.
 #
-# A validator tries the branches of a union one after the other and follows every reference in them. If each of 30
-# definitions refers to the next one twice, it visits a billion schemas for a single string, and cannot be interrupted.
+# A validator tries the branches of a union in sequence and follows every reference in them. If each of 30 definitions
+# refers to the next one twice, it visits a billion schemas for a single string, and it cannot be interrupted.
 
 _LISTS_IN_PLACE = ("allOf", "anyOf", "oneOf")
 _CHILDREN_IN_PLACE = ("not", "if", "then", "else")
@@ -214,7 +214,7 @@ def multiplies(root: Any, most: int = MOST_NODES) -> bool:
 
 
 def _count(node: dict[str, Any], references: References, counts: dict[int, int], most: int) -> int:
-    """The number of schemas that apply to the value to which this one applies. A circle adds nothing to it."""
+    """Return the number of schemas that apply to the same value as this one. A cycle adds nothing."""
     waiting = [(node, False)]
     while waiting:
         each, is_left = waiting.pop()

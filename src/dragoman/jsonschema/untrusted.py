@@ -1,4 +1,4 @@
-"""Schemas of strangers: checked before they are used, and their texts made fit to be shown."""
+"""Checks of schemas from untrusted sources, and cleanup of their texts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dragoman.jsonschema.references import MOST_NODES, multiplies, refuse_to_fet
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# A schema that is broken, huge, refers to other places or hides characters is not repaired: it is refused, with the
-# reason. Whoever asked for it leaves the tool out.
+# A schema that is malformed, too large, refers to other documents or contains invisible characters is not repaired. It
+# is refused, with the reason, and the caller leaves the tool out.
 
 _WORDS = frozenset({"description", "title"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
-# Values that are data: nothing in them is a keyword.
+# Keywords whose values are data, not schemas.
 _DATA = frozenset({"const", "default", "enum", "examples", "example", "required"})
-# Keywords whose members are named by the author.
+# Keywords whose members have names that the author chose.
 _MAPS = MAPS | {"dependentRequired"}
 _WORD_LIMIT = 1000
 _OPEN = frozenset(
@@ -36,39 +36,39 @@ class BadSchema(ValueError):
 
 
 class TextRules(Struct, frozen=True):
-    """How the texts of a stranger are checked and cleaned; the rules belong to the caller."""
+    """How untrusted texts are checked and cleaned; the caller provides the rules."""
 
     has_hidden: Callable[[str], bool]
-    """Whether a text holds characters that are not shown."""
+    """Whether a text contains invisible characters."""
     clean_text: Callable[[str, int], str]
-    """A text fit for a model, with at most so many characters."""
+    """Returns a text for a model, with at most so many characters."""
     clean_line: Callable[[str, int], str]
-    """A text fit for one line of a message, with at most so many characters."""
+    """Returns a text for one line of a message, with at most so many characters."""
 
 
 def accept_schema(schema: Any, rules: TextRules, *, most_bytes: int, most_levels: int) -> JsonObject:
-    """A copy of the schema that can be offered to a model. Raises BadSchema."""
+    """Return a copy of the schema that can be offered to a model. Raises BadSchema."""
     if not isinstance(schema, dict):
-        raise BadSchema("its schema is no object")
+        raise BadSchema("its schema is not an object")
     if schema.get("type", "object") != "object":
         raise BadSchema("its schema does not describe an object")
     if _depth_of(schema, most_levels) > most_levels:
         raise BadSchema(f"its schema is nested deeper than {most_levels} levels")
     size = len(msgspec.json.encode(schema))
     if size > most_bytes:
-        raise BadSchema(f"its schema has {size} bytes, and at most {most_bytes} are accepted")
+        raise BadSchema(f"its schema has {size} bytes; the limit is {most_bytes}")
     accepted: JsonObject = {**_accept(schema, "schema", rules), "type": "object"}
     if multiplies(accepted):
         raise BadSchema(f"its schema applies more than {MOST_NODES} schemas to one value")
     _compile(accepted, rules)
     if "properties" in accepted and not _OPEN.intersection(accepted):
-        # Nothing may reach the server that its schema, and whoever approves the call, does not know.
+        # The server must not receive anything that its schema, and the person who approves the call, does not know.
         accepted["additionalProperties"] = False
     return accepted
 
 
 def words_in(schema: Any) -> list[str]:
-    """Every piece of text in a schema: a model reads all of them."""
+    """Return every text in a schema: a model reads all of them."""
     found: list[str] = []
     waiting = [schema]
     while waiting:
@@ -83,7 +83,7 @@ def words_in(schema: Any) -> list[str]:
 
 
 def _depth_of(schema: Any, most: int) -> int:
-    """How deep a value is nested, counted no further than one beyond `most`."""
+    """Return the depth of a value, counted up to `most` + 1."""
     level, depth = [schema], 0
     while level and depth <= most:
         level = [
@@ -97,7 +97,7 @@ def _depth_of(schema: Any, most: int) -> int:
 
 
 def _accept(node: Any, place: Place, rules: TextRules) -> Any:
-    """A copy with clean words. Bounded in depth: that was looked at before."""
+    """Return a copy with clean texts. The depth was checked before."""
     if isinstance(node, str):
         if rules.has_hidden(node):
             raise BadSchema(f"its schema hides characters in {rules.clean_line(node, 60)!r}")
@@ -117,7 +117,7 @@ def _accept(node: Any, place: Place, rules: TextRules) -> Any:
             if key == "$comment":
                 continue
             if key in _REFERENCES and not (isinstance(value, str) and value.startswith("#")):
-                raise BadSchema(f"its schema refers to another place: {rules.clean_line(str(value), 100)!r}")
+                raise BadSchema(f"its schema refers to another document: {rules.clean_line(str(value), 100)!r}")
         accepted[key] = _accept(value, _place_of(key, place), rules)
     return accepted
 
@@ -129,13 +129,13 @@ def _place_of(key: str, place: Place) -> Place:
 
 
 def _compile(schema: JsonObject, rules: TextRules) -> None:
-    """Have the engine read the schema: types, patterns and references are then known to make sense."""
+    """Compile the schema with the engine, which checks types, patterns and references."""
     from jsonschema_rs import ReferencingError, ValidationError, validator_for
 
     try:
         validator_for(schema, retriever=refuse_to_fetch, validate_formats=False)
     except (ValidationError, ReferencingError) as problem:
         why = getattr(problem, "message", "") or str(problem)
-        raise BadSchema(f"its schema is no valid JSON Schema: {rules.clean_line(why, 160)}") from None
+        raise BadSchema(f"its schema is not a valid JSON Schema: {rules.clean_line(why, 160)}") from None
     except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as problem:
         raise BadSchema(f"its schema cannot be read: {rules.clean_line(str(problem), 160)}") from None

@@ -1,7 +1,8 @@
-"""Tools: functions, classes, schemas and MCP definitions, offered to a model, called, and answered.
+"""Tools from functions, classes, schemas and MCP definitions, the conversion of their arguments, and their results.
 
-`tool` makes a function one; `bind` converts the arguments of a call into its types; `to_answer` makes a result of
-whatever it gave back. Nothing here decides whether a call may run, waits, or starts a thread: a driver does that.
+`tool` makes a function a tool, `bind` converts the arguments of a call to the types of the function, and `to_answer`
+converts the return value to a result. This package does not decide whether a call may run, does not wait, and starts
+no thread: the driver does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Annotations of parameters turned into forms."""
+"""Conversion of parameter annotations to forms."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from dragoman.tools.json_values import exactly
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# What `Annotated` says beside the type: a description, and limits.
+# The metadata of `Annotated`: a description, and limits.
 #
-# Limits are known by their attributes (`ge`, `max_length`, `pattern`, ...), so annotated_types, pydantic's `Field`
-# and msgspec's `Meta` all count, and none of them is needed.
+# Limits are recognised by their attributes (`ge`, `max_length`, `pattern`, ...), so annotated_types, pydantic's `Field`
+# and msgspec's `Meta` all work, and none of them is imported.
 
 Check = tuple[Callable[[Any], bool], str]
-"""Whether a Python value may pass, and the words for one that may not."""
+"""A check of a Python value, and the message for a value that fails it."""
 
 _BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool], str]] = {
     "ge": ("minimum", operator.ge, "must be at least"),
@@ -47,14 +47,14 @@ _LENGTH_WORDS = {"string": "Length", "array": "Items", "object": "Properties"}
 
 
 def is_validator(note: Any) -> bool:
-    """Whether a note is code that only pydantic runs; leaving it out would let values pass that it refuses."""
+    """Whether a piece of metadata is code that only pydantic runs; without it, invalid values would pass."""
     return hasattr(note, "__get_pydantic_core_schema__") and not any(
         hasattr(note, name) for name in (*_BOUNDS, *_LENGTHS, "pattern", "description")
     )
 
 
 def annotate(form: Form, notes: Iterable[Any]) -> Form:
-    """The form with everything that the notes add to it."""
+    """Return the form with the constraints of the metadata."""
     schema: JsonObject = dict(form.schema)
     checks: list[Check] = []
     for note in _flatten(notes):
@@ -71,7 +71,7 @@ def annotate(form: Form, notes: Iterable[Any]) -> Form:
 
 
 def _flatten(notes: Iterable[Any]) -> Iterator[Any]:
-    """Pydantic's `Field` keeps its limits in a list of their own."""
+    """Return metadata as a flat list; pydantic's `Field` keeps its limits in a nested list."""
     for note in notes:
         yield note
         inner = getattr(note, "metadata", None)
@@ -106,7 +106,7 @@ def _bound(schema: JsonObject, checks: list[Check], note: Any) -> None:
         if isinstance(bound, int | float) and schema.get("type") != "string":
             schema[keyword] = bound
         else:
-            # A date or a decimal number is text in JSON, where no schema can compare it.
+            # A date or a decimal number is a string in JSON, which no schema can compare.
             checks.append((_against(holds, bound), f"{words} {bound}"))
 
 
@@ -127,7 +127,7 @@ def _against(holds: Callable[[Any, Any], bool], bound: Any) -> Callable[[Any], b
 
 
 def _kind_of(schema: JsonObject) -> str:
-    """The kind of value that a length speaks of: in `list[int] | None` the list."""
+    """Return the kind of value to which a length applies: in `list[int] | None`, the list."""
     for branch in (schema, *schema.get("anyOf", ())):
         kind = branch.get("type")
         if isinstance(kind, str) and kind != "null":
@@ -144,7 +144,7 @@ def _checked(read: Reader, checks: list[Check]) -> Reader:
         for passes, words in checks:
             try:
                 good = passes(found)
-            except Exception:  # A bound of another kind, or a predicate that fails: not passed.
+            except Exception:  # A bound of another type, or a predicate that raises: the value fails the check.
                 good = False
             if not good:
                 reading.fault(path, f"{words}, got {show(value)}")
@@ -154,10 +154,10 @@ def _checked(read: Reader, checks: list[Check]) -> Reader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Forms from annotations: the one place that knows which annotation is read by what.
+# The builder of forms: the only code that maps each annotation to its form.
 #
-# A type with a name (a dataclass, a TypedDict, an alias) is built once and referred to; in the end a definition that
-# is used in one place only is written there, and the rest, recursive ones among them, stay under `$defs`.
+# A named type (a dataclass, a TypedDict, an alias) is built once and referenced. In the end, a definition with a single
+# use is inlined, and the others, including recursive ones, stay under `$defs`.
 
 REF = "#/$defs/"
 _WRAPPERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
@@ -166,7 +166,7 @@ _MAX_DEPTH = 60
 
 
 class _Slot:
-    """A named type on its way: it may be referred to before it is finished."""
+    """A named type under construction: it may be referenced before it is finished."""
 
     __slots__ = ("form", "name")
 
@@ -180,7 +180,7 @@ class _Slot:
 
 
 class Builder:
-    """Builds the forms of one tool. `place` says in words whose annotation is looked at, for the error messages."""
+    """Builds the forms of one tool. `place` describes the annotation in error messages."""
 
     def __init__(self, module: dict[str, Any], names: Names) -> None:
         self.module = module
@@ -190,7 +190,7 @@ class Builder:
         self._depth = 0
 
     def form(self, annotation: Any, place: str, variables: Mapping[Any, Any] | None = None) -> Form:
-        """The form of an annotation; InvalidTool names the place where it cannot be expressed."""
+        """Return the form of an annotation. Raises InvalidTool with the place if JSON Schema cannot express it."""
         self._depth += 1
         try:
             if self._depth > _MAX_DEPTH:
@@ -220,7 +220,7 @@ class Builder:
             return self.form(wrapped, place)
         if _is_alias(annotation) or _is_alias(origin):
             return self._alias(annotation, origin, place)
-        if isinstance(annotation, typing.ForwardRef):  # What is left of an alias that names itself.
+        if isinstance(annotation, typing.ForwardRef):  # The rest of an alias that refers to itself.
             return self.named(annotation, lambda: self.form(self._resolved(annotation, self.module, place), place))
         kind = annotation if origin is None else origin
         if isinstance(kind, type):
@@ -231,12 +231,12 @@ class Builder:
             annotation,
             place,
             "cannot be expressed in JSON Schema",
-            "use a type that JSON holds (text, numbers, lists, dataclasses, ...), convert inside the tool, "
-            "or give the schema by hand with @tool(schema=...)",
+            "use a type that JSON can hold (str, numbers, lists, dataclasses, ...), convert inside the tool, "
+            "or pass the schema with @tool(schema=...)",
         )
 
     def _unwrapped(self, annotation: Any, origin: Any) -> Any:
-        """What stands behind a NewType, a type variable or a qualifier; else the annotation itself."""
+        """Return the type inside a NewType, a type variable or a qualifier; otherwise the annotation itself."""
         if hasattr(annotation, "__supertype__"):
             return annotation.__supertype__
         if isinstance(annotation, typing.TypeVar):
@@ -256,8 +256,8 @@ class Builder:
                 self.refuse(
                     type(note),
                     place,
-                    "is run by pydantic alone",
-                    "put the parameter into a pydantic model, or check the value inside the tool",
+                    "is code that only pydantic runs",
+                    "move the parameter into a pydantic model, or check the value inside the tool",
                 )
         return annotate(self.form(inner, place), notes)
 
@@ -281,7 +281,7 @@ class Builder:
         return scalar_form(kind)
 
     def _alias(self, annotation: Any, origin: Any, place: str) -> Form:
-        """`type Json = ...`: the one kind of alias that may refer to itself."""
+        """Return the form of `type Json = ...`, the only kind of alias that may refer to itself."""
         alias = annotation if origin is None else origin
         variables = dict(zip(alias.__type_params__, typing.get_args(annotation), strict=False))
         module = vars(sys.modules[alias.__module__]) if alias.__module__ in sys.modules else self.module
@@ -295,7 +295,7 @@ class Builder:
     # ---- definitions -------------------------------------------------------------------------------------------
 
     def named(self, annotation: Any, build: Callable[[], Form]) -> Form:
-        """The form of a type with a name: a reference, also from within the type itself."""
+        """Return the form of a named type: a reference, also from within the type itself."""
         key = _key_of(annotation)
         slot = self._slots.get(key)
         if slot is None:
@@ -313,7 +313,7 @@ class Builder:
         return name
 
     def finish(self, schema: JsonObject) -> JsonObject:
-        """The whole schema of a tool: definitions used once in their place, the others under `$defs`."""
+        """Return the whole schema of a tool: definitions with a single use inlined, the others under `$defs`."""
         while True:
             uses: dict[str, list[JsonObject]] = {name: [] for name in self.definitions}
             for part in (schema, *self.definitions.values()):
@@ -327,7 +327,7 @@ class Builder:
 
 
 def _meaning_of(variable: typing.TypeVar) -> Any:
-    """What a type variable stands for where nobody filled it in: its default, its bound, its choices, or anything."""
+    """Return the type of an unbound type variable: its default, its bound, its constraints, or anything."""
     has_default = getattr(variable, "has_default", None)
     if has_default is not None and has_default():
         return variable.__default__  # type: ignore[attr-defined]
@@ -343,7 +343,7 @@ def _is_alias(annotation: Any) -> bool:
 def _key_of(annotation: Any) -> Hashable:
     try:
         hash(annotation)
-    except TypeError:  # Annotated may carry anything.
+    except TypeError:  # Annotated may contain anything.
         return repr(annotation)
     return annotation  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""From the arguments of a call to the result of the function."""
+"""`bind` and the functions that run a bound call."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dragoman.tools.objects import tool_from
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a generator gives, up to a bound: one that never ends would take all the memory there is.
+# The items of a generator, up to a limit: an infinite one would use all memory.
 
 MOST_CHARACTERS = 4_000_000
-"""Taken from one generator; the model is shown far fewer in any case."""
+"""The limits for one generator; the model gets far less in any case."""
 MOST_ITEMS = 100_000
 
 
 def take_bounded(items: Any) -> list[Any]:
-    """The items of a generator; one that goes on too long is ended."""
+    """Return the items of a generator, up to a limit; then close it."""
     drawn = _Taken()
     for item in items:
         if drawn.add(item):
@@ -34,7 +34,7 @@ def take_bounded(items: Any) -> list[Any]:
 
 
 async def atake_bounded(items: Any) -> list[Any]:
-    """The same for an async one."""
+    """The same for an async generator."""
     drawn = _Taken()
     async for item in items:
         if drawn.add(item):
@@ -44,57 +44,57 @@ async def atake_bounded(items: Any) -> list[Any]:
 
 
 class _Taken:
-    """What was given so far."""
+    """The items so far."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []
         self._size = 0
 
     def add(self, item: Any) -> bool:
-        """Keep an item; whether it was the last one that is taken. That more was left out is said."""
+        """Add an item; return whether the limit is reached. A note says that the rest was left out."""
         self.items.append(item)
         self._size += len(item) if isinstance(item, str | bytes | bytearray) else 1
         if self._size < MOST_CHARACTERS and len(self.items) < MOST_ITEMS:
             return False
         if all(isinstance(each, str) for each in self.items):
-            self.items.append(f"\n[the tool went on, and the rest was left out: {self._size} characters are the most]")
+            self.items.append(f"\n[the rest of the output was left out: the limit is {self._size} characters]")
         return True
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# From a call's arguments to the function's answer.
+# Bound calls.
 #
-# `bind` converts arguments that `dragoman.args.load` has accepted, and the bound call can be run by any driver.
-# Nothing here starts a thread or an event loop: a driver in async code moves a call that is not `is_async` to a
-# thread itself.
+# `bind` converts arguments that `dragoman.args.load` has accepted, and any driver can run the bound call. This module
+# starts no thread and no event loop: a driver in async code moves a call that is not `is_async` to a thread itself.
 
 Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 """How a driver without an event loop waits for a coroutine; `asyncio.run` is one."""
 
 
 class BoundCall(Struct, frozen=True):
-    """A function with everything it needs; calling it is the call."""
+    """A function with its arguments, ready to be called."""
 
     tool: Tool
     function: Callable[..., Any]
     positional: tuple[Any, ...]
     named: dict[str, Any]
     is_async: bool
-    """Whether the call gives something to be awaited."""
+    """Whether the call returns an awaitable."""
 
     def __call__(self) -> Any:
         return self.function(*self.positional, **self.named)
 
 
 def bind(tool: Any, arguments: JsonObject | None, context: Any = None) -> BoundCall:
-    """The call of a tool with these arguments, in the types that its function wants.
+    """Bind a tool to these arguments, converted to the types of its function.
 
-    Raises InvalidArguments with every fault by its path, and InvalidTool for a tool that cannot be run.
+    Raises InvalidArguments with every fault and its path, and InvalidTool for a tool that cannot run.
     """
     made = tool_from(tool)
     if made.run is None:
         raise InvalidTool(
-            f"tool {made.name!r} is only a description", hint="tool_from_schema(name, schema, function) gives it a body"
+            f"tool {made.name!r} has no function to run",
+            hint="tool_from_schema(name, schema, function) gives it a body",
         )
     runner = made.run if isinstance(made.run, Runner) else MappingRunner(made.run)
     reading = ReadState()
@@ -108,7 +108,7 @@ def bind(tool: Any, arguments: JsonObject | None, context: Any = None) -> BoundC
 
 
 def is_async(function: Any) -> bool:
-    """Whether a callable is written with `async`."""
+    """Whether a callable is an async function."""
     while isinstance(function, functools.partial):
         function = function.func
     if not inspect.isroutine(function):
@@ -117,7 +117,7 @@ def is_async(function: Any) -> bool:
 
 
 def run_sync(call: BoundCall, wait: Wait | None = None) -> Any:
-    """The answer of the function, in code without an event loop; `wait` is needed for async tools."""
+    """Run the function in code without an event loop; async tools need `wait`."""
     value = call()
     if inspect.isgenerator(value):
         return _join(take_bounded(value))
@@ -126,12 +126,12 @@ def run_sync(call: BoundCall, wait: Wait | None = None) -> Any:
     if wait is None:
         if inspect.iscoroutine(value):
             value.close()
-        raise ToolFailed(f"{call.tool.name} is async and was called where nothing can wait for it")
+        raise ToolFailed(f"{call.tool.name} is async, but there is no event loop to run it")
     return wait(_settle(value))
 
 
 async def run_async(call: BoundCall) -> Any:
-    """The answer of the function, in async code. A sync function blocks the event loop while it runs."""
+    """Run the function in async code. A sync function blocks the event loop while it runs."""
     value = call()
     return await _settle(value)
 
@@ -149,5 +149,5 @@ async def _value_of(value: Awaitable[Any]) -> Any:
 
 
 def _join(items: list[Any]) -> Any:
-    """What a generator gave, one after another: pieces of text are one text."""
+    """Join the items of a generator; pieces of text become one text."""
     return "".join(items) if items and all(isinstance(item, str) for item in items) else items

@@ -1,4 +1,4 @@
-"""Forms: the schema of one annotation, and the conversion back into Python values."""
+"""Forms: the schema of an annotation, and the conversion of JSON values to Python values."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A form is what one annotation means: the schema that the model sees, and the way back into Python.
+# A form represents one annotation: the schema for the model, and the reader that converts a value to Python.
 #
-# Both are made in one place, so that what the schema accepts is what can be read.
+# Both are created together, so that the reader accepts exactly what the schema accepts.
 
 MISSING: Any = object()
 """There is no value. (None is one.)"""
 
 
 class ReadState:
-    """One way through a call's arguments: the faults so far, and what was already found out."""
+    """The state while the arguments of one call are read: the faults so far, and cached results."""
 
     __slots__ = ("faults", "known")
 
     def __init__(self, known: dict[tuple[int, int, str], tuple[Any, list[Fault]]] | None = None) -> None:
         self.faults: list[Fault] = []
         self.known: dict[tuple[int, int, str], tuple[Any, list[Fault]]] = {} if known is None else known
-        """Readings of unions, by union, value and place: trying every branch at every level would take for ever."""
+        """Results of unions, by union, value and place: without it, nested unions would take exponential time."""
 
     def fault(self, path: str, why: str) -> None:
         self.faults.append(Fault(path, why))
@@ -57,7 +57,7 @@ class ReadState:
 
 
 Reader = Callable[[Any, str, ReadState], Any]
-"""Takes a JSON value, its path and the reading; gives the Python value, or notes a fault and gives None."""
+"""Takes a JSON value, its path and the state; returns the Python value, or adds a fault and returns None."""
 
 
 class Form(Struct, frozen=True):
@@ -76,7 +76,7 @@ class Member(Struct, frozen=True):
 
 
 def copy_json(value: Any, path: str = "$", reading: ReadState | None = None) -> Any:
-    """The same JSON in new containers: a tool may change what it is given, and the conversation stays as it was."""
+    """Copy JSON to new containers: a tool may change its arguments, and the conversation must not change."""
     if isinstance(value, dict):
         return {key: copy_json(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -85,12 +85,12 @@ def copy_json(value: Any, path: str = "$", reading: ReadState | None = None) -> 
 
 
 def anything() -> Form:
-    """The form of a value of which nothing is known."""
+    """Return the form of a value without a type."""
     return Form({}, copy_json)
 
 
 def object_schema(members: Sequence[Member], extra: Form | None = None) -> JsonObject:
-    """The schema of an object with these members; `extra` is the form of all others, None where there are none."""
+    """Return the schema of an object with these members; `extra` is the form of all others, None if there are none."""
     schema: JsonObject = {"type": "object", "properties": {member.key: member.form.schema for member in members}}
     required = [member.key for member in members if member.required]
     if required:
@@ -102,7 +102,7 @@ def object_schema(members: Sequence[Member], extra: Form | None = None) -> JsonO
 def read_members(
     members: Mapping[str, Member], extra: Form | None, value: Any, path: str, reading: ReadState
 ) -> dict[str, Any]:
-    """The members of an object, read one by one; every fault is noted, not only the first."""
+    """Read the members of an object; record every fault, not only the first."""
     if not isinstance(value, dict):
         reading.expected("object", value, path)
         return {}
@@ -121,13 +121,13 @@ def read_members(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The forms of single values: numbers, text, times, names of things, and choices among constants.
+# The forms of single values: numbers, strings, times, identifiers, and choices among constants.
 
 _CANNOT_READ = (ValueError, TypeError, OverflowError, InvalidOperation, binascii.Error)
 
 
 def scalar_form(kind: type) -> Form | None:
-    """The form of a class whose values JSON holds as one string, number, boolean or null."""
+    """Return the form of a class whose values are one string, number, boolean or null in JSON."""
     if kind in _PLAIN:
         return Form({"type": KIND_OF_TYPE[kind]}, _PLAIN[kind])
     if kind in _WRITTEN:
@@ -184,7 +184,7 @@ _PLAIN: dict[type, Reader] = {
 
 
 def _text_reader(convert: Callable[[str], Any], what: str) -> Reader:
-    """A reader of text that stands for something else."""
+    """Return a reader that parses a string to another type."""
 
     def read(value: Any, path: str, reading: ReadState) -> Any:
         if type(value) is not str:
@@ -225,7 +225,7 @@ _WRITTEN: dict[type, tuple[JsonObject, Callable[[str], Any], str]] = {
 
 
 def _derived_reader(kind: type, read_base: Reader) -> Reader:
-    """The reader of a class of the developer's that is a string or a number underneath."""
+    """Return the reader of a user-defined subclass of a string or number type."""
 
     def read(value: Any, path: str, reading: ReadState) -> Any:
         before = len(reading.faults)
@@ -234,7 +234,7 @@ def _derived_reader(kind: type, read_base: Reader) -> Reader:
             return None
         try:
             return kind(found)
-        except Exception as problem:  # The class is the developer's; whatever it refuses is a fault.
+        except Exception as problem:  # The class is user code; any exception is a fault of the value.
             return reading.fault(path, f"is not a {kind.__name__}: {problem}")
 
     return read
@@ -244,7 +244,7 @@ def _derived_reader(kind: type, read_base: Reader) -> Reader:
 
 
 def _flag_form(kind: type[enum.Flag]) -> Form:
-    """Flags are a list of names: a number would say nothing to a model."""
+    """Return the form of flags: a list of names, since a number has no meaning for a model."""
     names = [member.name for member in kind if member.name is not None]
 
     def read(value: Any, path: str, reading: ReadState) -> Any:
@@ -262,7 +262,7 @@ def _flag_form(kind: type[enum.Flag]) -> Form:
 
 
 def _choice_reader(choices: list[tuple[Any, Any]]) -> Reader:
-    # true is 1 in Python and not in JSON.
+    # True equals 1 in Python but not in JSON.
     by_constant = {(isinstance(constant, bool), constant): value for constant, value in choices}
     shown = [show(constant) for constant, _ in choices]
     why = f"not one of {join_words(shown)}" if len(shown) > 1 else f"must be {shown[0]}"
@@ -277,7 +277,7 @@ def _choice_reader(choices: list[tuple[Any, Any]]) -> Reader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The forms of values that hold others without names of their own: lists, tuples, sets, mappings, and unions.
+# The forms of containers (lists, tuples, sets, mappings) and of unions.
 
 _ARRAYS: dict[type, Callable[[list[Any]], Any]] = {
     list: list,
@@ -303,7 +303,7 @@ _MAPPINGS: dict[type, Callable[[dict[Any, Any]], Any]] = {
 def container_form(
     builder: Builder, kind: type, arguments: tuple[Any, ...], annotation: Any, place: str
 ) -> Form | None:
-    """The form of a container class; None for a class that is none of them."""
+    """Return the form of a container class; None for any other class."""
     if kind is tuple and arguments[1:] != (Ellipsis,) and (arguments or isinstance(annotation, GenericAlias)):
         return _fixed_tuple_form([builder.form(each, place) for each in arguments])
     if kind in _MAPPINGS:
@@ -330,14 +330,14 @@ def _array_reader(items: Form, make: Callable[[list[Any]], Any]) -> Reader:
             return None
         try:
             return make(found)
-        except TypeError:  # A set of lists, say.
-            return reading.fault(path, "its items cannot be told apart, so they cannot be a set")
+        except TypeError:  # For example, a set of lists.
+            return reading.fault(path, "its items are not hashable, so they cannot be a set")
 
     return read
 
 
 def _fixed_tuple_form(forms: list[Form]) -> Form:
-    """A tuple with a form for each place; `tuple[()]` has none."""
+    """Return the form of a tuple with a form for each position; `tuple[()]` has none."""
     schema: JsonObject = {"type": "array", "minItems": len(forms), "maxItems": len(forms)}
     if forms:
         schema["prefixItems"] = [form.schema for form in forms]
@@ -382,7 +382,7 @@ def _mapping_form(builder: Builder, kind: type, arguments: tuple[Any, ...], plac
 
 
 def _key_form(builder: Builder, annotation: Any, place: str) -> Form:
-    """Keys are text in JSON, so a type of keys has to be text there too; whole numbers are the one exception."""
+    """Return the form of keys. JSON keys are strings, so the type must be a string in JSON, or an integer."""
     if annotation is int:
         return Form({"type": "string", "pattern": "^-?[0-9]+$"}, _read_integer_key)
     form = builder.form(annotation, place)
@@ -391,7 +391,7 @@ def _key_form(builder: Builder, annotation: Any, place: str) -> Form:
             annotation,
             place,
             "cannot be the key of a JSON object",
-            "use text, whole numbers, an enum or a Literal of text as keys, or a list of pairs",
+            "use str, int, an enum or a Literal of strings as keys, or a list of pairs",
         )
     return form
 
@@ -400,21 +400,21 @@ def _read_integer_key(value: Any, path: str, reading: ReadState) -> Any:
     try:
         return int(value)
     except ValueError:
-        return reading.fault(path, "its key is no whole number")
+        return reading.fault(path, "its key is not an integer")
 
 
 # ---- unions --------------------------------------------------------------------------------------------------------
 
 
 def union_form(builder: Builder, arguments: Sequence[Any], place: str) -> Form:
-    """One of several forms: the first, in the order of the annotation, that can read the value."""
+    """Return the form of a union: the first branch, in the order of the annotation, that can read the value."""
     forms = [builder.form(each, place) for each in arguments]
     schemas: list[JsonObject] = []
     for form in forms:
         if form.schema not in schemas:
             schemas.append(form.schema)
     schema = {"anyOf": schemas} if len(schemas) > 1 and {} not in schemas else {} if {} in schemas else schemas[0]
-    # A whole number stays one where both kinds of numbers are welcome.
+    # An integer stays an integer if both int and float are allowed.
     forms.sort(key=lambda form: form.schema.get("type") == "number")
     return Form(schema, _union_reader(forms))
 
@@ -444,7 +444,7 @@ def _read_first(forms: list[Form], value: Any, path: str, reading: ReadState) ->
             refusals.append(attempt.faults)
     if len(refusals) == 1:
         return None, refusals[0]
-    # A branch that fails further inside than at this very place is the one that was meant.
+    # A branch that fails at a deeper place is the one that was meant.
     for faults in refusals:
         if all(fault.path != path for fault in faults):
             return None, faults
@@ -458,7 +458,7 @@ _Build = Callable[["Builder", Any, Mapping[Any, Any], str], Form]
 
 
 def builder_of(kind: type) -> _Build | None:
-    """How the form of such a class is built; None for a class without named members."""
+    """Return the builder of the form of such a class; None for a class without named members."""
     if issubclass(kind, dict) and hasattr(kind, "__required_keys__"):
         return _typed_dict
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -467,7 +467,7 @@ def builder_of(kind: type) -> _Build | None:
 
 
 def member_of(key: str, form: Form, default: Any, description: str | None) -> Member:
-    """A member with its description and its default in its schema; what the form itself says of it comes first."""
+    """Return a member with description and default in its schema; those of the form itself take precedence."""
     schema = dict(form.schema)
     if description:
         schema.setdefault("description", description)
@@ -493,7 +493,7 @@ def _record_form(kind: Any, members: list[Member], make: Callable[..., Any]) -> 
             return None
         try:
             return make(**found)
-        except Exception as problem:  # A class may check its members; what it refuses is a fault of the arguments.
+        except Exception as problem:  # A class may validate its members; an exception is a fault of the arguments.
             return reading.fault(path, f"is no {kind.__name__}: {problem}")
 
     return Form(schema, read)
@@ -518,13 +518,13 @@ def _default_of(field: Any, parameter: inspect.Parameter) -> Any:
     if field is not None and field.default_factory is not dataclasses.MISSING:
         try:
             return field.default_factory()
-        except Exception:  # Only for show: the class calls it again, when it is needed.
+        except Exception:  # Only for the schema: the class calls the factory again for each instance.
             return object()
     return MISSING if parameter.default is inspect.Parameter.empty else parameter.default
 
 
 def _named_tuple(builder: Builder, kind: Any, variables: Mapping[Any, Any], place: str) -> Form:
-    # By name and not by position: a model writes what it can name.
+    # By name and not by position, because a model writes names.
     hints = hints_of(kind, builder.names, place)
     words = described(kind).members
     members = []
@@ -539,7 +539,7 @@ def _typed_dict(builder: Builder, kind: Any, variables: Mapping[Any, Any], place
 
 
 def typed_dict_members(builder: Builder, kind: Any, variables: Mapping[Any, Any], place: str) -> list[Member]:
-    """The keys of a TypedDict."""
+    """Return the keys of a TypedDict."""
     words = described(kind).members
     members = []
     for key, annotation in hints_of(kind, builder.names, place).items():
@@ -550,7 +550,7 @@ def typed_dict_members(builder: Builder, kind: Any, variables: Mapping[Any, Any]
 
 
 def _is_required(kind: Any, key: str, annotation: Any) -> bool:
-    # With postponed annotations the class itself has not seen the marks, so they are looked for first.
+    # With postponed annotations the class has not evaluated the qualifiers, so they are searched for first.
     while True:
         origin = typing.get_origin(annotation)
         name = getattr(origin, "_name", None)
@@ -562,30 +562,30 @@ def _is_required(kind: Any, key: str, annotation: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The forms of models that write their own schema and check their own values: pydantic's, msgspec's and attrs'.
+# The forms of models that write their own schema and validate their own values: pydantic, msgspec and attrs.
 #
-# Pydantic is known by what its models can do and never imported.
+# Pydantic models are recognised by their methods; pydantic is never imported.
 
 _REF = "#/$defs/"
 
 
 def is_model(kind: type) -> bool:
-    """Whether a class is a model in pydantic's manner."""
+    """Whether a class has the interface of a pydantic model."""
     return callable(getattr(kind, "model_json_schema", None)) and callable(getattr(kind, "model_validate", None))
 
 
 def model_form(builder: Builder, annotation: Any, place: str) -> Form:
-    """The form of a pydantic model; values are checked by the model itself."""
+    """Return the form of a pydantic model; the model itself validates the values."""
     model = annotation
     try:
         schema = model.model_json_schema()
-    except Exception as problem:  # Whatever the library says, it is about this annotation.
+    except Exception as problem:  # Any exception of the library is a fault of this annotation.
         builder.refuse(annotation, place, f"gives no schema ({problem})", "change the model, or the annotation")
     schema = _adopt(builder, schema)
 
     def read(value: Any, path: str, reading: ReadState) -> Any:
         try:
-            # As JSON where that is possible: a strict model takes a date from JSON text, and not from Python text.
+            # As JSON if possible: a strict model accepts a date from JSON text, but not from a Python string.
             validate_json = getattr(model, "model_validate_json", None)
             return model.model_validate(value) if validate_json is None else validate_json(json.dumps(value))
         except Exception as problem:
@@ -600,7 +600,7 @@ def model_form(builder: Builder, annotation: Any, place: str) -> Form:
 
 
 def _faults_of(problem: Exception) -> list[tuple[tuple[str | int, ...], str]]:
-    """The places and words of a pydantic error; any other exception speaks of the whole value."""
+    """Return the paths and messages of a pydantic error; any other exception is about the whole value."""
     errors = getattr(problem, "errors", None)
     found = errors() if callable(errors) else None
     if not isinstance(found, list) or not found:
@@ -612,7 +612,7 @@ def _faults_of(problem: Exception) -> list[tuple[tuple[str | int, ...], str]]:
 
 
 def struct_form(builder: Builder, annotation: Any, place: str) -> Form:
-    """The form of a class that msgspec knows: its own Structs, and attrs classes."""
+    """Return the form of a class that msgspec supports: its own Structs, and attrs classes."""
     try:
         (schema,), definitions = msgspec.json.schema_components([annotation], ref_template=_REF + "{name}")
     except Exception as problem:
@@ -630,13 +630,13 @@ def struct_form(builder: Builder, annotation: Any, place: str) -> Form:
 
 
 def _adopt(builder: Builder, schema: JsonObject) -> JsonObject:
-    """A schema of another library's, its definitions moved to ours and its titles left out."""
+    """Return a schema of another library, with its definitions moved to ours and without titles."""
     definitions = schema.get("$defs", {})
     names: dict[str, str] = {}
     for name, definition in definitions.items():
         plain = _rewrite(definition, {})
         names[name] = name
-        # The same class, reached from two models, is one definition; another class of that name is another.
+        # The same class in two models is one definition; another class of the same name is another.
         if name in builder.definitions and builder.definitions[name] != plain:
             names[name] = builder.free_name(name)
         builder.definitions[names[name]] = plain
@@ -648,7 +648,7 @@ def _adopt(builder: Builder, schema: JsonObject) -> JsonObject:
 
 
 def _rewrite(node: Any, names: dict[str, str], *, in_names: bool = False) -> Any:
-    """A copy with references renamed. `in_names`: the keys are names of members and not words of JSON Schema."""
+    """Return a copy with renamed references. `in_names`: the keys are names of members and not keywords."""
     if isinstance(node, list):
         return [_rewrite(each, names) for each in node]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Functions as tools: the parameters, and the runner behind `Tool.run`."""
+"""Tools from functions: the signature, and the runner in `Tool.run`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ else:
     DepsT = TypeVar("DepsT")
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a tool may know about the call that it answers.
+# The context of a call.
 
 
 def _never() -> bool:
@@ -47,36 +47,36 @@ def _never() -> bool:
 
 
 def _ignore(message: str, fraction: float | None = None) -> None:
-    """Progress that nobody asked for."""
+    """The default for `progress`: ignore it."""
 
 
 class ToolContext(Struct, Generic[DepsT], frozen=True):
-    """What a tool may know of its call. `ToolContext[Deps]` declares the type of `data`, which the caller passes in."""
+    """The context of a call. `ToolContext[Deps]` declares the type of `data`, which the caller passes in."""
 
     run_id: str = ""
     turn: int = 0
     call_id: str = ""
     session: str | None = None
     workspace: str | None = None
-    """The folder that the run works in."""
+    """The workspace of the run."""
     deadline: float | None = None
-    """When the call has to be done, on the monotonic clock of whoever runs it."""
+    """The deadline of the call, on the monotonic clock of the driver."""
     mode: str = ""
-    """The mode of the policy, for example one in which nothing may be changed."""
+    """The mode of the policy, such as `plan`."""
     data: DepsT = None  # type: ignore[assignment]
-    """What the caller passed to the run for its own tools."""
+    """The data that the caller passed to the run for its own tools."""
     cancelled: Callable[[], bool] = _never
-    """Whether the run has been given up; a long tool asks now and then, and stops."""
+    """Returns whether the run was cancelled; a long-running tool checks it regularly, and stops."""
     progress: Callable[..., None] = _ignore
-    """`progress(message, fraction=None)` tells a watching person how far the tool is."""
+    """`progress(message, fraction=None)` reports the progress of the tool to the user."""
     operands: tuple[Operand, ...] = ()
-    """What was decided on, and approved where that was needed. A tool that finds something else there stops."""
+    """The operands that the policy decided on, or a person approved. A tool that finds other operands stops."""
     sandbox: Any = None
-    """The sandbox for commands; None leaves the choice to the tool."""
+    """The sandbox for commands; None: the tool chooses."""
     ask: Callable[..., Any] | None = None
-    """`await ask(question, choices)` gives what a person answered; None where nobody is there."""
+    """`await ask(question, choices)` returns the answer of a person; None if there is no person."""
     scope: Any = None
-    """The run itself, for tools that start runs of their own: these stay within its rights and its budget."""
+    """The run itself, for tools that start child runs: its rules and budget apply to them."""
 
 
 Context = ToolContext
@@ -84,27 +84,27 @@ Context = ToolContext
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A function's parameters: what the model may fill, what the caller fills, and how both reach the function.
+# The parameters of a function: those that the model fills, and those that the caller fills.
 
 Fill = Callable[[], Any]
 _Kind = inspect.Parameter
 
 
 class Signature(Struct, frozen=True):
-    """The parameters of one function, ready to be filled from JSON."""
+    """The parameters of a function, with the conversion from JSON."""
 
     members: dict[str, Member]
     extra: Form | None
-    """The form of arguments without a name of their own (`**kwargs`)."""
+    """The form of additional arguments (`**kwargs`)."""
     positional: tuple[str, ...]
-    """Parameters that cannot be given by name, in order."""
+    """Positional-only parameters, in order."""
     defaults: dict[str, Fill]
-    """What to pass where the model gave nothing and Python would not find the default by itself."""
+    """Defaults to pass if the model omits an argument and Python cannot supply the default itself."""
     context_parameter: str | None
     schema: JsonObject
 
     def fill(self, arguments: Any, context: Any, reading: ReadState) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and named arguments for the function."""
+        """Return the positional and named arguments for the function."""
         named = read_members(self.members, self.extra, arguments, "$", reading)
         if reading.faults:
             return (), {}
@@ -117,7 +117,7 @@ class Signature(Struct, frozen=True):
 
 
 class _Reader:
-    """One look at a function; see `read_signature`."""
+    """Reads the signature of one function; see `read_signature`."""
 
     def __init__(self, function: Callable[..., Any], tool: str, context: str | None, names: Mapping[str, Any]) -> None:
         self._function = function
@@ -134,7 +134,7 @@ class _Reader:
         self._context: str | None = None
 
     def read(self, *, bound: bool) -> Signature:
-        """Every parameter in turn; `bound` leaves out the first one, which is the object of a method."""
+        """Read every parameter; `bound` skips the first one, which is the object of a method."""
         parameters = list(signature_of(self._function).parameters.values())[1 if bound else 0 :]
         fixed = self._function.keywords if isinstance(self._function, functools.partial) else {}
         for parameter in parameters:
@@ -143,7 +143,7 @@ class _Reader:
         if self._wanted_context is not None and self._context is None:
             raise InvalidTool(
                 f"tool {self._tool!r} has no parameter {self._wanted_context!r} for the context",
-                hint="name one of its parameters with context=, or annotate one with dragoman.tools.Context",
+                hint="pass the name of a parameter as context=, or annotate one with dragoman.tools.Context",
             )
         schema = self._builder.finish(object_schema(self._members, self._extra))
         members = {member.key: member for member in self._members}
@@ -153,8 +153,8 @@ class _Reader:
         place = f"parameter {parameter.name!r} of tool {self._tool!r}"
         if parameter.kind is _Kind.VAR_POSITIONAL:
             raise InvalidTool(
-                f"{place}: *{parameter.name} has no names that a model could fill",
-                hint=f"take a list instead: {parameter.name}: list[...]",
+                f"{place}: *{parameter.name} has no parameter names that a model could use",
+                hint=f"use a list instead: {parameter.name}: list[...]",
             )
         if parameter.kind is _Kind.POSITIONAL_ONLY:
             self._positional.append(parameter.name)
@@ -171,7 +171,9 @@ class _Reader:
 
     def _take_context(self, name: str, place: str) -> None:
         if self._context is not None:
-            raise InvalidTool(f"{place}: {self._context!r} takes the context already", hint="keep one of the two")
+            raise InvalidTool(
+                f"{place}: {self._context!r} is already the context parameter", hint="remove one of the two"
+            )
         self._context = name
 
     def _take_extra(self, annotation: Any, place: str) -> None:
@@ -186,7 +188,7 @@ class _Reader:
         form = anything() if annotation is Any else self._builder.form(annotation, place)
         default = MISSING if parameter.default is _Kind.empty else parameter.default
         if type(default).__name__ == "FieldInfo" and hasattr(default, "default_factory"):
-            # Pydantic's `Field(...)` describes the parameter and holds the real default.
+            # Pydantic's `Field(...)` describes the parameter and contains the real default.
             form = annotate(form, [default])
             fill = field_default(default)
             default = MISSING if fill is None else fill()
@@ -207,20 +209,20 @@ def read_signature(
     names: Mapping[str, Any] | None = None,
     bound: bool = False,
 ) -> Signature:
-    """The parameters of a function; InvalidTool says which of them a model could not fill, and why.
+    """Read the parameters of a function. Raises InvalidTool for a parameter that a model cannot fill.
 
-    `names` are those that annotations may use beside the module's own.
+    `names` are names that annotations may use in addition to those of the module.
     """
     return _Reader(function, tool, context, names or {}).read(bound=bound)
 
 
 def context_or_empty(context: Any) -> Any:
-    """The context of the call; where the caller gave none, one that says nothing."""
+    """Return the context of the call; an empty one if the caller passed none."""
     return ToolContext() if context is None else context
 
 
 def is_context(annotation: Any) -> bool:
-    """Whether a parameter asks for the context of the call: `Context`, `Context[Deps]`, or one of them `| None`."""
+    """Whether a parameter takes the context of the call: `Context`, `Context[Deps]`, or one of them `| None`."""
     origin = typing.get_origin(annotation)
     plain = origin if isinstance(origin, type) else annotation
     if isinstance(plain, type) and issubclass(plain, ToolContext):
@@ -231,7 +233,7 @@ def is_context(annotation: Any) -> bool:
 
 
 def or_null(form: Form) -> Form:
-    """The form with null allowed: `city: str = None` is written often, and its default is no text."""
+    """Return the form with null allowed: `city: str = None` is common, and its default is not a string."""
     schema, read_value = form.schema, form.read
     if not schema or _takes_null(schema):
         return form
@@ -251,7 +253,7 @@ def _takes_null(schema: JsonObject) -> bool:
 
 
 def field_default(info: Any) -> Fill | None:
-    """What gives the default of a `Field`; None where it has none."""
+    """Return the factory of a `Field`'s default; None if it has no default."""
     if callable(info.default_factory):
         return typing.cast(Fill, info.default_factory)
     is_missing = info.default is Ellipsis or type(info.default).__name__ == "PydanticUndefinedType"
@@ -259,14 +261,14 @@ def field_default(info: Any) -> Fill | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Functions as tools: what `Tool.run` holds, and how a tool is made from a function.
+# Tools from functions: the runner in `Tool.run`, and the construction of the tool.
 
 Filled = tuple[tuple[Any, ...], dict[str, Any]]
 """Positional and named arguments."""
 
 
 class Traits(TypedDict, total=False):
-    """What may be said of a tool beside its name, its schema and its function; see `dragoman.tool`."""
+    """The properties of a tool besides its name, schema and function; see `dragoman.tool`."""
 
     description: str | None
     parallel_safe: bool
@@ -281,14 +283,14 @@ class Traits(TypedDict, total=False):
 
 
 class Options(Traits, total=False):
-    """What `dragoman.tool` takes."""
+    """The options of `dragoman.tool`."""
 
     name: str | None
     schema: JsonObject | None
 
 
 class Runner:
-    """What stands in `Tool.run`: it knows its function, and how JSON arguments reach it."""
+    """The value of `Tool.run`: a function, and the conversion of JSON arguments for it."""
 
     __slots__ = ("function",)
 
@@ -296,11 +298,11 @@ class Runner:
         self.function = function
 
     def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
-        """What to call the function with: here all arguments as one dict, and the context."""
+        """Return the arguments for the function: by default all arguments as one dict, and the context."""
         return (copy_json(arguments), context_or_empty(context)), {}
 
     def __call__(self, arguments: Any, context: Any = None) -> Any:
-        """Fill and call, for whoever has a `Tool` and no use for `bind`."""
+        """Fill and call, for code that has a `Tool` and does not need `bind`."""
         reading = ReadState()
         positional, named = self.fill(arguments, context, reading)
         if reading.faults:
@@ -309,7 +311,7 @@ class Runner:
 
 
 class FunctionRunner(Runner):
-    """Runs a function by its signature, with arguments converted into the types of its annotations."""
+    """Runs a function with arguments converted to the types of its annotations."""
 
     __slots__ = ("_first", "_signature")
 
@@ -328,7 +330,7 @@ class FunctionRunner(Runner):
 
 
 class KeywordRunner(Runner):
-    """Runs a function with the JSON arguments by name, as they are."""
+    """Runs a function with the JSON arguments by name, without conversion."""
 
     __slots__ = ("_context_parameter", "_first", "_signature")
 
@@ -359,7 +361,7 @@ class KeywordRunner(Runner):
 
 
 class MappingRunner(Runner):
-    """Runs a function that takes all JSON arguments as one dict, and the context if it has room for it."""
+    """Runs a function that takes all JSON arguments as one dict, and the context if it has a parameter for it."""
 
     __slots__ = ("_takes",)
 
@@ -374,12 +376,12 @@ class MappingRunner(Runner):
 def _signature_or_none(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return signature_of(function)
-    except InvalidTool:  # Built-in functions may have none; then Python compares for itself.
+    except InvalidTool:  # Built-in functions may have no signature; then Python checks the call itself.
         return None
 
 
 def _places_of(function: Callable[..., Any]) -> int:
-    """How many of arguments and context a function has room for."""
+    """Return how many of the two parameters, arguments and context, a function has."""
     signature = _signature_or_none(function)
     if signature is None:
         return 1
@@ -390,14 +392,14 @@ def _places_of(function: Callable[..., Any]) -> int:
 
 
 class UnboundRunner(Runner):
-    """Stands in for a method that was given without its object: there is nothing it could be run on."""
+    """The runner of a method without its object, which cannot run."""
 
     __slots__ = ()
 
     def fill(self, arguments: Any, context: Any, reading: ReadState) -> Filled:
         raise InvalidTool(
-            f"{self.function.__qualname__} is a method and was given without its object",
-            hint="give the method of an object (tools=[thing.method]); above @classmethod, put @tool first",
+            f"{self.function.__qualname__} is a method and was passed without its object",
+            hint="pass the method of an object (tools=[thing.method]); with @classmethod, put @tool above it",
         )
 
 
@@ -407,9 +409,9 @@ class UnboundRunner(Runner):
 def tool_from_function(
     function: Callable[..., Any], options: Options | None = None, *, names: Mapping[str, Any] | None = None
 ) -> Tool:
-    """A tool from a function: its schema from the annotations, its words from the docstring.
+    """Make a tool from a function: the schema from the annotations, the descriptions from the docstring.
 
-    `names` are local names that annotations written as strings may use.
+    `names` are local names for annotations that are strings.
     """
     return build(function, options or {}, names or {}, bound=False)[0]
 
@@ -417,7 +419,7 @@ def tool_from_function(
 def build(
     function: Callable[..., Any], options: Options, names: Mapping[str, Any], *, bound: bool
 ) -> tuple[Tool, FunctionRunner | KeywordRunner]:
-    """The tool and its runner; `bound` for methods, whose first parameter is their object."""
+    """Build the tool and its runner; `bound` is for methods, whose first parameter is their object."""
     name = options.get("name") or name_of(function)
     schema, context = options.get("schema"), options.get("context")
     runner: FunctionRunner | KeywordRunner
@@ -434,18 +436,18 @@ def build(
 
 
 def with_options(tool: Tool, options: Traits) -> Tool:
-    """The tool with everything that was said of it; InvalidTool for what makes no sense."""
+    """Return the tool with the options. Raises InvalidTool for an invalid option."""
     for key in ("timeout", "max_output"):
         limit = options.get(key)
         if limit is not None and (not isinstance(limit, int | float) or isinstance(limit, bool) or limit <= 0):
-            raise InvalidTool(f"tool {tool.name!r}: {key}={limit!r}", hint="give a number above zero, or leave it out")
+            raise InvalidTool(f"tool {tool.name!r}: {key}={limit!r}", hint="use a number above zero, or leave it out")
     metadata = {**tool.metadata, **(options.get("metadata") or {})}
     if options.get("exec"):
         metadata["class"] = "exec"
     read_only = bool(options.get("read_only", tool.read_only))
     repeatable = options.get("repeatable")
     if repeatable is None:
-        # What changes nothing may be done again.
+        # A tool that changes nothing can run again.
         repeatable = tool.repeatable or read_only
     return replace(
         tool,
@@ -460,7 +462,7 @@ def with_options(tool: Tool, options: Traits) -> Tool:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name that a function goes by; a callable object goes by that of its class, in a function's spelling."""
+    """Return the name of a function; for a callable object, the name of its class in snake case."""
     inner: Any = function
     while isinstance(inner, functools.partial):
         inner = inner.func
@@ -468,5 +470,5 @@ def name_of(function: Callable[..., Any]) -> str:
     if name is None:
         name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(inner).__name__).lower()
     if not name.isidentifier():
-        raise InvalidTool(f"{function!r} has no name that a model could call", hint='give it one: tool(name="...")')
+        raise InvalidTool(f"{function!r} has no valid name", hint='give it one: tool(name="...")')
     return str(name)

@@ -14,7 +14,7 @@ from dragoman.errors import InvalidTool
 
 
 def first_of(source: Any, *names: str) -> Any:
-    """The first of these members that a mapping or an object has; None where it has none of them."""
+    """Return the first of these members that a mapping or an object has; None if it has none."""
     for name in names:
         value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
         if value is not None:
@@ -23,18 +23,18 @@ def first_of(source: Any, *names: str) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a docstring says: the first paragraph for the tool, and a line for each parameter.
+# Docstrings: the first paragraph describes the tool, and a line describes each parameter.
 
 
 class Described(Struct, frozen=True):
-    """A docstring, taken apart."""
+    """The parts of a docstring."""
 
     summary: str = ""
     members: dict[str, str] = field(default_factory=dict)
 
 
 def described(thing: Any) -> Described:
-    """The docstring of a function or class; the ones that Python writes itself do not count."""
+    """Read the docstring of a function or class; docstrings that Python generates are ignored."""
     text = thing.__dict__.get("__doc__") if isinstance(thing, type) else getattr(thing, "__doc__", None)
     if not isinstance(text, str) or not text.strip() or _is_written_by_python(thing, text):
         return Described()
@@ -42,21 +42,21 @@ def described(thing: Any) -> Described:
 
 
 def _is_written_by_python(thing: Any, text: str) -> bool:
-    """A dataclass without a docstring gets its signature for one, a NamedTuple the like."""
+    """Whether Python generated the docstring, as for a dataclass or a NamedTuple without one."""
     return isinstance(thing, type) and text.startswith(f"{thing.__name__}(") and text.rstrip().endswith(")")
 
 
 def read_docstring(text: str) -> Described:
-    """The first paragraph and the parameters, in google, numpy, sphinx or epydoc style."""
+    """Return the first paragraph and the parameters, in google, numpy, sphinx or epydoc style."""
     text = inspect.cleandoc(text)
     if "\n" not in text and ":param" not in text and "@param" not in text:
         return Described(text)
-    # Loaded late: many tools have a docstring of one line.
+    # Imported here because many tools have a docstring of one line.
     from docstring_parser import parse
 
     try:
         found = parse(text)
-    except Exception:  # A docstring of no known style is still a description.
+    except Exception:  # A docstring of an unknown style is still a description.
         return Described(_first_paragraph(text))
     short, long = found.short_description or "", found.long_description or ""
     summary = short if found.blank_after_short_description else f"{short}\n{long}"
@@ -74,23 +74,23 @@ def _first_paragraph(text: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Annotations as the interpreter keeps them, made into types: strings evaluated, type variables filled in.
+# Resolution of annotations to types: strings are evaluated, type variables are substituted.
 
 Names = Mapping[str, Any]
-"""Names that annotations may use, beside those of their module."""
+"""Names that annotations may use in addition to those of their module."""
 
 
 class _HintSource:
-    """Something with annotations, as `typing.get_type_hints` wants it."""
+    """An object with annotations, for `typing.get_type_hints`."""
 
     def __init__(self, annotations: dict[str, Any]) -> None:
         self.__annotations__ = annotations
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature, with annotations as they stand; InvalidTool for a function that has none."""
+    """Return the signature, with unresolved annotations. Raises InvalidTool for a function without a signature."""
     try:
-        if sys.version_info >= (3, 14):  # There an annotation is evaluated when it is looked at.
+        if sys.version_info >= (3, 14):  # There, an annotation is evaluated on access.
             import annotationlib
 
             return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
@@ -98,12 +98,12 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     except (ValueError, TypeError) as problem:
         raise InvalidTool(
             f"{function!r} has no signature that can be read: {problem}",
-            hint="write a function around it, or describe it with tool_from_schema(name, schema, function)",
+            hint="wrap it in a function, or use tool_from_schema(name, schema, function)",
         ) from problem
 
 
 def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names of the module that a function, or a callable object, was written in."""
+    """Return the globals of the module in which a function, or a callable object, is defined."""
     inner: Any = inspect.unwrap(function)
     while hasattr(inner, "func"):  # A partial.
         inner = inspect.unwrap(inner.func)
@@ -114,45 +114,45 @@ def globals_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def closure_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """The names that a function took along from the function around it."""
+    """Return the names in the closure of a function."""
     inner = inspect.unwrap(function)
     code, cells = getattr(inner, "__code__", None), getattr(inner, "__closure__", None) or ()
     found = {}
     for name, cell in zip(getattr(code, "co_freevars", ()), cells, strict=False):
         try:
             found[name] = cell.cell_contents
-        except ValueError:  # Not filled yet.
+        except ValueError:  # The cell is still empty.
             continue
     return found
 
 
 def resolve(annotation: Any, module: dict[str, Any], names: Names, place: str) -> Any:
-    """The type that an annotation means; strings and forward references are looked up."""
+    """Return the type of an annotation; strings and forward references are evaluated."""
     if annotation is inspect.Parameter.empty:
         return Any
     carrier = _HintSource({"it": annotation})
     try:
         return typing.get_type_hints(carrier, module, dict(names), include_extras=True)["it"]
-    except Exception as problem:  # An annotation may be any expression, and so may its failure.
+    except Exception as problem:  # An annotation may be any expression, so it may raise any exception.
         raise InvalidTool(
             f"{place}: its annotation {annotation!r} cannot be resolved ({problem})",
-            hint="define the name above the tool, in its module, and import it outside of TYPE_CHECKING",
+            hint="define the name before the tool, in its module, and import it outside of TYPE_CHECKING",
         ) from problem
 
 
 def hints_of(record: Any, names: Names, place: str) -> dict[str, Any]:
-    """The annotations of a class's members."""
+    """Return the annotations of the members of a class."""
     try:
         return typing.get_type_hints(record, localns=dict(names), include_extras=True)
     except Exception as problem:
         raise InvalidTool(
             f"{place}: the annotations of {record.__qualname__} cannot be resolved ({problem})",
-            hint="define the names that they use above the tool, in the module of the class",
+            hint="define the names that they use before the tool, in the module of the class",
         ) from problem
 
 
 def substitute(annotation: Any, variables: Mapping[Any, Any]) -> Any:
-    """The annotation with its type variables replaced."""
+    """Return the annotation with its type variables replaced."""
     if isinstance(annotation, typing.TypeVar):
         return variables.get(annotation, annotation)
     parameters = getattr(annotation, "__parameters__", ())
@@ -162,7 +162,7 @@ def substitute(annotation: Any, variables: Mapping[Any, Any]) -> Any:
 
 
 def variables_of(origin: Any, arguments: tuple[Any, ...], place: str) -> dict[Any, Any]:
-    """What the type variables of a generic class stand for, those of its bases included."""
+    """Return the types of the type variables of a generic class, including those of its bases."""
     own = dict(zip(getattr(origin, "__parameters__", ()), arguments, strict=False))
     found = dict(own)
     for base in getattr(origin, "__orig_bases__", ()):

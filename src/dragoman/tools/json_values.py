@@ -1,7 +1,7 @@
-"""Any Python value as JSON: the way out, for results and for defaults. Nothing makes this raise.
+"""Conversion of any Python value to JSON, for results and defaults. It never raises.
 
-What JSON cannot hold is written as its `repr`, and the writer says so; a value that contains itself and one that is
-nested without end are cut where that shows.
+A value that JSON cannot hold becomes its `repr`, and the writer records that. A value that contains itself, or that is
+nested too deeply, is cut with a visible note.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dragoman.args.decoder import SURROGATE
 MAX_DEPTH = 100
 _LONGEST_REPR = 2000
 _LONGEST_INTEGER = 13_000
-# These classes are known by name: their modules reach for the system, and nothing in this package does.
+# These classes are recognised by name: their modules access the system, and nothing in this package does.
 TEXT_CLASSES = {
     ("uuid", "UUID"): "uuid",
     ("ipaddress", "IPv4Address"): "ipv4",
@@ -32,21 +32,21 @@ TEXT_CLASSES = {
 
 
 def whole(text: str) -> str:
-    """Text that can be sent: half characters, which no encoding holds, are shown as unknown ones."""
+    """Return text that can be encoded: lone surrogates are replaced."""
     return text if text.isascii() else SURROGATE.sub("\ufffd", text)
 
 
 def shown(value: object) -> str:
-    """The `repr` of a value, of bounded length, also where its own `repr` fails."""
+    """Return the `repr` of a value with a limited length, even if its own `repr` raises."""
     try:
         text = repr(value)
-    except Exception:  # The class is the developer's, and a result is owed in any case.
+    except Exception:  # The class is user code, and every call needs a result.
         return f"<{type(value).__name__}>"
     return whole(text if len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 3] + "...")
 
 
 def constant_of(value: Any) -> Any:
-    """The JSON constant for a member of an enum or a Literal: its value where JSON holds all of them, else its name."""
+    """Return the JSON constant of an enum member or a Literal: its value if JSON can hold all of them, or its name."""
     if isinstance(value, enum.Enum):
         values = [member.value for member in type(value)]
         held = all(isinstance(each, str | int) or (isinstance(each, float) and math.isfinite(each)) for each in values)
@@ -61,7 +61,7 @@ def constant_of(value: Any) -> Any:
 
 
 class Writer:
-    """One value on its way to JSON; `exact` is False once something was shown that cannot be read back."""
+    """Converts one value to JSON; `exact` becomes False if a part cannot be read back."""
 
     __slots__ = ("_open", "exact")
 
@@ -74,7 +74,7 @@ class Writer:
         if value is None or kind is bool:
             return value
         if kind is int:
-            # Python refuses to write larger ones in decimal digits.
+            # Python refuses to convert larger integers to decimal digits.
             return value if value.bit_length() <= _LONGEST_INTEGER else self._lossy(hex(value))
         if kind is str:
             return whole(value)
@@ -89,7 +89,7 @@ class Writer:
         return text
 
     def _inside(self, value: Any) -> Any:
-        """A value of a class of its own, or one that holds others."""
+        """Convert a value of a user-defined class, or a container."""
         if id(value) in self._open:
             return self._lossy("<contains itself>")
         if len(self._open) >= MAX_DEPTH:
@@ -108,7 +108,7 @@ class Writer:
             if members is not None:
                 return [self.write(item) for item in members]
             return self._lossy(shown(value))
-        except Exception:  # Properties and iterators are the developer's code as well.
+        except Exception:  # Properties and iterators are user code as well.
             return self._lossy(shown(value))
         finally:
             self._open.discard(id(value))
@@ -126,7 +126,7 @@ class Writer:
 
 
 def _written(value: Any) -> str | int | float | None:
-    """The text of a value that is one thing; None for anything else."""
+    """Return the text of a scalar value; None for anything else."""
     if isinstance(value, str):
         return whole(str(value))
     if isinstance(value, datetime | date | time):
@@ -148,20 +148,20 @@ def _written(value: Any) -> str | int | float | None:
 
 
 def is_path(kind: type) -> bool:
-    """Whether a class is one of pathlib's; it is known by name, as those are."""
+    """Whether a class is one of pathlib's; it is recognised by name."""
     return any(base.__name__ == "PurePath" and base.__module__.startswith("pathlib") for base in kind.__mro__)
 
 
 def _stand_in(value: Any) -> Any:
-    """What a value of another library says that it is: a pydantic model, a numpy array. Else the value itself."""
-    kind = type(value)  # Of the class: an object may have any attribute, or claim to have it.
+    """Convert a value of another library (a pydantic model, a numpy array) with its own method; else return it."""
+    kind = type(value)  # Look at the class: an object may have any attribute, or pretend to have it.
     if callable(getattr(kind, "model_dump", None)):
         return value.model_dump(mode="json", by_alias=True)
     return value.tolist() if callable(getattr(kind, "tolist", None)) else value
 
 
 def _members(value: Any) -> dict[Any, Any] | Collection[Any] | None:
-    """What a structured value holds: by name, or in order; None for a value of no known structure."""
+    """Return the members of a structured value, by name or in order; None for a value without a known structure."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -171,7 +171,7 @@ def _members(value: Any) -> dict[Any, Any] | Collection[Any] | None:
     if isinstance(value, type):
         return None
     if isinstance(value, set | frozenset):
-        # A set has no order of its own, and the same result should read the same every time.
+        # A set has no order, and equal results should give equal texts.
         return sorted(value, key=lambda item: json.dumps(Writer().write(item), sort_keys=True))
     if isinstance(value, msgspec.Struct):
         return _struct_members(value)
@@ -195,17 +195,17 @@ def _struct_members(value: msgspec.Struct) -> dict[str, Any] | list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """The value in dicts, lists and scalars, fit for JSON."""
+    """Return the value as dicts, lists and scalars."""
     return Writer().write(value)
 
 
 def exactly(value: Any, missing: Any) -> Any:
-    """The value as JSON if it can be read back from there, else `missing`."""
+    """Return the value as JSON if it can be read back, else `missing`."""
     writer = Writer()
     written = writer.write(value)
     return written if writer.exact else missing
 
 
 def json_text(value: Any) -> str:
-    """The value as JSON text."""
+    """Return the value as JSON text."""
     return json.dumps(plain(value), ensure_ascii=False)

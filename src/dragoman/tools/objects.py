@@ -29,7 +29,7 @@ from dragoman.toolset import as_tool
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tools that are no functions: classes and objects, JSON Schemas, MCP definitions, and whatever else is given.
+# Tools that are not functions: classes and objects, JSON Schemas, MCP definitions.
 
 _SCHEMAS = ("parameters", "schema", "input_schema", "inputSchema")
 _VERBS = ("execute", "run", "__call__")
@@ -44,14 +44,14 @@ def tool_from_schema(
     unpack: bool = True,
     **options: Unpack[Traits],
 ) -> Tool:
-    """A tool from a JSON Schema and what to run: `function(**arguments)`, or `function(arguments)` if not `unpack`.
+    """Make a tool from a JSON Schema and a function: `function(**arguments)`, or `function(arguments)` if not `unpack`.
 
-    The arguments are passed as JSON holds them. With `unpack=False` a second parameter takes the context.
+    The arguments are passed as JSON values. With `unpack=False`, a second parameter takes the context.
     """
     if not isinstance(schema, dict):
-        raise InvalidTool(f"the schema of tool {name!r} is no dict", hint='for example {"type": "object"}')
+        raise InvalidTool(f"the schema of tool {name!r} is not a dict", hint='for example {"type": "object"}')
     if not name:
-        raise InvalidTool("a tool without a name", hint="the name is what the model calls")
+        raise InvalidTool("a tool without a name", hint="pass a name; the model uses it to call the tool")
     context = options.get("context")
     runner: Runner = KeywordRunner(function, context) if unpack else MappingRunner(function)
     description = options.get("description") or ""
@@ -59,10 +59,10 @@ def tool_from_schema(
 
 
 def tool_from_mcp(definition: Any, function: Callable[..., Any], **options: Unpack[Options]) -> Tool:
-    """A tool of an MCP server: its definition (a dict or an object), and what calls it: `function(arguments)`.
+    """Make a tool from an MCP definition (a dict or an object) and the function that calls it: `function(arguments)`.
 
-    A server's hints are kept in `metadata["annotations"]`. What is not marked as reading only counts as acting on the
-    system (class `exec`), because nothing is known of it.
+    The hints of the server are in `metadata["annotations"]`. A tool without `readOnlyHint` is in the class `exec`,
+    because nothing is known about it.
     """
     name = first_of(definition, "name")
     if not isinstance(name, str) or not name:
@@ -99,17 +99,18 @@ def _hints_of(annotations: Any) -> dict[str, Any]:
 
 
 def tool_from_object(thing: Any) -> Tool:
-    """A tool from an object, or a class of which one is made: `name`, `description`, `schema`, `execute`.
+    """Make a tool from an object, or from a class, which is instantiated: `name`, `description`, `schema`, `execute`.
 
     Each of them may be a value or a method. `execute(arguments, context)` takes the arguments as one dict; `run` or
-    `__call__` may also take them by name, and without a schema theirs is read from the annotations.
+    `__call__` may also take them by name. Without a schema, their annotations define it.
     """
     if isinstance(thing, type):
         thing = _instance_of(thing)
     name = _said(thing, "name")
     if not isinstance(name, str) or not name:
         raise InvalidTool(
-            f"not a tool: {thing!r} has no name"[:200], hint="a tool has a name, a description, a schema and execute()"
+            f"not a tool: {thing!r} has no name"[:200],
+            hint="a tool object needs a name, a description, a schema and execute()",
         )
     verb, method = _verb_of(thing, name)
     schema = next((found for key in _SCHEMAS if isinstance(found := _said(thing, key), Mapping)), None)
@@ -132,14 +133,14 @@ def tool_from_object(thing: Any) -> Tool:
 def _instance_of(kind: type) -> Any:
     try:
         return kind()
-    except Exception as problem:  # Any constructor, any reason.
+    except Exception as problem:  # A constructor may raise any exception.
         raise InvalidTool(
-            f"no object can be made of {kind.__qualname__}: {problem}", hint="give an object instead of the class"
+            f"cannot create an object of {kind.__qualname__}: {problem}", hint="pass an object instead of the class"
         ) from problem
 
 
 def _said(thing: Any, key: str) -> Any:
-    """What an object says of itself, as a value or by a method."""
+    """Return a property of an object, which is a value or a method."""
     value = getattr(thing, key, None)
     if not callable(value) or isinstance(value, type):
         return value
@@ -156,7 +157,7 @@ def _verb_of(thing: Any, name: str) -> tuple[str, Callable[..., Any]]:
         method = getattr(thing, verb, None)
         if callable(method):
             return verb, method
-    raise InvalidTool(f"tool {name!r} has nothing to run", hint="give it execute(arguments, context)")
+    raise InvalidTool(f"tool {name!r} has no function to run", hint="give it execute(arguments, context)")
 
 
 def _takes_by_name(method: Callable[..., Any], schema: Mapping[str, Any]) -> bool:
@@ -176,13 +177,13 @@ def _options_of(thing: Any) -> Traits:
     return found  # type: ignore[return-value]
 
 
-# ---- whatever is given ---------------------------------------------------------------------------------------------
+# ---- any kind of tool ----------------------------------------------------------------------------------------------
 
 
 def tool_from(value: Any) -> Tool:
-    """A Tool from whatever is one: a decorated or a plain function, a tool class or object, a Tool, a dict.
+    """Make a Tool from a decorated or plain function, a tool class or object, a Tool, or a dict.
 
-    A dict may bring its function along as `run` or `execute`; without one, the tool is offered and cannot be run.
+    A dict may contain its function as `run` or `execute`; without one, the tool is offered but cannot run.
     """
     if isinstance(value, Tool):
         return value
@@ -194,7 +195,7 @@ def tool_from(value: Any) -> Tool:
     if inspect.isroutine(value) or not hasattr(value, "name"):
         if callable(value) and not isinstance(value, type):
             return tool_from_function(value)
-        raise InvalidTool(f"not a tool: {value!r}"[:200], hint="a function, a tool object, a Tool or a dict is one")
+        raise InvalidTool(f"not a tool: {value!r}"[:200], hint="pass a function, a tool object, a Tool or a dict")
     return tool_from_object(value)
 
 
@@ -205,25 +206,25 @@ def _from_mapping(value: Mapping[str, Any]) -> Tool:
 
 
 def gather(values: Iterable[Any]) -> list[Tool]:
-    """The tools of a run; two of the same name are refused, for the model could only mean one of them."""
+    """Return the tools of a run. Raises InvalidTool for two tools with the same name."""
     found: dict[str, Tool] = {}
     for value in values:
         made = tool_from(value)
         if made.name in found:
-            raise InvalidTool(f"two tools are named {made.name!r}", hint='give one of them another: tool(name="...")')
+            raise InvalidTool(f"two tools are named {made.name!r}", hint='rename one of them: tool(name="...")')
         found[made.name] = made
     return list(found.values())
 
 
 def tools_in(namespace: Mapping[str, Any]) -> list[Tool]:
-    """The decorated tools among the names of a module, in their order: what a file of tools offers."""
+    """Return the decorated tools of a module, in their order."""
     marked = [value for value in namespace.values() if isinstance(getattr(value, "__dragoman_tool__", None), Tool)]
     unique = {id(value): value for value in marked}
     return gather(unique.values())
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# `@dragoman.tool`: a function stays what it was, and is a tool besides.
+# `@dragoman.tool`: the function stays unchanged and is also a tool.
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 MARK = "__dragoman_tool__"
@@ -236,17 +237,17 @@ def tool(**options: Unpack[Options]) -> Callable[[_Function], _Function]: ...
 def tool(function: Any = None, /, **options: Unpack[Options]) -> Any:
     """Make a function a tool: `@tool`, or `@tool(parallel_safe=True, ...)`.
 
-    The function is returned as it was, with a `Tool` in its attribute `__dragoman_tool__`. Parameters and their schema
-    come from the annotations, descriptions from the docstring. Options:
+    The decorator returns the function unchanged, with a `Tool` in its attribute `__dragoman_tool__`. The schema comes
+    from the annotations, the descriptions from the docstring. Options:
 
     - `name`, `description`: instead of the function's own
-    - `parallel_safe`: it may run beside other calls (default: no)
-    - `read_only`: it changes nothing; `repeatable`: running it again does no harm (default: as `read_only`)
-    - `timeout`: seconds for one call; `max_output`: characters of a result that the model is shown
-    - `requires_approval`: somebody has to allow each call; `exec`: it acts on the system (more calls are asked for)
-    - `context`: the parameter that takes the context, where the annotation does not say so
-    - `schema`: a JSON Schema instead of the annotations; arguments are then passed as they come
-    - `metadata`: anything else
+    - `parallel_safe`: it may run in parallel with other calls (default: no)
+    - `read_only`: it changes nothing; `repeatable`: a second run does no harm (default: as `read_only`)
+    - `timeout`: seconds for one call; `max_output`: the limit of a result for the model, in characters
+    - `requires_approval`: each call needs an approval; `exec`: it acts on the system (more calls need an approval)
+    - `context`: the parameter that takes the context, if its annotation does not say so
+    - `schema`: a JSON Schema instead of the annotations; the arguments are then passed without conversion
+    - `metadata`: any other data
     """
     names = _names_around(sys._getframe(1))
     if function is not None:
@@ -255,7 +256,7 @@ def tool(function: Any = None, /, **options: Unpack[Options]) -> Any:
 
 
 def _names_around(frame: Any) -> Mapping[str, Any]:
-    """The local names at the place of the decorator, for annotations of functions inside functions."""
+    """Return the local names at the decorator, for the annotations of nested functions."""
     found: dict[str, Any] = {}
     while frame is not None and frame.f_locals is not frame.f_globals:
         found = {**frame.f_locals, **found}
@@ -273,19 +274,19 @@ def _decorate(given: Any, options: Options, names: Mapping[str, Any]) -> Any:
     if isinstance(given, type):
         return _decorate_class(given, options)
     if not callable(given):
-        raise InvalidTool(f"not something that can be called: {given!r}", hint="put @tool above a function")
+        raise InvalidTool(f"not a callable: {given!r}", hint="put @tool above a function")
     if _is_method(given):
         return ToolMethod(given, options, names)
     made, _ = build(given, options, names, bound=False)
     try:
         setattr(given, MARK, made)
         return given
-    except AttributeError:  # Bound methods and built-in functions take no attributes.
+    except AttributeError:  # Bound methods and built-in functions do not accept attributes.
         return _carrier(given, made)
 
 
 def _carrier(function: Callable[..., Any], made: Tool, *first: Any) -> Callable[..., Any]:
-    """A callable that does the same and carries the tool."""
+    """Return a callable that does the same and has the attribute."""
     carrier = functools.partial(function, *first)
     for name in ("__name__", "__qualname__", "__doc__", "__module__"):
         if hasattr(function, name):
@@ -295,7 +296,7 @@ def _carrier(function: Callable[..., Any], made: Tool, *first: Any) -> Callable[
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    """Whether a function stands in the body of a class and takes its object first."""
+    """Whether a function is in the body of a class and takes its object first."""
     if not inspect.isfunction(function):
         return False
     around = function.__qualname__.rpartition(".")[0]
@@ -304,7 +305,7 @@ def _is_method(function: Callable[..., Any]) -> bool:
 
 
 class ToolMethod:
-    """A method that is a tool: taken from an object it is a tool of that object, taken from the class a function."""
+    """A method that is a tool: accessed on an object, it is a tool of that object; on the class, a function."""
 
     def __init__(
         self, function: Callable[..., Any], options: Options, names: Mapping[str, Any], *, of_class: bool = False
@@ -331,7 +332,7 @@ class ToolMethod:
 
 
 class _ObjectTool:
-    """The mark of a tool class: an instance is described as itself, the class as an instance without arguments."""
+    """The descriptor of a tool class: on an instance, its tool; on the class, the tool of `Class()`."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -342,8 +343,10 @@ class _ObjectTool:
 
 def _decorate_class(kind: type, options: Options) -> type:
     if options.get("name") or options.get("schema") or options.get("description") is not None:
-        raise InvalidTool(f"{kind.__qualname__} says its name, description and schema itself", hint="leave them out")
+        raise InvalidTool(
+            f"{kind.__qualname__} defines its name, description and schema itself", hint="remove these options"
+        )
     mark = _ObjectTool(options)
-    mark.__get__(None, kind)  # What is wrong with it is said here, and not at its first use.
+    mark.__get__(None, kind)  # Raise for a faulty class here, and not at its first use.
     setattr(kind, MARK, mark)
     return kind

@@ -1,4 +1,4 @@
-"""Results of tools: outcomes, media, truncation."""
+"""Results of tools: `Ok`, `Error`, `Halt` and `Finished`, images and files, truncation, and conversion to answers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from dragoman.tools.json_values import json_text, plain, shown, whole
 from dragoman.types import File, Image, Text, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a tool may answer, beyond a plain value: `Ok`, `Error` and `Halt`.
+# What a tool may return besides a plain value: `Ok`, `Error`, `Halt` and `Finished`.
 #
-# `Error` and `Halt` can be returned or raised, whichever is shorter where they are needed.
+# A tool can return or raise `Error` and `Halt`.
 
 
 class Ok(Struct, frozen=True):
-    """A value for the model, and beside it whatever the caller is to get; without `data`, the caller gets the value."""
+    """A value for the model, and `data` for the caller; without `data`, the caller gets the value."""
 
     value: Any = None
     data: Any = None
 
 
 class Error(ToolFailed):
-    """The tool could not do it. The model is told and goes on; with `retryable=False` the run ends as failed."""
+    """The tool failed. The model gets the message and continues; with `retryable=False`, the run ends as failed."""
 
     def __init__(self, reason: object = "", *, retryable: bool = True, data: Any = None) -> None:
         super().__init__(str(reason))
@@ -40,7 +40,7 @@ class Error(ToolFailed):
 
 
 class Halt(Exception):
-    """The run has to stop here: nothing more is asked of the model. For what no further attempt can mend."""
+    """Stop the run: the model gets no further request. For a fault that no further attempt can correct."""
 
     def __init__(self, reason: object = "") -> None:
         super().__init__(str(reason))
@@ -48,7 +48,7 @@ class Halt(Exception):
 
 
 class Finished(Halt):
-    """The task is done, and this is the answer: the run ends with it as if the model had said it."""
+    """The task is done: the run ends with this answer, as if the model had written it."""
 
     def __init__(self, answer: str) -> None:
         super().__init__(answer)
@@ -56,7 +56,7 @@ class Finished(Halt):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Images and files among a tool's answers, known by what they are and not by which library made them.
+# Images and files in the results of a tool, recognised by their interface and content, not by their library.
 
 Part = Text | Image | File
 _IMAGES = {
@@ -68,12 +68,12 @@ _IMAGES = {
 
 
 def media_part(value: Any) -> Part | None:
-    """The part that an image or some bytes become; None for anything else."""
+    """Convert an image or bytes to a part; None for anything else."""
     if isinstance(value, Text | Image | File):
         return value
     if isinstance(value, bytes | bytearray | memoryview):
         return part_of_bytes(bytes(value))
-    # PIL's images and others can draw themselves for a notebook, which is all that is needed here.
+    # PIL images and others have a method that renders them for a notebook, which is sufficient here.
     for method, media_type in (("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg")):
         draw = getattr(type(value), method, None)
         if callable(draw):
@@ -86,13 +86,13 @@ def media_part(value: Any) -> Part | None:
 def _drawn(draw: Any, value: Any) -> bytes | None:
     try:
         drawn = draw(value)
-    except Exception:  # Then it is no image after all.
+    except Exception:  # Then it is not an image.
         return None
     return drawn if isinstance(drawn, bytes) and drawn else None
 
 
 def part_of_bytes(content: bytes) -> Part:
-    """An image by its first bytes, else text if it is some, else a file."""
+    """Convert bytes to an image (by the first bytes), else to text if possible, else to a file."""
     is_webp = content[:4] == b"RIFF" and content[8:12] == b"WEBP"
     known = next((media_type for start, media_type in _IMAGES.items() if content.startswith(start)), None)
     media_type = "image/webp" if is_webp else known
@@ -110,7 +110,7 @@ def part_of_bytes(content: bytes) -> Part:
 
 
 class McpResult(Struct, frozen=True):
-    """A `CallToolResult`, whether it came as a dict or as an object of some SDK."""
+    """A `CallToolResult`, from a dict or from an object of an SDK."""
 
     parts: list[Part]
     is_error: bool
@@ -118,7 +118,7 @@ class McpResult(Struct, frozen=True):
 
 
 def mcp_result(value: Any) -> McpResult | None:
-    """The value as a result of an MCP server; None when it is none."""
+    """Convert the value to a result of an MCP server; None if it is not one."""
     content, is_error = first_of(value, "content"), first_of(value, "isError", "is_error")
     data = first_of(value, "structuredContent", "structured_content")
     if not isinstance(content, list) or (not isinstance(is_error, bool) and data is None):
@@ -149,20 +149,20 @@ def _mcp_part(block: Any) -> Part:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Results that are too long for a model: the beginning and the end stay, and a note says what is missing.
+# Truncation of results that are too long for a model: a note replaces the middle.
 
 MAX_OUTPUT = 50_000
-"""Characters of a result that a model is shown where nobody says otherwise."""
+"""The default limit of a result for the model, in characters."""
 MAX_IMAGE = 20_000_000
-"""Characters of base64; larger images and files no provider takes."""
+"""The limit of base64 data in characters; no provider accepts larger images and files."""
 
 _SMALLEST_WITH_NOTE = 200
 
 
 def cut_text(text: str, limit: int) -> str:
-    """At most `limit` characters: two thirds from the head and one from the tail, with a note between them.
+    """Return at most `limit` characters: two thirds from the head and one from the tail, with a note between them.
 
-    The note counts, unless the limit is so small that nothing but the note would be left.
+    The note counts towards the limit, unless the limit is so small that only the note would be left.
     """
     if len(text) <= limit:
         return text
@@ -179,7 +179,7 @@ def _note(missing: int, total: int) -> str:
 
 
 def cut_parts(parts: list[Part], limit: int) -> list[Part]:
-    """The same over several parts: the texts share the limit, in order; what cannot be sent is named."""
+    """The same for several parts: the texts share the limit, in order; a note replaces a part that cannot be sent."""
     found: list[Part] = []
     left = limit
     for part in parts:
@@ -196,9 +196,9 @@ def cut_parts(parts: list[Part], limit: int) -> list[Part]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whatever a tool gave back, made into the result that the model is shown and the caller gets.
+# Conversion of the return value of a tool to the result for the model and the data for the caller.
 #
-# Nothing here raises: every call is owed a result, whatever its tool did.
+# Nothing here raises, because every call needs a result, whatever its tool did.
 
 Content = str | list[Part]
 _LONGEST_ERROR = 4000
@@ -206,37 +206,37 @@ _SHOWN_ERRORS = 5
 
 
 class Answer(Struct, frozen=True):
-    """The result of a call, and whether the run may go on after it."""
+    """The result of a call, and whether the run may continue after it."""
 
     result: ToolResult
     ends: Literal["finished", "halted", "failed"] | None = None
-    """`finished`: the tool gave the final answer. `halted`: it said Halt. `failed`: its error is not to be tried again.
+    """`finished`: the tool gave the final answer. `halted`: it returned Halt. `failed`: its error is not retryable.
 
-    None: the run goes on.
+    None: the run continues.
     """
     reason: str = ""
     problem: BaseException | None = None
-    """What was raised, for whoever keeps a log; the model is told its message only."""
+    """The exception, for logs; the model gets its message only."""
 
 
 def to_result(
     value: Any, call: ToolCall, tool: Tool | None = None, *, max_output: int | None = None, traceback: bool = False
 ) -> ToolResult:
-    """The result of a call from whatever its tool gave back or raised; see `to_answer` for what it means to the run."""
+    """Convert the return value or exception of a tool to a result; `to_answer` adds the effect on the run."""
     return to_answer(value, call, tool, max_output=max_output, traceback=traceback).result
 
 
 def to_answer(
     value: Any, call: ToolCall, tool: Tool | None = None, *, max_output: int | None = None, traceback: bool = False
 ) -> Answer:
-    """The answer to a call from whatever its tool gave back or raised.
+    """Convert the return value or exception of a tool to the answer to a call.
 
-    `max_output` is for tools that say nothing themselves. `traceback` shows the model where an exception came from.
+    `max_output` applies to tools without a limit of their own. `traceback` adds the traceback for the model.
     """
     limit = (tool.max_output if tool is not None else None) or max_output or MAX_OUTPUT
     try:
         answer = _answer(value, call, traceback)
-    except Exception as problem:  # Attributes of the value are the tool's code, and a result is owed in any case.
+    except Exception as problem:  # Attributes of the value are code of the tool, and every call needs a result.
         answer = Answer(ToolResult(call.id, call.name, shown(value), data=value), problem=problem)
     content = answer.result.content
     cut = cut_text(content, limit) if isinstance(content, str) else cut_parts(content, limit)
@@ -251,7 +251,7 @@ def answer_sync(
     max_output: int | None = None,
     traceback: bool = False,
 ) -> Answer:
-    """Run a call, and answer it whatever happens; only an interrupt of the whole program passes."""
+    """Run a call, and return an answer in any case; only an interrupt of the whole program is raised."""
     value: Any
     try:
         value = run_sync(bound, wait)
@@ -263,7 +263,7 @@ def answer_sync(
 async def answer_async(
     bound: BoundCall, call: ToolCall, *, max_output: int | None = None, traceback: bool = False
 ) -> Answer:
-    """The same in async code; cancelling passes, for whoever cancels knows what to answer."""
+    """The same in async code; a cancellation is raised, because its origin decides the answer."""
     value: Any
     try:
         value = await run_async(bound)
@@ -288,11 +288,11 @@ def _answer(value: Any, call: ToolCall, traceback: bool) -> Answer:
         answer = _answer(value.value, call, traceback)
         return answer if value.data is None else _with_result(answer, data=value.data)
     if isinstance(value, ToolResult):
-        # The id that pairs it with its call is ours to set, whatever the tool wrote there.
+        # The id of the call replaces any id that the tool set.
         return Answer(msgspec.structs.replace(value, call_id=call.id, name=call.name))
     if inspect.iscoroutine(value):
         value.close()
-        return _error(Error("the tool gave back a coroutine that nobody awaited"), call, traceback)
+        return _error(Error("the tool returned a coroutine that was not awaited"), call, traceback)
     served = mcp_result(value)
     if served is not None:
         content = _as_text(served.parts)
@@ -302,13 +302,13 @@ def _answer(value: Any, call: ToolCall, traceback: bool) -> Answer:
 
 
 def _as_text(parts: list[Part]) -> Content:
-    """Parts that are nothing but text, as text: every wire takes that."""
+    """Convert parts that are only text to a text, which every wire accepts."""
     texts = [part.text for part in parts if isinstance(part, Text)]
     return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
 def _content_of(value: Any) -> tuple[Content, Any]:
-    """What the model is shown, and what the caller gets beside it."""
+    """Return the content for the model, and the data for the caller."""
     if value is None:
         return "", None
     if type(value) is str:
@@ -326,12 +326,12 @@ def _content_of(value: Any) -> tuple[Content, Any]:
 
 
 def _is_structured(value: Any) -> bool:
-    """Whether the second of a pair is data for the caller; `("Paris", 3)` is a pair of values for the model."""
+    """Whether the second item of a pair is data for the caller; `("Paris", 3)` is two values for the model."""
     return not isinstance(value, str | bytes | int | float | None)
 
 
 def _parts_of(value: Any) -> list[Part] | None:
-    """A list of parts, or of texts and images together; None for any other list."""
+    """Return a list of parts, or of texts and images together; None for any other list."""
     if not isinstance(value, list | tuple) or not any(_is_media(each) for each in value):
         return None
     parts: list[Part] = []
@@ -362,7 +362,7 @@ def _error(problem: BaseException, call: ToolCall, traceback: bool) -> Answer:
 
 
 def _words_of(problem: BaseException) -> str:
-    """What the model is told of an exception: its kind and its message."""
+    """Return the message about an exception for the model: its type and its text."""
     if isinstance(problem, SystemExit):
         return f"The tool tried to end the program (SystemExit: {_message_of(problem)})."
     if isinstance(problem, ToolError | ModelMistake):
@@ -378,6 +378,6 @@ def _words_of(problem: BaseException) -> str:
 def _message_of(problem: BaseException) -> str:
     try:
         text = whole(str(problem))
-    except Exception:  # The message of a class of the developer's may fail as well.
+    except Exception:  # The message of a user-defined class may raise as well.
         return ""
     return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 3] + "..."

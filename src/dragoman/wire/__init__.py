@@ -1,15 +1,16 @@
-"""What travels between client and provider: eight protocols, both sides, without a network.
+"""The protocols between client and provider: eight wires, client and server side, without network code.
 
-`get(name)` is the codec of a wire. A client uses `encode_request`, `decode_reply` and `reply_stream`, a server
-`decode_request`, `encode_reply` and `event_stream`; all of them speak in the types and events of the centre.
+`get(name)` returns the codec of a wire. A client uses `encode_request`, `decode_reply` and `reply_stream`, a server
+`decode_request`, `encode_reply` and `event_stream`. All of them use the types of `dragoman.types` and the events of
+`dragoman.events`.
 
-The framings below them are Stages from bytes to messages, with a function for the other direction:
+The framings below them are stages from bytes to messages, with a function for the other direction:
 
 - `framing`: server-sent events (OpenAI, Anthropic, Gemini, Mistral, Cohere) and one JSON text per line (Ollama)
 - `eventstream`: binary frames with checksums (Bedrock)
 
-None of them raises for what a server sent. What cannot be read comes out as a `...Broken` message, and what the end
-of the stream cut short is marked, so that a reader can tell a clean end from a lost connection.
+No input of a server raises an exception. Input that cannot be read becomes a `...Broken` message, and a message that
+the end of the stream truncated is marked, so that a reader can distinguish a clean end from a lost connection.
 """
 
 from __future__ import annotations

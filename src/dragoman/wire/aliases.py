@@ -1,4 +1,4 @@
-"""Tool names and call ids as a wire requires them, and the way back."""
+"""Aliases: tool names and call ids in the form that a wire requires, and the mapping back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DIGEST_LENGTH = 7
 
 
 class NameRule(Struct, frozen=True):
-    """What a tool may be called: the characters that are not allowed, a pattern for the whole, and the length."""
+    """The rule for tool names: the forbidden characters, a pattern for the whole name, and the maximal length."""
 
     forbidden: str
     pattern: str
@@ -22,7 +22,7 @@ class NameRule(Struct, frozen=True):
 
 
 class IdRule(Struct, frozen=True):
-    """What the id of a call may look like."""
+    """The rule for the ids of calls."""
 
     pattern: str
     limit: int
@@ -35,7 +35,7 @@ FREE_IDS = IdRule(r"(?s).+", 1 << 30)
 
 
 class Aliases(Struct, frozen=True):
-    """How one encoded request calls our things: from the wire's words back to ours."""
+    """The names and ids of one encoded request, with the mapping from the wire's to ours."""
 
     names: dict[str, str] = field(default_factory=dict)
     """Name on the wire -> our name; only those that differ."""
@@ -49,7 +49,7 @@ class Aliases(Struct, frozen=True):
 
 
 def shorten(text: str, length: int) -> str:
-    """A fixed word of letters and digits for a text: the same text always gives the same word."""
+    """Return a digest of letters and digits; equal texts give equal digests."""
     number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16], "big")
     word = ""
     for _ in range(length):
@@ -59,7 +59,7 @@ def shorten(text: str, length: int) -> str:
 
 
 class Namer:
-    """Gives tools their names on one wire. What fits stays; what does not is rewritten and made unique by a digest."""
+    """Assigns tools their names on one wire. A valid name stays; another is rewritten, and a digest makes it unique."""
 
     def __init__(self, rule: NameRule, names: Iterable[str], limit: int = 0) -> None:
         self._limit = limit or rule.limit
@@ -67,7 +67,7 @@ class Namer:
         self._clean = re.compile(rule.forbidden).sub
         self._given: dict[str, str] = {}
         self._taken: set[str] = set()
-        # Names that fit are given away first, so that no rewritten one can take their place.
+        # Valid names are reserved first, so that no rewritten name can take their place.
         wanted = list(dict.fromkeys(names))
         for name in wanted:
             if self._is_fit(name):
@@ -77,7 +77,7 @@ class Namer:
             self.name(name)
 
     def fork(self) -> Namer:
-        """Another one that has given the same names so far."""
+        """Return a copy with the same names so far."""
         twin = Namer.__new__(Namer)
         twin.__dict__.update(self.__dict__)
         twin._given = self._given.copy()
@@ -88,7 +88,7 @@ class Namer:
         return len(name) <= self._limit and self._fits(name) is not None
 
     def name(self, ours: str) -> str:
-        """The name on the wire."""
+        """Return the name on the wire."""
         found = self._given.get(ours)
         if found is None:
             found = ours if self._is_fit(ours) and ours not in self._taken else self._rewrite(ours)
@@ -100,7 +100,7 @@ class Namer:
         clean = self._clean("_", ours) or "_"
         if self._fits(clean) is None:
             clean = "_" + clean
-        # Dots and slashes alone leave a readable name; it gets a digest only where that is needed to tell it apart.
+        # A name that differs only in dots and slashes stays readable; it gets a digest only if it is not unique.
         if len(clean) <= self._limit and clean not in self._taken:
             return clean
         salt = 0
@@ -113,12 +113,12 @@ class Namer:
 
     @property
     def back(self) -> dict[str, str]:
-        """From the wire's names to ours, where they differ."""
+        """Return the mapping from the wire's names to ours, for those that differ."""
         return {wire: ours for ours, wire in self._given.items() if wire != ours}
 
 
 class Identifier:
-    """Gives calls their ids on one wire, unique within the request."""
+    """Assigns calls their ids on one wire, unique within the request."""
 
     def __init__(self, rule: IdRule, pattern: str = "") -> None:
         self._fits = re.compile(pattern or rule.pattern).fullmatch
@@ -128,7 +128,7 @@ class Identifier:
         """From the wire's ids to ours."""
 
     def identify(self, ours: str) -> str:
-        """The id on the wire for one more call; a second call of the same id gets another one."""
+        """Return the id on the wire for the next call; a second call with the same id gets another one."""
         if ours and len(ours) <= self._limit and ours not in self._taken and self._fits(ours):
             found = ours
         else:
@@ -140,7 +140,7 @@ class Identifier:
     def _make(self, ours: str) -> str:
         salt = 0
         while True:
-            # Nine letters and digits: every provider takes that.
+            # Nine letters and digits, which every provider accepts.
             word = shorten(f"{ours}\0{salt}" if salt else ours, 9)
             if word not in self._taken:
                 return word

@@ -1,8 +1,8 @@
-"""A reply put together from whatever a server sends: one builder for all wires, with the rules that survive bad ones.
+"""The reply builder: assembles a reply from the frames of a server. All wires use it, and it tolerates faulty servers.
 
-Servers give two calls the same index, leave out ids or indexes, send arguments as objects, repeat names, forget the
-finish reason. A reader tells the builder what stood in a frame; the builder decides what belongs to which call, gives
-out events in order, and lets no call end before the whole reply has ended.
+Servers give two calls the same index, omit ids or indexes, send arguments as objects, repeat names, or omit the finish
+reason. A reader passes the content of each frame to the builder. The builder assigns the pieces to calls, returns
+events in order, and ends no call before the whole reply has ended.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CUTS = frozenset({"length", "refusal", "error"})
 
 
 class _Call(Struct, eq=False):
-    """A call in the making."""
+    """A call under construction."""
 
     index: int
     id: str = ""
@@ -63,19 +63,19 @@ class _Call(Struct, eq=False):
 
     @property
     def is_settled(self) -> bool:
-        """Nothing more can come: it was closed, or its arguments are a complete value."""
+        """Whether nothing more can follow: it was closed, or its arguments are a complete value."""
         return self.closed or self.whole is not None or self.is_complete
 
     @property
     def is_complete(self) -> bool:
-        """Whether the pieces are one whole value; once they are, further pieces change nothing about that."""
+        """Whether the pieces are one complete value; further pieces do not change that."""
         if not self._complete and self.pieces:
-            # Asked for the first time, mostly at the end: plain JSON tells it quicker than the scanner does.
+            # The first check is mostly at the end, where the decoder is faster than the scanner.
             self._complete = (self.scanner is None and _is_object(self.pieces)) or self.scan().done
         return self._complete
 
     def scan(self) -> JsonScanner:
-        """How far the pieces have come. Each is looked at once, and none before someone asks."""
+        """Scan the pieces so far. Each piece is scanned once, and only on demand."""
         scanner = self.scanner
         if scanner is None:
             scanner = self.scanner = JsonScanner()
@@ -86,7 +86,7 @@ class _Call(Struct, eq=False):
 
 
 class ReplyBuilder:
-    """Collects what the frames say and gives out events; `take()` hands over those since the last time."""
+    """Collects the content of frames and returns events; `take()` returns those since the last call."""
 
     def __init__(self, wire: str, sent: Prepared | None = None, *, masks_length: bool = False) -> None:
         self.wire = wire
@@ -112,10 +112,10 @@ class ReplyBuilder:
         events, self._events = self._events, []
         return events
 
-    # ---- what a frame may say -------------------------------------------------------------------------------------
+    # ---- content of frames ----------------------------------------------------------------------------------------
 
     def start(self, model: Any = "", id: Any = "") -> None:
-        """The reply began; later announcements of the same count for nothing."""
+        """Start the reply; later starts are ignored."""
         if not self.started:
             self.started = True
             self._events.append(
@@ -141,33 +141,33 @@ class ReplyBuilder:
         self._events.append(PartReceived(part))
 
     def usage(self, usage: Usage) -> None:
-        """The counts so far; a later report replaces an earlier one."""
+        """Set the usage; a later report replaces an earlier one."""
         self._usage = usage
 
     def stop(self, reason: StopReason, extra: dict[str, Any] | None = None) -> None:
-        """Why the reply stopped, if the server said so."""
+        """Set the stop reason, if the server sent one."""
         self._stop = reason
         if extra:
             self._extra = {**self._extra, **extra}
 
     def fail(self, failure: Failure) -> None:
-        """The server reported an error; the first one counts."""
+        """Record an error of the server; the first one counts."""
         if self._failure is None:
             self._failure = failure
 
     def terminate(self) -> None:
-        """The frame came that ends a reply on this wire."""
+        """Record the terminal frame of the wire."""
         self._terminated = True
 
     # ---- calls ------------------------------------------------------------------------------------------------------
 
     def call_delta(self, key: Any, id: Any = None, name: Any = None, arguments: Any = None, extra: Any = None) -> None:
-        """A piece of a call, as chat streams send them: `key` is the server's index, None where it gave none."""
+        """Add a piece of a call, as chat streams send them: `key` is the server's index, None if there is none."""
         if self.ended:
             return
         known = self._keys.get(key) if type(key) in _KEY_TYPES else None
         if known is not None and not extra and self._goes_on(known, id, name, arguments):
-            # By far the most: the next piece of the arguments of the call that is being shown.
+            # The most frequent case: the next piece of the arguments of the current call.
             known.pieces.append(arguments)
             known.shown += 1
             self._events.append(ArgumentsDelta(known.index, arguments))
@@ -186,14 +186,14 @@ class ReplyBuilder:
         self._advance()
 
     def open_call(self, key: Any, id: Any = None, name: Any = None, extra: Any = None) -> None:
-        """A new call under this key, whatever stood there before."""
+        """Start a new call under this key, even if the key is in use."""
         if not self.ended:
             key = _as_key(key)
             self._add_call(("unnumbered", len(self._calls)) if key is None else key)
             self.call_delta(key, id, name, None, extra)
 
     def set_arguments(self, key: Any, arguments: Any) -> None:
-        """The arguments once more and whole: they count where no pieces came, or where the pieces are less."""
+        """Set the complete arguments; they count if no pieces came, or if the pieces are incomplete."""
         call = self._get(key)
         if call is None or self.ended:
             return
@@ -204,7 +204,7 @@ class ReplyBuilder:
         self._advance()
 
     def close_call(self, key: Any, extra: Any = None) -> None:
-        """The server said that this call is complete."""
+        """Record that the server marked this call as complete."""
         call = self._get(key)
         if call is not None and not self.ended:
             call.closed = True
@@ -216,14 +216,14 @@ class ReplyBuilder:
         return _as_key(key) in self._keys
 
     def _get(self, key: Any) -> _Call | None:
-        """The call under a key; without one, the last call."""
+        """Return the call under a key; without a key, the last call."""
         clean = _as_key(key)
         if clean is None:
             return self._calls[-1] if self._calls else None
         return self._keys.get(clean)
 
     def whole_call(self, id: Any, name: Any, arguments: Any, extra: Any = None, repairs: tuple[str, ...] = ()) -> None:
-        """A call that came in one piece; `repairs` names what its reader had to mend."""
+        """Add a call that came in one piece; `repairs` are the repairs of its reader."""
         key = object()
         self.open_call(key, id, name, extra)
         call = self._keys.get(key)
@@ -258,7 +258,7 @@ class ReplyBuilder:
     def _begins_another(self, call: _Call, identity: str | None, label: str | None, arguments: Any) -> bool:
         """Whether a piece under the index of `call` is the start of the next call: servers reuse indexes."""
         if identity and call.wire_id and identity != call.wire_id:
-            # Without a name it is the same call under an id that changes with every piece.
+            # Without a name, it is the same call with an id that changes with every piece.
             return label is not None or call.is_settled
         if label and call.is_settled and call.has_arguments:
             return label != call.name or (arguments is not None and arguments != "" and identity is None)
@@ -273,7 +273,7 @@ class ReplyBuilder:
     def _name(self, call: _Call, label: str) -> None:
         if call.started or label == call.name or call.name.startswith(label):
             return
-        # Repeated, growing, or in pieces: servers do all three.
+        # Servers send the name repeatedly, growing, or in pieces.
         call.name = label if label.startswith(call.name) else call.name + label
 
     def _append_arguments(self, call: _Call, arguments: Any) -> None:
@@ -284,9 +284,9 @@ class ReplyBuilder:
             call.whole = arguments
 
     def _goes_on(self, call: _Call, id: Any, name: Any, arguments: Any) -> bool:
-        """Whether a piece has only arguments for the last call, of which all that came before was told.
+        """Whether a piece has only arguments for the last call, and everything before it has been emitted.
 
-        It may name its call once more, in the words in which it began.
+        It may repeat the id and name of the call.
         """
         if type(arguments) is not str or not arguments or call is not self._calls[-1]:
             return False
@@ -297,7 +297,7 @@ class ReplyBuilder:
     # ---- events in order --------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Show what can be shown: one call at a time, the next one when the one before it is settled."""
+        """Emit the events that are certain: one call at a time, the next one when the previous one is complete."""
         while self._head < len(self._calls):
             call = self._calls[self._head]
             self._show(call)
@@ -308,7 +308,7 @@ class ReplyBuilder:
     def _show(self, call: _Call) -> None:
         if not call.started:
             if not call.has_arguments and not call.closed:
-                # The name may still grow, and the id may still come.
+                # The name may still grow, and the id may still follow.
                 return
             self._begin(call)
         if call.whole is not None and not call.pieces:
@@ -331,7 +331,7 @@ class ReplyBuilder:
                 return f"call_{self._made}"
 
     def _recognise(self, name: str) -> tuple[str, Tool | None]:
-        """Our name for what the wire calls it, in the offered spelling, and the tool if it was offered."""
+        """Return our name of a tool, in the offered spelling, and the tool if it was offered."""
         ours = self._sent.aliases.name(name)
         tool = self._sent.tools.find(ours) if self._sent.tools is not None else None
         return (tool.name, tool) if tool is not None else (ours, None)
@@ -339,7 +339,7 @@ class ReplyBuilder:
     # ---- the end ----------------------------------------------------------------------------------------------------
 
     def end(self) -> None:
-        """The reply is over, well or badly: settle every call and say so. Safe to call twice."""
+        """End the reply, complete or not: end every call and the reply. A second call has no effect."""
         if self.ended:
             return
         self.start()
@@ -394,7 +394,7 @@ class ReplyBuilder:
         if not call.name:
             return "the call names no tool"
         if self._has_strays and not call.has_arguments:
-            return "arguments came that belong to no call, and this one has none"
+            return "arguments arrived without a call, and this call has none"
         return None
 
     def _find_cut(self, call: _Call, stop: StopReason) -> str | None:
@@ -403,7 +403,7 @@ class ReplyBuilder:
         if stop in _CUTS and call is self._calls[-1]:
             return f"the reply stopped ({stop}) before the call was known to be complete"
         if call.whole is None and call.pieces and not call.is_complete and not _is_closable(call):
-            # What begins as no object was never going to be one, wherever it ends.
+            # Text that does not begin like an object is not a truncated object.
             return "the arguments were cut off" if "".join(call.pieces).lstrip()[:1] in ("{", "[", '"') else None
         return None
 
@@ -421,7 +421,7 @@ class ReplyBuilder:
             value, undone = restore(value, undo)
             changes = (*changes, *undone)
         if tool is not None and tool.parameters and (undo is None or find_unsound(value) is None):
-            # Whether they break the schema is for whoever runs the tool; here they are only brought closer to it.
+            # Coercion only; the code that runs the tool validates the arguments.
             fitted = coerce(value, tool.parameters)
             value, changes = fitted.value, (*changes, *fitted.changes)
         known = None if self._sent.tools is None else tool is not None
@@ -442,7 +442,7 @@ class ReplyBuilder:
 
 
 def _as_key(key: Any) -> Any:
-    """An index as a server may write it; what cannot be one counts as none."""
+    """Convert an index of a server to a key; None if it is invalid."""
     return None if isinstance(key, bool | float | list | dict) else key
 
 
@@ -454,14 +454,14 @@ def _is_object(pieces: list[str]) -> bool:
 
 
 def _is_closable(call: _Call) -> bool:
-    """Whether arguments without their last brackets can be trusted: nothing in them may have been shortened.
+    """Whether arguments without their last brackets can be closed, because no value in them can be truncated.
 
-    A number or a text at the end may be half of what the model meant; behind a closing quote or bracket only
-    brackets, or further arguments, can be missing. Text that is no JSON at all is left to the repairs.
+    A number or a string at the end may be incomplete; after a closing quote or bracket, only brackets or further
+    arguments can be missing. Text that is not JSON is left to the repairs.
     """
     scanner = call.scan()
     if scanner.failed is not None:
         return True
     last = next((piece.rstrip() for piece in reversed(call.pieces) if piece and not piece.isspace()), "")
-    # Blanks alone are no arguments, and complete as such.
+    # Only blanks: complete, without arguments.
     return not last or (last[-1] in {'"', "}", "]"} and not scanner.in_string)

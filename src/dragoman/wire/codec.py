@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dragoman.wire.reader import Reader
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tool results as people write them, made into one shape.
+# Conversion of tool results to one type.
 
 
 def as_result(value: ToolResult | Mapping[str, Any]) -> ToolResult:
@@ -57,7 +57,7 @@ def as_result(value: ToolResult | Mapping[str, Any]) -> ToolResult:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The tools of a request as one wire can take them: named by its rule, with schemas that it understands.
+# The tools of a request for one wire: names by its rule, and schemas in its dialect.
 
 _write = msgspec.json.Encoder().encode
 
@@ -71,7 +71,7 @@ class Offered(Struct, frozen=True):
 
 
 class Offer(Struct, frozen=True):
-    """The tools that can be offered, and the report of what they lost. A tool that cannot be expressed is left out."""
+    """The tools that can be offered, and the losses. A tool that the wire cannot express is left out."""
 
     tools: list[Offered]
     losses: list[Loss]
@@ -79,12 +79,12 @@ class Offer(Struct, frozen=True):
     undo: dict[str, Any]
 
     def name_of(self, ours: str) -> str | None:
-        """The name on the wire of a tool that is offered; None for any other."""
+        """Return the name on the wire of an offered tool; None for any other."""
         return next((offered.name for offered in self.tools if offered.tool.name == ours), None)
 
 
 class _Plan(Struct, frozen=True):
-    """What becomes of a list of tools: worked out once, and used for every list that reads the same."""
+    """The result for a list of tools, computed once and reused for every equal list."""
 
     entries: list[tuple[int, str, JsonObject | None]]
     """The place of each tool that is offered, its name on the wire, and its schema; None: its own, as it is."""
@@ -96,7 +96,7 @@ class _Plan(Struct, frozen=True):
 _KEPT = 64
 _LONGEST_KEPT = 256_000
 _remembered: dict[tuple[bytes, NameRule, int, str, bool], _Plan] = {}
-"""The plans of lists that came before, by the text of the list and all else that they were made from."""
+"""The cached plans, by the text of the list and all other inputs."""
 
 
 def offer(tools: Iterable[Tool], names: NameRule, target: str, quirks: Quirks) -> Offer:
@@ -107,13 +107,13 @@ def offer(tools: Iterable[Tool], names: NameRule, target: str, quirks: Quirks) -
         Offered(given[place], name, given[place].parameters if schema is None else schema)
         for place, name, schema in plan.entries
     ]
-    # The names of calls in the history are added to those of the tools, so everyone gets a namer of his own.
+    # The names of calls in the history are added to those of the tools, so each request gets its own namer.
     return Offer(offered, list(plan.losses), plan.namer.fork(), dict(plan.undo))
 
 
 def _plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) -> _Plan:
-    # The same tools go out with every request. Their text, not their identity, says whether they are the same: a
-    # schema that was changed in place is another one.
+    # Every request sends the same tools. The cache compares their text and not their identity, because a schema may
+    # have been changed in place.
     try:
         text = _write([(tool.name, tool.parameters) for tool in given])
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -155,7 +155,7 @@ def _make_plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What every wire offers: a client half, a server half, and three verbs, all without a network.
+# The interface of every wire: a client half, a server half, and three functions, without network code.
 #
 # A codec is a value: a wire and the quirks of one endpoint. The client half encodes requests and decodes replies; the
 # server half decodes requests and encodes replies. Both work whole and streamed.
@@ -164,29 +164,29 @@ _read = msgspec.json.Decoder().decode
 
 
 class Prepared(Struct, frozen=True):
-    """A request as it is sent, what was lost on the way, and what is needed to read the reply to it."""
+    """An encoded request, its losses, and the data that the decoder of the reply needs."""
 
     body: JsonObject
     losses: tuple[Loss, ...] = ()
     aliases: Aliases = Aliases()
     tools: Toolset | None = None
     limit: int | None = None
-    """The most tokens that were asked for."""
+    """The requested limit of output tokens."""
 
 
 class Draft(Struct):
-    """What a wire writes the body of a request from. It adds to `losses` what it cannot write."""
+    """The input for the body of a request. The wire adds to `losses` what it cannot write."""
 
     request: Request
     offered: Offer
     history: History
     losses: list[Loss]
     limit: int | None
-    """The most tokens that are asked for; a wire that always names a limit sets it."""
+    """The limit of output tokens; a wire that always sends a limit sets it."""
 
 
 class ReplyStream:
-    """A Stage from the bytes of a streamed reply to its events."""
+    """A stage from the bytes of a streamed reply to its events."""
 
     def __init__(self, framing: Stage[bytes, Any], reader: Reader) -> None:
         self._framing = framing
@@ -210,16 +210,16 @@ class ReplyStream:
 
 
 class Codec(ABC):
-    """One wire. `codec.name` is the name under which opaque data rides in `part.extra`.
+    """One wire. `codec.name` is the key of its opaque data in `part.extra`.
 
-    `prepare`, `decode_request`, `define` and `encode_reply` are template methods: they do what all wires do the same
-    way, and call the methods with an underscore for what a wire does differently.
+    `prepare`, `decode_request`, `define` and `encode_reply` are template methods: they contain the common part of all
+    wires, and call the methods with an underscore for the part of one wire.
     """
 
     name: ClassVar[str]
     rules: ClassVar[HistoryRules]
     path: ClassVar[str] = ""
-    """The path behind the base URL, where it is always the same."""
+    """The path after the base URL, if it is constant."""
     reader: ClassVar[type[Reader]]
     framing: ClassVar[type[Stage[bytes, Any]]] = SseDecoder
 
@@ -229,10 +229,10 @@ class Codec(ABC):
     def __repr__(self) -> str:
         return f"<wire {self.name}>"
 
-    # ---- a client uses these ------------------------------------------------------------------------------------
+    # ---- client side --------------------------------------------------------------------------------------------
 
     def prepare(self, request: Request) -> Prepared:
-        """The body to send, with the report of what was changed, and with what is needed to read the reply."""
+        """Encode a request. Returns the body, the losses, and the data for the decoder of the reply."""
         offered = self._offer(request.tools)
         losses = list(offered.losses)
         messages = self._select_messages(request, losses)
@@ -252,13 +252,13 @@ class Codec(ABC):
 
     @abstractmethod
     def _write_body(self, draft: Draft) -> JsonObject:
-        """The body of a request whose tools and history are prepared for this wire."""
+        """Write the body of a request whose tools and history are prepared for this wire."""
 
     def _offer(self, tools: Iterable[Tool]) -> Offer:
         return offer(tools, self.rules.names, self._schema_target(), self.quirks)
 
     def _schema_target(self) -> str:
-        """The row of `schemas.targets` by which parameters are compiled."""
+        """Return the name of the schema target in `schemas.targets`."""
         return self.name
 
     def _history_rules(self) -> HistoryRules:
@@ -268,41 +268,41 @@ class Codec(ABC):
         return self.quirks
 
     def _select_messages(self, request: Request, losses: list[Loss]) -> list[Message]:
-        """The messages to send, before they are arranged."""
+        """Return the messages to send, before they are arranged."""
         return request.messages
 
     def _known_tools(self, request: Request) -> list[Tool]:
-        """The tools whose calls the reply may hold."""
+        """Return the tools that the reply may call."""
         return request.tools
 
     def encode_request(self, request: Request) -> JsonObject:
-        """The body to send."""
+        """Return the body of a request."""
         return self.prepare(request).body
 
     def endpoint(self, model: str, *, stream: bool = False) -> str:
-        """The path behind the base URL that requests go to."""
+        """Return the path of requests, after the base URL."""
         return self.path
 
     def open_reader(self, sent: Prepared | None) -> Reader:
         return self.reader(self.name, sent, self.quirks)
 
     def decode_reply(self, body: JsonObject | bytes | str, sent: Prepared | None = None) -> Reply:
-        """The reply in a whole body. An error body gives a reply whose `failure` is set."""
+        """Decode a whole body to a reply. An error body gives a reply with `failure`."""
         return fold(self.open_reader(sent).read_whole(as_object(body)))
 
     def reply_stream(self, sent: Prepared | None = None) -> Stage[bytes, Event]:
-        """A Stage from the bytes of a streamed reply to events."""
+        """Return a stage from the bytes of a streamed reply to events."""
         return ReplyStream(self.framing(), self.open_reader(sent))
 
     @staticmethod
     @abstractmethod
     def decode_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
-        """What an error answer says, in one vocabulary."""
+        """Decode an error response to a Failure."""
 
-    # ---- a server uses these ------------------------------------------------------------------------------------
+    # ---- server side --------------------------------------------------------------------------------------------
 
     def decode_request(self, body: JsonObject | bytes | str, *, model: str = "", stream: bool | None = None) -> Request:
-        """The request in a body. `model` and `stream` are for wires that say them in the path."""
+        """Decode a body to a request. `model` and `stream` are for wires that send them in the path."""
         request = self._read_request(as_object(body), model)
         if stream:
             request.options["stream"] = True
@@ -310,31 +310,31 @@ class Codec(ABC):
 
     @abstractmethod
     def _read_request(self, fields: JsonObject, model: str) -> Request:
-        """The request in the fields of a body; `model` is that of the path, or empty."""
+        """Read the request from the fields of a body; `model` comes from the path, or is empty."""
 
     def encode_reply(self, reply: Reply, *, created: int = 0) -> JsonObject:
-        """The whole body of a reply. `created` is the time in seconds, for wires that tell it."""
+        """Encode a reply to a whole body. `created` is the time in seconds, for wires that send it."""
         if reply.failure is not None:
             return self.encode_failure(reply.failure)[1]
         return self._write_reply(reply, created)
 
     @abstractmethod
     def _write_reply(self, reply: Reply, created: int) -> JsonObject:
-        """The body of a reply that did not fail."""
+        """Write the body of a reply that did not fail."""
 
     @abstractmethod
     def event_stream(self, *, model: str = "", id: str = "", created: int = 0) -> Stage[Event, bytes]:
-        """A Stage from events to the bytes of a streamed reply. `model` and `id` count where the events name none."""
+        """Return a stage from events to the bytes of a streamed reply; `model` and `id` are defaults for the events."""
 
     @staticmethod
     @abstractmethod
     def encode_failure(failure: Failure) -> tuple[int, JsonObject]:
-        """The HTTP status and the body of an error answer."""
+        """Return the HTTP status and the body of an error response."""
 
-    # ---- the verbs ----------------------------------------------------------------------------------------------
+    # ---- single functions ---------------------------------------------------------------------------------------
 
     def define(self, tools: list[Tool]) -> tuple[list[JsonObject], list[Loss], Aliases]:
-        """The definitions of tools as the wire wants them, with the report and the way back."""
+        """Encode the definitions of tools. Returns them with the losses and the mapping back."""
         offered = self._offer(tools)
         losses = list(offered.losses)
         definitions = self._write_definitions(offered, losses)
@@ -344,28 +344,28 @@ class Codec(ABC):
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]: ...
 
     def encode_definitions(self, tools: Iterable[object]) -> list[JsonObject]:
-        """The definitions of tools as the wire wants them."""
+        """Return the definitions of tools in the form of the wire."""
         return self.define(list(Toolset.of(tools) or ()))[0]
 
     @staticmethod
     @abstractmethod
     def find_calls(body: Any) -> JsonObject:
-        """A whole body around what may be a body, a message, a list of calls or a single call."""
+        """Return a whole body from a body, a message, a list of calls or a single call."""
 
     def decode_tool_calls(self, body: Any) -> list[ToolCall]:
-        """The calls in a body, a message or a list of calls; an empty list where there are none."""
+        """Return the calls in a body, a message or a list of calls; an empty list if there are none."""
         return self.decode_reply(self.find_calls(body)).calls
 
     @abstractmethod
     def write_result(self, result: ToolResult) -> JsonObject: ...
 
     def encode_result(self, result: ToolResult | Mapping[str, Any]) -> JsonObject:
-        """One result as the message that this wire wants."""
+        """Encode one result to a message of this wire."""
         return self.write_result(as_result(result))
 
 
 def as_object(body: Any) -> JsonObject:
-    """A JSON object from an object, or from its text; anything else is an empty one."""
+    """Return a JSON object from an object or its text; an empty one for anything else."""
     if isinstance(body, bytes | bytearray | str):
         try:
             body = _read(body)

@@ -1,4 +1,4 @@
-"""Requests and conversations converted from one wire to another, and histories of other programs."""
+"""Conversion of requests and conversations from one wire to another, and of the histories of other programs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from dragoman.wire.registry import get, names
 from dragoman.wire.values import BROKEN, as_dict, as_text, dicts, join_texts, join_thinking, parse, plain_result, write
 
 # --------------------------------------------------------------------------------------------------------------------
-# Histories as other programs store them. A style reads and writes its form, and nothing here guesses which it is.
+# Histories as other programs store them. A style reads and writes one form; the form is never guessed.
 #
 # `content_json`: every message is a role and a text. Calls are a JSON object inside the text of the assistant, and so
-# is the result inside the text of a tool message. A reply that looks like such an object cannot be told from calls,
-# which is why our own messages have typed parts; the style is for reading old stores and for writing to them.
+# is the result inside the text of a tool message. A reply that looks like such an object cannot be distinguished from
+# calls, which is why our own messages have typed parts. The style is for old stores only.
 
 
 class Style(Struct, frozen=True):
-    """One way of storing a conversation: `write` and `read` are each other's inverse for what it can hold."""
+    """A form of a stored conversation. `read` is the inverse of `write` for everything that the form can hold."""
 
     name: str
     write: Callable[[Iterable[Message]], list[JsonObject]]
@@ -32,7 +32,7 @@ class Style(Struct, frozen=True):
 
 
 def get_style(name: str) -> Style:
-    """The history style of that name."""
+    """Return the history style with this name."""
     if name not in _STYLES:
         guess = nearest(name, _STYLES)
         raise ConfigError(
@@ -124,32 +124,32 @@ _STYLES = {"content_json": Style("content_json", _write, _read)}
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A request, or only a conversation, carried from one wire to another, with the report of what that cost.
+# Conversion of a request, or of a conversation, from one wire to another, with the losses.
 
 _CONVERSATIONS = {"gemini": "contents", "openai_responses": "input"}
 
 
 def convert(body: Any, source: Codec, target: Codec, *, model: str = "") -> Prepared:
-    """The request that `body` is on the wire `source`, as the wire `target` takes it.
+    """Convert the request `body` from the wire `source` to the wire `target`.
 
-    `body` is a whole request, or the list of messages alone. `model` replaces the model that it names.
+    `body` is a whole request, or the list of messages alone. `model` replaces the model of the request.
     """
     request = read(body, source)
     if model:
         request = replace(request, model=model)
     prepared = target.prepare(request)
     if not request.model:
-        # A conversation names no model, and an empty name would only be refused.
+        # A conversation has no model, and an empty name would be rejected.
         prepared = replace(prepared, body={key: value for key, value in prepared.body.items() if key != "model"})
     return prepared
 
 
 def read(body: Any, source: Codec) -> Request:
-    """The request in a body or a list of messages; a ConfigError where there is none."""
+    """Read the request in a body or a list of messages. Raises ConfigError if there is none."""
     whole = {_CONVERSATIONS.get(source.name, "messages"): body} if isinstance(body, list) else body
     request = source.decode_request(whole)
     if not request.messages:
-        raise ConfigError(f"there is no conversation in it that {source.name} would know", hint=_guess(body, source))
+        raise ConfigError(f"it contains no conversation of the wire {source.name}", hint=_guess(body, source))
     return request
 
 
@@ -162,7 +162,7 @@ def _guess(body: Any, source: Codec) -> str:
 
 
 def _count(body: Any, codec: Codec) -> int:
-    """How much of a body a wire can make sense of."""
+    """Return how many parts of a body a wire can read."""
     whole = {_CONVERSATIONS.get(codec.name, "messages"): body} if isinstance(body, list) else body
     request = codec.decode_request(whole)
     parts = [part for message in request.messages for part in message.parts]

@@ -1,8 +1,8 @@
-"""Events put into the order in which a server can write them.
+"""`EventOrder`: reorders events for the server side of a wire.
 
-Translators may let all calls of a reply end together, behind text that came after them; and the pieces of arguments
-are a preview that a repair can overrule. A client of ours assembles what it is sent and runs it, so it is sent each
-call whole, once it is known to be right, in the place where it began.
+A codec may end all calls of a reply together, after text that followed them, and a repair can replace the deltas of
+arguments. A client of the gateway assembles and runs what it receives. So it receives each call as a whole, once the
+call is known to be correct, in the place where the call began.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from dragoman.types import InvalidCall, Reply, Text, Thinking, ToolCall, ToolRes
 
 
 class EventOrder:
-    """A Stage from events to events: no `CallStarted`, no `ArgumentsDelta`, every `CallEnded` in its place.
+    """A stage from events to events: no `CallStarted`, no `ArgumentsDelta`, every `CallEnded` in its place.
 
-    A call that is broken is never passed on as a call: a note in the text says that it was there.
+    A broken call is never passed on as a call; a note in the text replaces it.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class EventOrder:
 
 
 def unfold_in_order(reply: Reply) -> list[Event]:
-    """The events of a whole reply as `EventOrder` passes them on."""
+    """Return the events of a whole reply, in the order of `EventOrder`."""
     events: list[Event] = [ReplyStarted(reply.model, reply.id)]
     for index, part in enumerate(reply.message.parts):
         if isinstance(part, ToolCall):
@@ -106,10 +106,10 @@ def unfold_in_order(reply: Reply) -> list[Event]:
 
 
 def describe_broken(name: str | None, why: str) -> str:
-    """The words for a client in place of a call that cannot be passed on."""
+    """Return the note for a client that replaces a broken call."""
     return f"[A call of {name or 'a tool'} could not be passed on: {why}]"
 
 
 def describe_invalid(part: InvalidCall) -> str:
-    """The same words for the part of a whole reply."""
+    """The same note for the part of a whole reply."""
     return describe_broken(part.name, "; ".join(fault.why for fault in part.faults))

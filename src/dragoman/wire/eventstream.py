@@ -1,12 +1,12 @@
-"""The binary frames of `application/vnd.amazon.eventstream`, in which Bedrock streams, read and written.
+"""Reader and writer of the binary frames of `application/vnd.amazon.eventstream`, in which Bedrock streams.
 
     total length 4 | headers length 4 | CRC-32 of these 8 bytes | headers | payload | CRC-32 of everything before
 
 All numbers are big-endian. A header is: length of its name 1 | name | type 1 | value.
 
-Nothing that a server sends raises: a frame that cannot be read comes out as one `FrameBroken`. When the length of
-the frame can be trusted, reading goes on behind it. When the lengths themselves are damaged nobody can say where the
-next frame begins, and guessing could find a frame inside a payload: everything that follows is ignored.
+No input of a server raises an exception: a frame that cannot be read becomes one `FrameBroken`. If the length of the
+frame is reliable, the decoder continues after it. If the lengths themselves are damaged, the start of the next frame is
+unknown, and a guess could find a frame inside a payload; so the decoder ignores the rest of the stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors of providers, and the losses of a translation."""
+"""Failures (errors of providers) and losses (what a conversion could not carry over)."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from dragoman.errors import (
 from dragoman.types import Failure, FailureKind
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a translation could not carry over, or had to change: the report that comes with every encoded request.
+# Losses: what a conversion left out or changed. Every encoded request comes with them.
 
 
 class Loss(Struct, frozen=True, gc=False):
-    """One thing that was changed, moved or left out on the way to a wire.
+    """One detail that a conversion changed, moved or left out.
 
-    `rule` is the stable name of what was done (`dropped`, `inlined`, `renamed`, ...), `where` names the thing
-    (`tool search`, `message 3`), `detail` says it in words.
+    `rule` is the stable name of the change (`dropped`, `inlined`, `renamed`, ...), `where` is the place
+    (`tool search`, `message 3`), `detail` is a description.
     """
 
     rule: str
@@ -44,7 +44,7 @@ class Loss(Struct, frozen=True, gc=False):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Errors of providers in one vocabulary: from status and words to a Failure, and from a Failure to an exception.
+# Failures: errors of all providers in one type, from status and message to a Failure and to an exception.
 
 _BY_STATUS: dict[int, FailureKind] = {
     400: "bad_request",
@@ -104,7 +104,7 @@ _ERRORS: dict[FailureKind, type[ProviderError]] = {
 
 
 def classify(status: int | None, code: str, message: str) -> FailureKind:
-    """The kind of an error: by what the context is too long for, then by the status, then by the words."""
+    """Return the kind of an error: first by a message about the context length, then by status, then by message."""
     words = f"{code} {message}"[:2000]
     if _WORDS[0][0](words):
         return "context_too_long"
@@ -123,7 +123,7 @@ def fail(
     body: Any = None,
     headers: Mapping[str, str] | None = None,
 ) -> Failure:
-    """A Failure from what a provider said, whatever the types of it are."""
+    """Make a Failure from the fields of an error, which may have any types."""
     text = message if isinstance(message, str) else "" if message is None else str(message)[:2000]
     name = code if isinstance(code, str) else "" if code is None else str(code)[:200]
     return Failure(classify(status, name, text), text, status, name, _read_delay(headers), body)
@@ -139,12 +139,12 @@ def _read_delay(headers: Mapping[str, str] | None) -> float | None:
 
 
 def status_of(failure: Failure) -> int:
-    """The HTTP status that a server answers with."""
+    """Return the HTTP status for a failure, for a server."""
     return failure.status if failure.status is not None and failure.status >= 400 else _STATUS[failure.kind]
 
 
 def as_error(failure: Failure) -> DragomanError:
-    """The exception for a failure, for whoever wants one raised."""
+    """Return the exception for a failure."""
     message = failure.message or failure.code or failure.kind.replace("_", " ")
     if failure.kind == "stream_cut":
         return StreamCut(message)

@@ -1,4 +1,4 @@
-"""Framing of streams: server-sent events and newline-delimited JSON, read and written."""
+"""Framing of streams: readers and writers of server-sent events and newline-delimited JSON."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from dragoman.errors import ConfigError
 from dragoman.wire.values import LIMIT, SHOWN, LineSplitter, to_utf8, write
 
 # --------------------------------------------------------------------------------------------------------------------
-# Server-sent events, read as the WHATWG standard says and a little further, and written.
+# Server-sent events, according to the WHATWG standard.
 #
-# Where the standard leaves a reader in the dark, this one says more:
+# The decoder reports three things that the standard does not define:
 #
-# - *The end.* A browser drops an event whose blank line never came. Servers forget that line, so the event is
-# delivered, with `complete=False`. A stream that ends between two events gives no such event; one that ends anywhere
-# inside an event gives exactly one, even when its data had not begun. Whether a stream that ended between two events
-# had said everything is for the wire to know (`[DONE]`, `message_stop`). - *Ids.* `SseEvent.id` is the id that stood
-# in this very event; `SseDecoder.last_id` is the one to resume from. - *Size.* An event larger than the limit comes
-# out as one `SseBroken`; reading goes on behind its blank line.
+# - *The end.* A browser drops an event without its final blank line. Some servers omit that line, so the event is
+#   delivered, with `complete=False`. A stream that ends between two events gives no such event; one that ends inside an
+#   event gives exactly one, even before its data. The wire decides whether the stream was complete (`[DONE]`).
+# - *Ids.* `SseEvent.id` is the id in this event; `SseDecoder.last_id` is the one to resume from.
+# - *Size.* An event above the limit becomes one `SseBroken`; the decoder continues after its blank line.
 #
-# Bytes that are no UTF-8 become U+FFFD. Nothing that a server sends raises.
+# Bytes that are not UTF-8 become U+FFFD. No input of a server raises an exception.
 
 EVENT_LIMIT = 16 * 1024 * 1024
 """The most bytes of one event, line ends counted as one byte and comments not counted."""
@@ -32,7 +31,7 @@ _LINE_FEED, _CARRIAGE_RETURN = b"\n\r"
 
 
 class SseEvent(Struct, frozen=True, gc=False):
-    """One event. `event` is None where the server named none (a browser would say "message")."""
+    """One event. `event` is None if the server sent no name (a browser uses "message")."""
 
     event: str | None
     data: str
@@ -43,14 +42,14 @@ class SseEvent(Struct, frozen=True, gc=False):
 
 
 class SseBroken(Struct, frozen=True, gc=False):
-    """An event that could not be read: how it began, and the name of what was wrong."""
+    """An event that could not be read: its beginning, and the name of the fault."""
 
     raw: str
     why: Literal["event_too_long"] = "event_too_long"
 
 
 class SseDecoder:
-    """A Stage from bytes to events."""
+    """A stage from bytes to events."""
 
     __slots__ = ("_between", "_data", "_event", "_id", "_limit", "_retry", "_size", "_skipping", "_splitter", "last_id")
 
@@ -190,8 +189,8 @@ def encode_sse(event: str | None, data: str | bytes) -> bytes:
 # A line ends with LF, CRLF or CR, and a byte order mark at the very start is no part of the first line; both may be
 # split between pieces.
 #
-# A line that the end of the stream left without its newline is delivered with `complete=False`: some servers forget
-# the last newline, others were cut off, and only whoever knows the JSON inside can tell which.
+# A last line without a newline is delivered with `complete=False`: some servers omit the last newline, other streams
+# are truncated, and only the reader of the JSON can distinguish the two.
 
 
 class Line(Struct, frozen=True, gc=False):
@@ -202,14 +201,14 @@ class Line(Struct, frozen=True, gc=False):
 
 
 class LineBroken(Struct, frozen=True, gc=False):
-    """A line that could not be read: its first bytes as text, and the name of what was wrong."""
+    """A line that could not be read: its first bytes as text, and the name of the fault."""
 
     raw: str
     why: Literal["line_too_long"] = "line_too_long"
 
 
 class LineDecoder:
-    """A Stage from bytes to `Line`s; blank lines are left out, bytes that are no UTF-8 become U+FFFD."""
+    """A stage from bytes to `Line`s; blank lines are left out, bytes that are not UTF-8 become U+FFFD."""
 
     __slots__ = ("_limit", "_skipping", "_splitter")
 
@@ -251,5 +250,5 @@ class LineDecoder:
 
 
 def encode_ndjson(value: Any) -> bytes:
-    """Write a JSON value as one line. Half a character, which UTF-8 cannot carry, becomes U+FFFD."""
+    """Write a JSON value as one line. A lone surrogate, which UTF-8 cannot encode, becomes U+FFFD."""
     return write(value).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Mistral: chat completions with stricter rules for ids and order, and with reasoning inside the content."""
+"""The wire `mistral`: chat completions with stricter rules for ids and order, and with reasoning in the content."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The neutral options of a request, and the table by which a wire writes and reads them.
+"""The neutral options of a request, and the tables with which a wire writes and reads them.
 
-A field that only one wire has stands under the name of that wire, `options["anthropic"] = {"service_tier": "auto"}`,
-and is sent to that wire alone.
+A field that only one wire has is under the name of that wire, `options["anthropic"] = {"service_tier": "auto"}`, and
+is sent to that wire only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _KINDS = {
     "stop": "texts",
     **dict.fromkeys(("stream", "parallel_tool_calls"), "flag"),
 }
-"""What the values of an option are. Any value that is not None will do for the others."""
+"""The types of the values of options. Other options accept any value except None."""
 
 
 def is_count(value: Any) -> bool:
@@ -47,7 +47,7 @@ def _accepts(option: str, value: Any) -> bool:
 
 
 def _clean(option: str, value: Any) -> Any:
-    """The value in one form: `stop` may also be a single text."""
+    """Normalise a value: `stop` may also be a single string."""
     return ([value] if isinstance(value, str) else list(value)) if option == "stop" else value
 
 
@@ -56,7 +56,7 @@ class OptionTable(Struct, frozen=True):
 
     names: dict[str, str]
     limits: dict[str, int] = {}
-    """The largest number, or the most texts."""
+    """The largest number, or the largest number of strings."""
 
     def write(self, options: Mapping[str, Any], quirks: Quirks, losses: list[Loss], taken: set[str]) -> JsonObject:
         """The fields, and their options among the `taken` ones; no sampling where the endpoint refuses it."""
@@ -65,7 +65,7 @@ class OptionTable(Struct, frozen=True):
         for option, value in options.items():
             if option not in self.names or option not in taken or value is None:
                 continue
-            # A number that came as something else is sent as it is: the server can say what is wrong with it.
+            # A value of another type is sent unchanged: the error of the server describes the fault.
             if option in SAMPLING or _accepts(option, value):
                 name = (option == "max_tokens" and quirks.max_tokens_field) or self.names[option]
                 fields[name] = self._limit(option, _clean(option, value), losses)
@@ -85,7 +85,7 @@ class OptionTable(Struct, frozen=True):
         return value
 
     def read(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The options in these fields. A field with a value that its option cannot have is not one of them."""
+        """Read the options in these fields. A field with an invalid value is ignored."""
         found: dict[str, Any] = {}
         for option, name in self.names.items():
             value = body.get(name)
@@ -94,7 +94,7 @@ class OptionTable(Struct, frozen=True):
         return found
 
     def take(self, body: JsonObject) -> dict[str, Any]:
-        """Read, and remove from the body what was read."""
+        """Read the options, and remove their fields from the body."""
         found = self.read(body)
         for option in found:
             del body[self.names[option]]
@@ -114,7 +114,7 @@ class Choice(Struct, frozen=True):
 
 
 def read_choice(options: Mapping[str, Any]) -> Choice | None:
-    """The tool choice of a request; None where nothing was said."""
+    """Return the tool choice of a request; None if it has none."""
     given = options.get("tool_choice")
     if isinstance(given, str):
         return Choice(given if given in ("auto", "none", "required") else "auto")
@@ -130,7 +130,7 @@ def read_choice(options: Mapping[str, Any]) -> Choice | None:
 
 
 class Chosen(Struct, frozen=True):
-    """What a request says of the choice among its tools, as far as the endpoint honours it."""
+    """The tool choice of a request, as far as the endpoint honours it."""
 
     mode: str = ""
     """`auto`, `none`, `required`, `named` (one of `names`), `listed` (all of `names`), or empty: nothing is said."""
@@ -151,11 +151,11 @@ def settle_choice(
     lists_tools: bool = False,
     omits_tools: bool = False,
 ) -> Chosen:
-    """The tool choice as the endpoint takes it; what it does not honour is approximated and reported.
+    """Return the tool choice for the endpoint. A choice that it does not honour is approximated and reported.
 
-    `name_of` gives the name on the wire of a tool that is offered. `names_tools` and `lists_tools`: whether the wire
-    can demand one of the tools, and any of several. `omits_tools`: whether a request may leave out all tools where
-    `none` is not honoured.
+    `name_of` returns the name on the wire of an offered tool. `names_tools` and `lists_tools`: whether the wire can
+    require one tool, and one of several. `omits_tools`: whether a request may leave out all tools if `none` is not
+    honoured.
     """
     if choice is None:
         return Chosen()
@@ -208,7 +208,7 @@ def write_parallel(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss
 
 
 def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: str) -> list[Loss]:
-    """A loss for every option that this wire has no place for; `taken` are the ones that it wrote."""
+    """Return a loss for every option that this wire does not support; `taken` are the ones that it wrote."""
     known = {*taken, wire}
     return [
         Loss("dropped", "options", f"{name} has no place on {wire}" if name in NEUTRAL else f"{name} is not for {wire}")
@@ -218,12 +218,12 @@ def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: 
 
 
 def add_own(options: dict[str, Any], own: JsonObject, others: list[JsonObject], wire: str) -> dict[str, Any]:
-    """The options with what only this wire understands: fields without a neutral name, and tools of other kinds."""
+    """Return the options with the data of this wire only: fields without a neutral name, and tools of other kinds."""
     if others:
         own["tools"] = others
     return {**options, wire: own} if own else options
 
 
 def keep_unknown(body: Mapping[str, Any], known: frozenset[str]) -> JsonObject:
-    """The fields of a request body for which there is no neutral name; they go under the name of their wire."""
+    """Return the fields of a request body without a neutral name; they are stored under the name of their wire."""
     return {name: value for name, value in body.items() if name not in known}

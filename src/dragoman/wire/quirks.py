@@ -1,7 +1,7 @@
-"""The ways in which endpoints of one wire differ: named flags, each with its default.
+"""Quirks: named flags for the deviations of endpoints from their wire.
 
-A codec is the same for every endpoint of its wire. What one of them does differently stands here as a flag, a row of
-the provider table sets it, and the codec reads it. The defaults are those of the wire's own vendor.
+A codec is the same for every endpoint of its wire. A deviation of an endpoint is a flag here: a row of the provider
+table sets it, and the codec reads it. The defaults describe the vendor of the wire.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from msgspec import Struct
 
 
 class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
-    """Flags of one endpoint. A flag that a wire has no use for is ignored by its codec."""
+    """The flags of one endpoint. A codec ignores flags that do not apply to its wire."""
 
-    # ---- what the endpoint takes --------------------------------------------------------------------------------
+    # ---- requests -----------------------------------------------------------------------------------------------
     empty_content: Literal["null", "", "omit"] = "null"
     """How an assistant message with calls and no text is written: `content: null`, `content: ""`, or no such key."""
     max_tokens_field: str = ""
@@ -30,7 +30,7 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     system_first: bool = False
     """System messages are taken only at the front; later ones become labelled user text."""
     needs_user: bool = False
-    """The prompt template fails on a conversation in which no user speaks."""
+    """The prompt template fails on a conversation without a user message."""
     alternates: bool = False
     """User and assistant must take turns; messages of the same role are merged."""
     bridges_results: bool = False
@@ -42,7 +42,7 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     name_limit: int = 0
     """The longest name of a tool; 0 means the wire's own limit."""
     sends_sampling: bool = True
-    """Temperature and its kin may be sent."""
+    """Sampling options (temperature and similar) may be sent."""
     strict_tools: bool = False
     """Compile the schemas of tools for the strict mode of the wire and ask for it."""
     json_schema: bool = False
@@ -77,7 +77,7 @@ class Quirks(Struct, frozen=True, forbid_unknown_fields=True):
     reasoning_as_content: bool = False
     """Take reasoning for the answer when the content is empty. It leaks reasoning into answers: off by default."""
 
-    # ---- what the endpoint gives --------------------------------------------------------------------------------
+    # ---- replies ------------------------------------------------------------------------------------------------
     masks_length: bool = False
     """The finish reason says `tool_calls` also when the limit cut the reply (vLLM): usage tells."""
     final_frame: bool = True

@@ -1,4 +1,4 @@
-"""The part of a reader that all wires share: frames in, events out."""
+"""The base class of the reply readers of all wires: frames to events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.wire.values import BROKEN, parse
 
 
 class Reader(ABC):
-    """Turns the frames of one reply into events. `read` takes what the framing gave; nothing it holds raises.
+    """Converts the frames of one reply to events. `read` takes a frame; no content of a frame raises an exception.
 
     `read`, `read_whole` and `close` are template methods; a subclass reads the JSON of one protocol.
     """
@@ -29,18 +29,18 @@ class Reader(ABC):
     def read(self, frame: Any) -> list[Event]: ...
 
     def read_whole(self, body: JsonObject) -> list[Event]:
-        """All events of a body that came in one piece, its end included."""
+        """Return all events of a whole body, including the end."""
         self._read_body(body)
         self._builder.terminate()
         return self.close()
 
     def close(self) -> list[Event]:
-        """The stream is over: the end, or the news that it was cut off."""
+        """End the stream: return the end of the reply, or its truncation."""
         self._end()
         return self._builder.take()
 
     def _read_broken(self, text: str, complete: bool, event: str | None = None) -> None:
-        """A frame that is not JSON. Half a frame at the end of the stream is a cut, and `close` reports it."""
+        """Handle a frame that is not JSON. A partial frame at the end is a truncation, which `close` reports."""
         if complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
             self._fail({"message": f"a frame is not JSON: {text[:200]}"})
 
@@ -49,19 +49,19 @@ class Reader(ABC):
         self._end()
 
     def _end(self) -> None:
-        """Nothing more comes: end the reply, unless it has ended."""
+        """End the reply, unless it has ended."""
         if not self._builder.ended:
             self._settle()
             self._builder.end()
 
-    # ---- what a protocol decides ------------------------------------------------------------------------------------
+    # ---- methods of a wire ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _read_frame(self, content: Any, event: str | None) -> None:
-        """The JSON of one frame, and the name that the framing gave it."""
+        """Read the JSON of one frame; `name` is the name from the framing."""
 
     def _read_body(self, body: JsonObject) -> None:
-        """A body that came in one piece; by default it is read as a frame."""
+        """Read a whole body; by default, it is read as a frame."""
         self._read_frame(body, None)
 
     @staticmethod
@@ -71,7 +71,7 @@ class Reader(ABC):
 
     @abstractmethod
     def _settle(self) -> None:
-        """Tell the builder what is still open; the reply ends then."""
+        """Pass what is still open to the builder, before the reply ends."""
 
 
 class SseReader(Reader):

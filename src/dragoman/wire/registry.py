@@ -1,6 +1,6 @@
-"""The wires by name, and what is known of a wire without loading its codec.
+"""The registry of wires, with the properties that do not need the codec.
 
-This is the only list of the wires. A codec is loaded when it is first asked for.
+This is the only list of the wires. A codec is imported on first use.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ _ALIASES = {"openai": "openai_chat", "responses": "openai_responses"}
 
 
 def names() -> list[str]:
-    """The names of all wires."""
+    """Return the names of all wires."""
     return list(ROWS)
 
 
 def knows(name: str) -> bool:
-    """Whether a wire goes by that name."""
+    """Whether there is a wire with this name."""
     return name in ROWS or name in _ALIASES
 
 
 def get(name: str, quirks: Quirks = DEFAULTS) -> Codec:
-    """The codec of a wire, for an endpoint with these quirks."""
+    """Return the codec of a wire, for an endpoint with these quirks."""
     key = _ALIASES.get(name, name)
     if key not in ROWS:
         raise UnknownProvider(name, names(), hint=f"the wires are {', '.join(names())}")
@@ -75,7 +75,7 @@ def get(name: str, quirks: Quirks = DEFAULTS) -> Codec:
 
 
 def register(codec: type[Codec], row: WireRow) -> None:
-    """Add a wire of your own under the name of its codec. A provider row may then name it as its wire."""
+    """Add a wire under the name of its codec. The row of a provider can then refer to it."""
     name = codec.name
     if knows(name) and _registered.get(name) is not codec:
         raise ConfigError(f"there is a wire named {name!r} already", hint="give the codec another name")

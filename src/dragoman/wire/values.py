@@ -1,4 +1,4 @@
-"""Values, lines and texts as servers send them: a value of the wrong type counts as absent."""
+"""Helpers for values, lines and texts of servers: a value of the wrong type counts as absent."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from dragoman.types import (
 # Lines of bytes, and text as bytes: the rules that server-sent events and newline-delimited JSON share.
 
 LIMIT = 16 * 1024 * 1024
-"""The most bytes of one line; a server that sends more without a newline does not get more memory."""
+"""The limit of one line in bytes, which bounds the memory for a server that sends no newline."""
 SHOWN = 1000
-"""How many bytes of something too long are kept, for whoever has to find out what it was."""
+"""How many bytes of an oversized line are kept for diagnosis."""
 
 half_character = re.compile("[\ud800-\udfff]")
 _LINE_FEED, _CARRIAGE_RETURN = b"\n\r"
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines. `pending` is the start of the line that has not ended yet."""
+    """Splits a stream of bytes into lines. `pending` is the start of the incomplete line."""
 
     __slots__ = ("_after_return", "_at_start", "pending")
 
@@ -54,7 +54,7 @@ class LineSplitter:
         return not (self.pending or self._after_return or self._at_start)
 
     def feed(self, piece: bytes, /) -> list[bytes]:
-        """The lines that this piece completes, without their ends."""
+        """Return the lines that this piece completes, without their line ends."""
         if self._at_start:
             piece = self._without_mark(piece)
         if not piece:
@@ -82,7 +82,7 @@ class LineSplitter:
         return lines
 
     def close(self) -> bytes:
-        """What stood behind the last line end."""
+        """Return the text after the last line end."""
         rest = bytes(self.pending)
         self.pending.clear()
         return rest
@@ -98,7 +98,7 @@ class LineSplitter:
 
 
 def to_utf8(text: str) -> bytes:
-    """The text as bytes, with U+FFFD for every lone surrogate."""
+    """Encode the text, with U+FFFD for every lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -106,7 +106,7 @@ def to_utf8(text: str) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Values as servers send them: what has the wrong type counts as not there.
+# Values of servers: a value of the wrong type counts as absent.
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -114,7 +114,7 @@ _decode = msgspec.json.Decoder().decode
 _LINE_ENDS = (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
 
 BROKEN = object()
-"""What `parse` gives for text that is no JSON."""
+"""The result of `parse` for text that is not JSON."""
 
 
 def as_text(value: Any, default: str = "") -> str:
@@ -130,19 +130,19 @@ def as_list(value: Any) -> list[Any]:
 
 
 def dicts(value: Any) -> Iterator[JsonObject]:
-    """The objects in a list; anything else in it is passed over."""
+    """Return the objects in a list; other items are ignored."""
     return (entry for entry in value if isinstance(entry, dict)) if isinstance(value, list) else iter(())
 
 
 def as_count(value: Any) -> int:
-    """A number of tokens; 0 for what cannot be one."""
+    """Return a number of tokens; 0 for an invalid value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return int(value) if 0 <= value < 1 << 53 else 0
 
 
 def parse(text: str | bytes) -> Any:
-    """The JSON value of a frame, or BROKEN."""
+    """Return the JSON value of a frame, or BROKEN."""
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -150,7 +150,7 @@ def parse(text: str | bytes) -> Any:
 
 
 def write(value: Any) -> str:
-    """JSON text without blanks, the same for the same value, on one line for every reader of lines."""
+    """Return JSON text without blanks: deterministic, and on one line for every reader of lines."""
     try:
         text = _encode(value).decode()
     except UnicodeEncodeError:
@@ -174,7 +174,7 @@ def _without_surrogates(value: Any) -> Any:
 
 
 def show(value: Any) -> str:
-    """JSON text of whatever a client sent; empty for what has no such text."""
+    """Return the JSON text of a value of a client; empty if it has none."""
     try:
         return write(value)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -182,7 +182,7 @@ def show(value: Any) -> str:
 
 
 def own_of(holder: Any, wire: str) -> JsonObject:
-    """What only this wire understands of a part, a message, an event or a reply."""
+    """Return the data of this wire in the `extra` of a part, a message, an event or a reply."""
     return as_dict(holder.extra.get(wire)) if holder.extra else {}
 
 
@@ -208,17 +208,17 @@ def merge_fields(ours: JsonObject, own: JsonObject) -> JsonObject:
 
 
 def invert_stops(stops: Mapping[str, StopReason], default: str) -> dict[StopReason, str]:
-    """A wire's word for each of our reasons to stop: the first that means it; `default` where there is none."""
+    """Return a wire's word for each of our stop reasons: the first with that meaning; `default` if there is none."""
     words: dict[StopReason, str] = dict.fromkeys(get_args(StopReason), default)
     return words | {stop: word for word, stop in reversed(list(stops.items()))}
 
 
 def describe(failure: Failure) -> str:
-    """The words of a failure for a client; never empty."""
+    """Return the message of a failure for a client; never empty."""
     return failure.message or failure.code or failure.kind.replace("_", " ")
 
 
-# How base64 of the common kinds begins.
+# The first characters of base64 data of common types.
 _BEGINNINGS = (
     ("iVBOR", "image/png"),
     ("/9j/", "image/jpeg"),
@@ -229,7 +229,7 @@ _BEGINNINGS = (
 
 
 def find_media_type(data: str) -> str | None:
-    """The media type of base64 data that came without one, by its first bytes."""
+    """Return the media type of base64 data without one, by its first bytes."""
     return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
 
 
@@ -243,9 +243,9 @@ def read_call(
     *,
     sound: bool = False,
 ) -> ToolCall | InvalidCall:
-    """A call of a history, as a client sends it back; an invalid one without a name, or if the arguments are no object.
+    """Read a call of a history from a client. It is an invalid call if it has no name, or no object as arguments.
 
-    `sound`: an object of arguments is taken as it is.
+    `sound`: an object of arguments is used unchanged.
     """
     loaded = Loaded(arguments) if sound and isinstance(arguments, dict) else load(arguments)
     provenance = Provenance("native", wire)
@@ -263,7 +263,7 @@ _CALLS = (ToolCall, InvalidCall)
 
 
 def join_texts(parts: Iterable[Part]) -> str:
-    """The text of a message in one piece. Parts that would run into one another are kept apart by a line break."""
+    """Return the text of a message. A line break separates parts that would otherwise run together."""
     joined = ""
     for part in parts:
         if isinstance(part, Text) and part.text:
@@ -276,8 +276,8 @@ def join_texts(parts: Iterable[Part]) -> str:
 
 
 def find_calls(parts: Iterable[Part]) -> list[ToolCall | InvalidCall]:
-    """The calls among the parts of a message."""
-    # Texts are put aside first: they are the most, and the other question takes longer.
+    """Return the calls among the parts of a message."""
+    # Texts are excluded first: they are the most frequent, and the other check is slower.
     return [part for part in parts if type(part) is not Text and isinstance(part, _CALLS)]
 
 
@@ -286,13 +286,13 @@ def join_thinking(parts: Iterable[Part]) -> str:
 
 
 def read_result(result: ToolResult) -> str:
-    """The words of a result, its error told in words too: for wires that have no flag for errors."""
+    """Return the text of a result, with a note for an error: for wires without an error flag."""
     text = plain_result(result)
     return mark_error(result, text) if result.is_error else text
 
 
 def plain_result(result: ToolResult) -> str:
-    """The words of a result; what is no text was moved elsewhere by the arrangement of the history."""
+    """Return the text of a result; `arrange` has moved other parts elsewhere."""
     if isinstance(result.content, str):
         return result.content
     return join_texts(part for part in result.content if isinstance(part, Text))
@@ -305,14 +305,14 @@ def mark_error(result: ToolResult, text: str) -> str:
 
 
 def data_url(part: Image | File) -> str:
-    """An image or file as an address: its own, or one that holds the data."""
+    """Return the URL of an image or file: its own, or a `data:` URL."""
     if part.data is None:
         return part.url or ""
     return f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
 
 
 def split_data_url(url: str) -> tuple[str, str] | None:
-    """Media type and base64 data of a `data:` address; None for any other address."""
+    """Return the media type and base64 data of a `data:` URL; None for any other URL."""
     if not url.startswith("data:"):
         return None
     head, comma, data = url[5:].partition(",")

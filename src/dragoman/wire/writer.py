@@ -1,8 +1,8 @@
-"""The part of a stream writer that all wires share: events in, frames out, and bytes for each frame.
+"""The base class of the stream writers of all wires: events to frames, and frames to bytes.
 
-A subclass writes the frames of one protocol. Where a whole reply is as complex as its stream (Cohere, Responses), its
-body is gathered from the frames. Elsewhere it is written directly, with the same functions for each field: to gather
-it from frames took 2 to 5 times as long. A property test compares both forms on every wire.
+A subclass writes the frames of one protocol. If a whole reply is as complex as its stream (Cohere, Responses), its
+body is assembled from the frames. Other wires write it directly, with the same functions for each field, because
+assembly from frames took 2 to 5 times as long. A property test compares both forms on every wire.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DELTAS = (TextDelta, ThinkingDelta)
 
 
 class StreamWriter(ABC, Generic[FrameT]):
-    """A Stage from events to the bytes of a streamed reply."""
+    """A stage from events to the bytes of a streamed reply."""
 
     def __init__(self, ids: IdRule, *, model: str = "", id: str = "") -> None:
         self._order = EventOrder()
@@ -39,7 +39,7 @@ class StreamWriter(ABC, Generic[FrameT]):
 
     def feed(self, event: Event, /) -> list[bytes]:
         if type(event) in _DELTAS and self._started and not self._closed and not self._order.queue:
-            # Most events of a stream are deltas, and nothing but their own frames follows from them.
+            # Most events of a stream are deltas, which only cause their own frames.
             return [self._encode(frame) for frame in self._write_part(event)]
         return [self._encode(frame) for frame in self._frames_of(event)]
 
@@ -47,7 +47,7 @@ class StreamWriter(ABC, Generic[FrameT]):
         return [self._encode(frame) for frame in self._last_frames()]
 
     def write_reply(self, reply: Reply) -> list[FrameT]:
-        """All frames of a whole reply."""
+        """Return all frames of a whole reply."""
         return self._write_all(unfold_in_order(reply))
 
     def _frames_of(self, event: Event) -> list[FrameT]:
@@ -83,29 +83,29 @@ class StreamWriter(ABC, Generic[FrameT]):
         self._started = True
         return self._start()
 
-    # ---- what a protocol decides ------------------------------------------------------------------------------------
+    # ---- methods of a wire ------------------------------------------------------------------------------------------
 
     def _encode(self, frame: FrameT) -> bytes:
-        """By default: a server-sent event that is named by the type of the frame."""
+        """Encode a frame; by default, as a server-sent event with the type of the frame as its name."""
         fields: Any = frame
         return framing.encode_sse(fields["type"], write(fields))
 
     def _start(self) -> list[FrameT]:
-        """The frames before all others."""
+        """Return the first frames."""
         return []
 
     @abstractmethod
     def _write_part(self, event: Event) -> list[FrameT]:
-        """The frames of an event that belongs to the content of the reply."""
+        """Return the frames of an event that is content of the reply."""
 
     @abstractmethod
     def _end(self, event: ReplyEnded) -> list[FrameT]:
-        """The frames that end a reply; the writer is closed then."""
+        """Return the frames that end a reply; the writer is then closed."""
 
     @abstractmethod
     def _fail(self, failure: Failure) -> list[FrameT]:
-        """The frames of a reply that failed."""
+        """Return the frames of a reply that failed."""
 
     def _cut_off(self) -> list[FrameT]:
-        """The frames of a reply whose events stopped before its end."""
+        """Return the frames of a reply whose events stopped before its end."""
         return self._begin() + self._fail(NO_END)

@@ -52,7 +52,7 @@ def test_without_tools_only_a_reply_is_left() -> None:
 
 @pytest.mark.parametrize("choice", ["sometimes", {"name": "nobody"}, {"names": ["ping", "nobody"]}, {}, {"name": 5}])
 def test_a_choice_that_means_nothing_is_refused(choice: Any) -> None:
-    with pytest.raises(ConfigError, match="names no offered tool"):
+    with pytest.raises(ConfigError, match="does not name an offered tool"):
         formats.grammar([PING], tool_choice=choice)
 
 

@@ -182,7 +182,7 @@ def test_a_plain_reply_is_never_a_call(name: str) -> None:
 @pytest.mark.parametrize("name", CALLS_ALONE)
 def test_where_any_line_may_be_a_call_a_reply_is_refused(name: str) -> None:
     for tool_choice in ("auto", "none"):
-        with pytest.raises(ConfigError, match="cannot be told from a call"):
+        with pytest.raises(ConfigError, match="cannot be distinguished from a call"):
             formats.grammar(_PING, name, tool_choice=tool_choice)
 
 

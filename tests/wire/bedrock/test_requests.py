@@ -262,4 +262,4 @@ def test_reasoning_behind_a_call_is_put_before_it() -> None:
     prepared = prepare(ask(user("?"), assistant("a", call(city="b"), Thinking("Hm.", SIGNED), "c"), tools=[WEATHER]))
     kinds = [next(iter(block)) for block in prepared.body["messages"][1]["content"]]
     assert kinds == ["text", "reasoningContent", "toolUse", "text"]
-    assert "moved message 1: thinking behind a call was put before it" in told(prepared)
+    assert "moved message 1: thinking after a call was moved before it" in told(prepared)

@@ -296,7 +296,7 @@ def test_own_reasoning_goes_back_unchanged_before_the_call_it_led_to() -> None:
     "parts, why",
     [
         ([Thinking("hm", {"anthropic": {"signature": "x"}}), Text("Hi.")], "another wire"),
-        ([OWN_THOUGHT], "without an item behind it"),
+        ([OWN_THOUGHT], "without an item after it"),
         ([OWN_THOUGHT, Text("Hi."), OWN_THOUGHT, Text("Hi.")], "twice"),
         ([Thinking("hm", {WIRE: {"id": "rs_1", "summary": []}}), Text("Hi.")], "encrypted content"),
     ],

@@ -392,7 +392,7 @@ CONSTRUCTIONS: list[tuple[str, Any, str, Any, list[str]]] = [
         {"$ref": "https://example.com/s.json", "type": "string"},
         "openai",
         {"type": "string"},
-        ["dropped $ref https://example.com/s.json at $.properties.p: it points nowhere in this schema"],
+        ["dropped $ref https://example.com/s.json at $.properties.p: it does not resolve in this schema"],
     ),
     (
         "annotations",
@@ -601,9 +601,9 @@ def test_the_root_becomes_a_plain_object(root: dict[str, Any], target: str) -> N
 @pytest.mark.parametrize(
     ("parameters", "why"),
     [
-        (False, "its parameters are no JSON Schema"),
-        ([], "its parameters are no JSON Schema"),
-        ("object", "its parameters are no JSON Schema"),
+        (False, "its parameters are not a JSON Schema"),
+        ([], "its parameters are not a JSON Schema"),
+        ("object", "its parameters are not a JSON Schema"),
         ({"type": "string"}, "its parameters cannot be an object"),
         ({"anyOf": [{"type": "string"}, {"type": "array"}]}, "its parameters cannot be an object"),
     ],

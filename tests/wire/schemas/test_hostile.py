@@ -104,7 +104,7 @@ def test_references_that_multiply_cost_nothing_where_they_stay(target: str) -> N
 def test_references_that_multiply_leave_the_tool_out_where_they_cannot_stay(target: str) -> None:
     compiled = compile_schema(Tool("x", parameters=laughing(9, 10)), target)
     assert compiled.schema is None
-    assert str(compiled.losses[-1]) == "tool x: left out: its schema is too large once its references are written out"
+    assert str(compiled.losses[-1]) == "tool x: left out: its schema is too large once its references are expanded"
 
 
 @pytest.mark.parametrize("target", ["gemini", "ollama", "bedrock", "anthropic_strict"])

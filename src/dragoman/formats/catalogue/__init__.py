@@ -1,7 +1,7 @@
-"""The catalogue: every text format, written the way its models write it.
+"""The catalogue: a row for every text format, with a template of its calls.
 
-To add one, add a row and a sample (docs/guides/add-a-format.md). The order matters to `auto` alone: where two rows
-read the same opener, the first that can make sense of what follows wins.
+To add a format, add a row and a sample (docs/guides/add-a-format.md). The order matters only for `auto`: if two rows
+have the same opener, the first that can read the text wins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Formats that carry JSON: in a tag, as a list behind a marker, or behind the tool's name."""
+"""Rows of formats that carry JSON: in a tag, as a list after a marker, or after the tool's name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dragoman.formats.unmarked import JsonAnywhere, NoisyTag, ToolsTag
 
 
 def _plain_bars(*literals: str) -> dict[str, tuple[str, ...]]:
-    """Distilled models and some hosts write DeepSeek's markers with ASCII bars and underscores."""
+    """Return the spellings with ASCII bars and underscores, as distilled models and some hosts write them."""
     return {
         literal: tuple(dict.fromkeys((literal.replace("｜", "|"), literal.replace("｜", "|").replace("▁", "_"))))
         for literal in literals
@@ -211,7 +211,7 @@ ROWS: tuple[Format, ...] = (
     Format(
         name="deepseek_v3",
         template="<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{args}\n```<｜tool▁call▁end｜>",
-        # The distilled models write the tags of the models they were made from.
+        # The distilled models write the tags of their base models.
         also=(
             "<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜>",
             "<tool_call>\n{call}\n</tool_call>",

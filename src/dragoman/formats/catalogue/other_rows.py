@@ -1,4 +1,4 @@
-"""Rows for labelled fences, bare JSON, channels, Python notation and line formats."""
+"""Rows of formats with labelled fences, bare JSON, channels, Python notation and lines."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BARE_ROWS: tuple[Format, ...] = (
         own_lines=True,
         aliases=("text_tagged",),
         family="I",
-        models="any model that is asked to",
+        models="any model with instructions",
     ),
     # ---- I: labelled fences and bare JSON --------------------------------------------------------------------------
     Format(
@@ -130,14 +130,14 @@ BARE_ROWS: tuple[Format, ...] = (
         drop=(*DEEPSEEK_DROP, *DEEPSEEK_SECTION, "<|tool▁calls▁begin|>", "<|tool▁calls▁end|>"),
         entries=(WholeMessage("ollama_tools"),),
         family="I",
-        models="whatever Ollama's generic parser is pointed at",
+        models="models that use Ollama's generic parser",
         in_auto=False,
     ),
 )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Formats whose messages run in channels, behind headers and special tokens.
+# Formats whose messages have channels, headers and special tokens.
 
 CHANNEL_ROWS: tuple[Format, ...] = (
     Format(
@@ -218,7 +218,7 @@ CHANNEL_ROWS: tuple[Format, ...] = (
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Spellings that no model was trained on but many improvise, and the plain words of older prompts.
+# Notations that no model was trained on but many improvise, and the plain words of older prompts.
 
 LINE_ROWS: tuple[Format, ...] = (
     Format(
@@ -228,7 +228,7 @@ LINE_ROWS: tuple[Format, ...] = (
         entries=(TaggedElement(), BareElement()),
         aliases=("xml_element_per_argument", "morph_xml"),
         family="I",
-        models="agents in the manner of Cline and Roo",
+        models="agents in the style of Cline and Roo",
     ),
     Format(
         name="xml_attributes",
@@ -247,11 +247,11 @@ LINE_ROWS: tuple[Format, ...] = (
         entries=(Perl(), PerlWithoutBrackets()),
         aliases=("tool_call_perl",),
         family="I",
-        models="MiniMax behind some hosts, local models",
+        models="MiniMax at some hosts, local models",
     ),
     Format(
         name="glm_lines",
-        # `name/key>value` would be shorter, but a line that was cut off could not be told from a whole one.
+        # `name/key>value` would be shorter, but a truncated line would look like a complete one.
         template="{name}/{args}",
         template_is_read=False,
         entries=(GlmLine(), GlmTagged()),
@@ -276,7 +276,7 @@ LINE_ROWS: tuple[Format, ...] = (
         entries=(React(),),
         aliases=("react_text",),
         family="I",
-        models="models prompted in the ReAct manner",
+        models="models with a ReAct prompt",
     ),
     Format(
         name="functionary_v32",
@@ -309,7 +309,7 @@ PYTHON_ROWS: tuple[Format, ...] = (
         aliases=("llama4_pythonic",),
         family="E",
         models="Llama 3.2, Llama 4, ToolACE, Gemma 2 and 3 with tool prompts",
-        note="Under `auto` the list must begin a line and name offered tools; named, it may begin anywhere.",
+        note="In `auto` the list must begin a line and name offered tools; in the named format it may begin anywhere.",
     ),
     Format(
         name="lfm2",

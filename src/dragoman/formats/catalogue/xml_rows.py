@@ -1,4 +1,4 @@
-"""Formats that write arguments as tags, one by one. Types come from the schema, or from an attribute."""
+"""Rows of formats that write arguments as tags. Types come from the schema, or from an attribute."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INVOKE_SPELLINGS = {
 
 
 def _dsml(name: str, sigil: str, block: str, *aliases: str, models: str) -> Format:
-    """DeepSeek's tags: the sigil may come with other bars, doubled, or followed by a blank."""
+    """Return DeepSeek's tags: the sigil may have other bars, be doubled, or be followed by a blank."""
     bars = [sigil, sigil.replace("｜", "|"), sigil.replace("｜", "｜｜"), sigil.replace("｜", "‖"), sigil + " "]
 
     def spell(text: str) -> tuple[str, ...]:

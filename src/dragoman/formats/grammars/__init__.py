@@ -1,3 +1,3 @@
-"""Grammars: what a model may write, from the same rows that read it."""
+"""Grammars that restrict the output of a model, built from the same rows as the parser."""
 
 from __future__ import annotations

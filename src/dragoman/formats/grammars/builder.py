@@ -1,4 +1,4 @@
-"""Build the grammar of a format: calls and replies, in GBNF, Lark or JSON Schema."""
+"""Builds the grammar of a format (calls and plain replies) in GBNF, Lark or JSON Schema."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# Plain replies: text that cannot be taken for a call.
+# Plain replies: text that the parser cannot read as a call.
 #
-# A plain reply begins with something visible and holds none of the format's markers: no opener, in any spelling that is
-# read, no tag around calls or thinking, no end token. Where a format reads calls out of bare JSON, it holds no `{`, and
-# where it reads lists of calls in Python, no `[`.
+# A plain reply begins with a visible character and contains no marker of the format: no opener in any spelling, no tag
+# around calls or thinking, no end token. If the format reads calls from bare JSON, the reply contains no `{`; if it
+# reads lists of calls in Python, no `[`.
 
 _NEEDS_BRACE = (WholeMessage, JsonAnywhere, NameThenBraces)
 
 
 def reply(row: Format, plan: Plan, most: int | None) -> Node:
-    """Text that this format reads as text."""
+    """Return the grammar of text that this format reads as text."""
     markers = {*plan.section_ends, *plan.drops, *plan.thinking, *plan.thinking_ends}
     brackets = ""
     for opener, entries in plan.openers.items():
@@ -47,8 +47,8 @@ def reply(row: Format, plan: Plan, most: int | None) -> Node:
             brackets += "{"
         else:
             raise ConfigError(
-                f"in the format {row.name!r} a plain reply cannot be told from a call",
-                hint="ask for calls alone with tool_choice='required', or take another format, for example hermes",
+                f"in the format {row.name!r} a plain reply cannot be distinguished from a call",
+                hint="use tool_choice='required', or another format, for example hermes",
             )
     markers.update(brackets)
     kept = {marker for marker in markers if not any(other != marker and other in marker for other in markers)}
@@ -56,7 +56,7 @@ def reply(row: Format, plan: Plan, most: int | None) -> Node:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A grammar as a JSON schema, for formats that are JSON and nothing else, and for servers that take one.
+# A grammar as a JSON Schema, for formats that are only JSON, and for servers that accept one.
 
 _ONE = frozenset({"additionalProperties", "items", "contains", "not", "if", "then", "else", "propertyNames"})
 _LISTS = frozenset({"anyOf", "oneOf", "prefixItems"})
@@ -65,16 +65,16 @@ _JOINS = frozenset({"allOf", "anyOf", "oneOf", "$ref"})
 
 
 def write_schema(wants: ReplyForm, row: Format, limits: Limits) -> str:
-    """The schema of a reply that is one call, or a list of them."""
+    """Return the schema of a reply that is one call or a list of calls."""
     if row.template != "{calls}" or row.notation != "json":
         raise ConfigError(
-            f"the format {row.name!r} is no JSON by itself, so that no schema describes it",
-            hint="take syntax='gbnf' or 'lark', or the format json",
+            f"the format {row.name!r} is not JSON alone, so no JSON Schema describes it",
+            hint="use syntax='gbnf' or 'lark', or the format json",
         )
     if wants.replies or not wants.tools:
         raise ConfigError(
-            "a JSON schema cannot leave room for a plain reply",
-            hint="ask for calls alone with tool_choice='required', or take syntax='gbnf' or 'lark'",
+            "a JSON Schema cannot allow a plain reply",
+            hint="use tool_choice='required', or syntax='gbnf' or 'lark'",
         )
     definitions: JsonObject = {}
     calls = [_envelope(tool, number, definitions, limits) for number, tool in enumerate(wants.tools, 1)]
@@ -88,7 +88,7 @@ def write_schema(wants: ReplyForm, row: Format, limits: Limits) -> str:
         return write_strict_json({**schema, "$defs": definitions})
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(
-            f"the parameters of a tool are no JSON: {error}", hint="mend the schema of the tool"
+            f"the parameters of a tool are not JSON: {error}", hint="correct the schema of the tool"
         ) from None
 
 
@@ -104,7 +104,7 @@ def _envelope(tool: Tool, number: int, definitions: JsonObject, limits: Limits) 
 
 
 class _Bounds:
-    """A tool's schema with an end to everything, and with references that hold at its new place."""
+    """Adds a limit to every open part of a tool's schema, and rewrites its references for their new place."""
 
     def __init__(self, place: str, limits: Limits) -> None:
         self._place = place
@@ -140,7 +140,7 @@ class _Bounds:
         if keyword in _LISTS and isinstance(value, list):
             return [self.bound(each) for each in value]
         if keyword == "allOf" and isinstance(value, list):
-            # Parts that hold together must not each refuse what the others name.
+            # Parts of an `allOf` must not each forbid the properties that the others name.
             return [self.bound(each, closes=False) for each in value]
         if keyword in _MAPS and isinstance(value, dict):
             return {name: self.bound(each) for name, each in value.items()}
@@ -148,7 +148,7 @@ class _Bounds:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The whole grammar: which of calls and replies it allows, from which row, in which syntax.
+# The whole grammar: whether it allows calls and replies, from which row, in which syntax.
 
 Syntax = Literal["gbnf", "lark", "json_schema"]
 SYNTAXES: tuple[Syntax, ...] = ("gbnf", "lark", "json_schema")
@@ -156,7 +156,7 @@ ToolChoice = str | Mapping[str, Any]
 
 
 class Grammar(Struct, frozen=True):
-    """A grammar, and what of the schemas it does not hold."""
+    """A grammar, and the parts of the schemas that it does not enforce."""
 
     text: str
     syntax: Syntax
@@ -165,12 +165,12 @@ class Grammar(Struct, frozen=True):
 
 
 def build(tools: Toolset, row: Format, plan: Plan, *, syntax: str, tool_choice: ToolChoice, limits: Limits) -> Grammar:
-    """The grammar of a format for these tools."""
+    """Build the grammar of a format for these tools."""
     if syntax not in SYNTAXES:
         guess = nearest(syntax, SYNTAXES)
         raise ConfigError(
             f"unknown syntax of grammars {syntax!r}" + (f"; did you mean {guess!r}?" if guess else ""),
-            hint=f"take one of {', '.join(SYNTAXES)}",
+            hint=f"use one of {', '.join(SYNTAXES)}",
         )
     wants = read_choice(tool_choice, tools)
     if syntax == "json_schema":
@@ -182,14 +182,14 @@ def build(tools: Toolset, row: Format, plan: Plan, *, syntax: str, tool_choice: 
 
 
 class ReplyForm(Struct, frozen=True):
-    """What a reply may be."""
+    """What a reply may contain."""
 
     replies: bool
     tools: tuple[Tool, ...]
 
 
 def read_choice(given: ToolChoice, tools: Toolset) -> ReplyForm:
-    """`auto`, `required` (or `any`), `none`, or the name of one tool, in the spellings of the wires."""
+    """Read a tool choice: `auto`, `required` (or `any`), `none`, or the name of one tool, as on the wires."""
     if given == "none":
         return ReplyForm(True, ())
     if given in ("auto", "required", "any"):
@@ -200,8 +200,8 @@ def read_choice(given: ToolChoice, tools: Toolset) -> ReplyForm:
     if not found or len(found) != len(names):
         wrong = next((name for name, tool in zip(names, chosen, strict=True) if tool is None), given)
         raise ConfigError(
-            f"tool_choice {wrong!r} names no offered tool",
-            hint="give 'auto', 'required', 'none' or {'name': ...} with the name of an offered tool",
+            f"tool_choice {wrong!r} does not name an offered tool",
+            hint="use 'auto', 'required', 'none' or {'name': ...} with the name of an offered tool",
         )
     return ReplyForm(replies, _unique(found))
 
@@ -220,7 +220,7 @@ def _unique(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 
 def build_tree(wants: ReplyForm, row: Format, plan: Plan, limits: Limits) -> tuple[Tree, tuple[Loss, ...]]:
-    """The grammar before it is written in any syntax."""
+    """Build the grammar as a tree, which any syntax can write."""
     rules = Rules()
     ways: list[Node] = []
     losses: tuple[Loss, ...] = ()

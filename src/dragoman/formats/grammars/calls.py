@@ -1,4 +1,4 @@
-"""Grammar of calls: the template of a format with its holes filled from the tools."""
+"""The grammar of calls: the template of a format, its holes filled from the tools."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from dragoman.formats.template import Node as TemplateNode
 from dragoman.types import JsonObject, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# From a format's template and the tools to every way of writing calls: the template, with its holes filled.
+# All texts of calls, from the template of a format and the tools.
 
 _is_keyword = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}\Z").match
 _is_plain_key = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z").match
@@ -58,12 +58,12 @@ _FREE_KEY = row(chars("azAZ__"), repeat(chars("azAZ09__"), 0, 40))
 
 
 def has_grammar(row: Format) -> bool:
-    """Whether a grammar can be made from the row: its template says how calls are written."""
+    """Whether a grammar can be built from the row: it needs a template."""
     return bool(row.template) and row.notation in ("json", "python", "gemma") and not row.entities
 
 
 def _notation_of(row: Format) -> Notation:
-    """How a grammar spells the values of a row."""
+    """Return the notation in which a grammar writes the values of a row."""
     if row.notation == "python":
         return python(closers_of(row))
     return gemma(row.quote, closers_of(row)) if row.notation == "gemma" else JSON
@@ -76,7 +76,7 @@ class CallWriter:
         if not has_grammar(row):
             raise ConfigError(
                 f"there is no grammar for the format {row.name!r}",
-                hint="take one that writes JSON or tags, for example hermes, fenced or qwen3_coder",
+                hint="use one that writes JSON or tags, for example hermes, fenced or qwen3_coder",
             )
         self.row = row
         self.notation = _notation_of(row)
@@ -89,7 +89,7 @@ class CallWriter:
         self.memory = SchemaCache(self.losses)
 
     def calls(self, tools: Iterable[Tool]) -> Node:
-        """One call or several, as many as the limits allow."""
+        """Return the grammar of one or more calls, up to the limit."""
         offered = [tool for tool in tools if self._can_name(tool)]
         several = max(1, self.limits.calls) - 1
         if has_hole(self.nodes, "calls"):
@@ -103,7 +103,7 @@ class CallWriter:
         return row(Text(opening), body, Text(closing))
 
     def _listed(self, one: Node, more: int) -> Node:
-        """What `{calls}` stands for."""
+        """Return the grammar of `{calls}`."""
         bare = self.row.single_is_bare
         listed = row(Text("["), one, repeat(row(Text(", "), one), 1 if bare else 0, more), Text("]"))
         return listed if not bare else choice([one, listed] if more else [one])
@@ -118,7 +118,7 @@ class CallWriter:
         return refusal is None
 
     def refusal(self, tool: Tool, arguments: JsonObject) -> CannotExpress | None:
-        """Why the format cannot write a call, if it cannot."""
+        """Return why the format cannot write a call of the tool; None if it can."""
         try:
             render([ToolCall("", tool.name, arguments)], self.row, self.plan)
         except CannotExpress as refusal:
@@ -136,13 +136,13 @@ def _is_hole(node: TemplateNode, kind: str) -> bool:
 
 
 def value_markers(row: Format) -> tuple[str, ...]:
-    """What a value between tags must not hold: its closer, the next argument's tag, and the ends of the call."""
+    """Return what a value between tags must not contain: its closer, the next argument's tag, the ends of the call."""
     nodes = compile_template(row.template, row.spellings)
     for index, node in enumerate(nodes):
         if isinstance(node, Many):
             value = next(place for place, inner in enumerate(node.body) if _is_hole(inner, "value"))
             after = node.body[value + 1 :]
-            # Where no tag follows a value, the blank behind it ends it, as in lines of keys and values.
+            # If no tag follows a value, the blank after it ends it, as in lines of keys and values.
             blanks = tuple((inner.text,) for inner in after if isinstance(inner, Space))
             closers = next(iter((*(inner.spellings for inner in after if isinstance(inner, Literal)), *blanks)))
             ends = [text for literal, _ in literals_after(nodes[index + 1 :]) for text in literal.spellings]
@@ -151,7 +151,7 @@ def value_markers(row: Format) -> tuple[str, ...]:
 
 
 class _ToolWriter:
-    """One tool in the template's holes."""
+    """Fills the holes of the template for one tool."""
 
     def __init__(self, owner: CallWriter, tool: Tool) -> None:
         self.row = owner.row
@@ -198,7 +198,7 @@ class _ToolWriter:
         return row(maybe(Text("functions.")), Text(f"{self.tool.name}:"), repeat(DIGIT, 1, 4))
 
     def _call(self) -> Node:
-        """The name and the arguments: as an envelope, or as a call in Python."""
+        """Return the name and the arguments: as an envelope, or as a call in Python."""
         if self.row.notation == "python":
             return row(Text(f"{self.tool.name}("), self._arguments(), Text(")"))
         name = write_strict_json(self.tool.name)
@@ -220,7 +220,7 @@ class _ToolWriter:
         return choice(values.branch(branch, place) for branch, place in found)
 
     def _warn_of_bare_words(self, found: list[tuple[Branch, Place]]) -> None:
-        """Where texts are marked by their delimiters alone, the reader takes a bare word for text if it may be one."""
+        """Report a loss if only delimiters mark strings: the reader takes a bare word for a string if it may be one."""
         for branch, place in found:
             for member in members_of(branch.schema, place) or ():
                 kinds = {
@@ -231,7 +231,7 @@ class _ToolWriter:
                     self.report(member.place.path, "type", "a bare number or boolean is read as text")
 
     def _keywords(self, values: Values, branch: Branch, place: Place) -> Node:
-        """`key=value, other=value`."""
+        """Return `key=value, other=value`."""
         members = literal_members(branch, place) if branch.kind == LITERAL else members_of(branch.schema, place)
         if members is None:
             self.report(place.path, "properties", "none are named: only calls without arguments are offered")
@@ -240,24 +240,24 @@ class _ToolWriter:
 
     def _keyword(self, values: Values, member: Member) -> Node:
         if _is_keyword(member.key) is None:
-            self.report(member.place.path, "properties", "the key is no name in Python")
+            self.report(member.place.path, "properties", "the key is not a Python identifier")
             return NEVER
         return row(Text(f"{member.key}="), values.value(member.schema, member.place))
 
 
 def objects(branches: Branches, tool: Tool, place: Place) -> list[tuple[Branch, Place]]:
-    """The branches of a tool's parameters that are objects, as arguments always are."""
+    """Return the branches of a tool's parameters that are objects; arguments are always objects."""
     found = branches.of(tool.parameters, place)
     return [(branch, at) for branch, at in found if branch.kind == "object" or isinstance(branch.value, dict)]
 
 
 def literal_members(branch: Branch, place: Place) -> list[Member]:
-    """The members of an object that is a constant."""
+    """Return the members of an object that is a constant."""
     return [Member(key, {"const": each}, True, place.child(key)) for key, each in branch.value.items()]
 
 
 class _PairWriter:
-    """Arguments one by one, as tags around keys and values."""
+    """Writes arguments as tags around keys and values."""
 
     def __init__(self, owner: _ToolWriter, node: Many) -> None:
         self.owner = owner
@@ -311,10 +311,10 @@ class _PairWriter:
     # ---- values --------------------------------------------------------------------------------------------------
 
     def _by_word(self, schema: object, place: Place) -> list[tuple[str, Node]]:
-        """The values of a schema, each with the word that states its type."""
+        """Return the values of a schema, each with the word that states its type."""
         branches = self.owner.branches.of(schema, place)
         if not self.typed and any(_is_any_text(branch) for branch, _ in branches):
-            # Whatever else is allowed is also text, and the reader tells by the schema what it stands for.
+            # Other allowed values are text as well, and the reader gets their type from the schema.
             branches = [(branch, at) for branch, at in branches if _is_any_text(branch)][:1]
         return [pair for branch, at in branches for pair in self._values(branch, at, schema)]
 
@@ -329,7 +329,7 @@ class _PairWriter:
         return [(type_word(self.row, branch.kind), self.inner.branch(branch, place))]
 
     def _literal(self, branch: Branch, place: Place, schema: object) -> Node:
-        """A constant; it must be read back as what it is, which plain text does not promise."""
+        """Return a constant. The reader must read the same value, which plain text does not guarantee."""
         is_text = isinstance(branch.value, str)
         found = (self.plain if is_text else self.inner).literal(branch, place)
         if isinstance(found, Text) and isinstance(schema, dict):
@@ -342,7 +342,7 @@ class _PairWriter:
         return found
 
     def _cell(self, node: Node) -> Node:
-        """A text; in formats with CDATA one with a bracket, or with blanks at its ends, may stand in that."""
+        """Return a string; in formats with CDATA, one with a bracket or with blanks at its ends may be in CDATA."""
         if not self.row.cdata:
             return node
         text = self.owner.owner.rules.named[node.name] if hasattr(node, "name") else node

@@ -1,4 +1,4 @@
-"""The nodes of a grammar, notations of values, and the automaton that excludes markers."""
+"""The nodes of a grammar, the notations of values, and the automaton that excludes markers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dragoman.errors import CannotExpress
 from dragoman.formats.notation import GemmaNotation, PythonNotation, is_plain_key, write_strict_json
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a grammar is made of, whatever syntax it is written in afterwards.
+# The nodes of a grammar, independent of its syntax.
 #
-# Every grammar here is finite in depth and in repeats: all of it is a regular language, which each engine takes.
-# `NEVER` accepts nothing, so that what cannot be written vanishes by itself: an optional part with it is left out, and
-# a choice goes on without it.
+# Every grammar here has a finite depth and finite repeats, so it is a regular language, which each engine accepts.
+# `NEVER` accepts nothing. So parts that cannot be written disappear: an optional part that contains it is left out, and
+# a choice loses that alternative.
 
 
 class Text(Struct, frozen=True):
@@ -25,7 +25,7 @@ class Text(Struct, frozen=True):
 
 
 class Chars(Struct, frozen=True):
-    """One character of some ranges, or, negated, any other one."""
+    """One character of some ranges; negated, any other character."""
 
     ranges: tuple[tuple[str, str], ...]
     negated: bool = False
@@ -38,13 +38,13 @@ class Concatenation(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """One of these. None at all: nothing is accepted."""
+    """One of these. Without any, nothing is accepted."""
 
     ways: tuple[Node, ...]
 
 
 class Repeat(Struct, frozen=True):
-    """The same part some times over; `most` None: without end."""
+    """The same part several times; `most` None means without limit."""
 
     part: Node
     least: int
@@ -58,21 +58,21 @@ class Ref(Struct, frozen=True):
 
 
 class FreeText(Struct, frozen=True):
-    """Running text in which none of the markers stands.
+    """Text that contains none of the markers.
 
-    It is made of characters other than the barred ones, and of escapes where there are any; each counts as one.
+    It consists of characters that are not barred, and of escapes if there are any; each counts as one.
     """
 
     markers: tuple[str, ...] = ()
     least: int = 0
     most: int | None = None
     exact: bool = False
-    """Whether `most` is a promise (the schema's own limit) or only keeps a model from running on for ever."""
+    """Whether `most` must be exact (a limit of the schema), or only prevents text without end."""
     barred: str = "\0"
-    """Characters that do not stand in it as they are; never the one with the number 0, which no tool expects."""
+    """Characters that do not occur unescaped; the character with number 0 never occurs, since no tool expects it."""
     escape: Node | None = None
     starts_visible: bool = False
-    """The first character is no white space."""
+    """The first character is not white space."""
 
 
 Node = Text | Chars | Concatenation | Choice | Repeat | Ref | FreeText
@@ -83,7 +83,7 @@ DIGIT = Chars((("0", "9"),))
 
 
 def row(*parts: Node) -> Node:
-    """One after the other; texts that meet become one."""
+    """Concatenate nodes; adjacent texts become one."""
     flat: list[Node] = []
     for part in parts:
         for each in part.parts if type(part) is Concatenation else (part,):
@@ -103,7 +103,7 @@ def row(*parts: Node) -> Node:
 
 
 def choice(ways: Iterable[Node]) -> Node:
-    """One of these, each once."""
+    """Return a choice of these nodes, without duplicates."""
     flat: dict[Node, None] = {}
     for way in ways:
         flat.update(dict.fromkeys(way.ways if isinstance(way, Choice) else (way,)))
@@ -112,7 +112,7 @@ def choice(ways: Iterable[Node]) -> Node:
 
 
 def repeat(part: Node, least: int, most: int | None) -> Node:
-    """The part between `least` and `most` times."""
+    """Return the part, repeated `least` to `most` times."""
     if most is not None and most < least:
         return NEVER
     if part == NEVER:
@@ -123,17 +123,17 @@ def repeat(part: Node, least: int, most: int | None) -> Node:
 
 
 def maybe(part: Node) -> Node:
-    """The part, or nothing."""
+    """Return the part or nothing."""
     return repeat(part, 0, 1)
 
 
 def chars(spec: str, *, negated: bool = False) -> Chars:
-    """A class of characters from pairs of ends: `chars("az09")` is a letter or a digit."""
+    """Return a character class from pairs of ends: `chars("az09")` is a letter or a digit."""
     return Chars(tuple(zip(spec[::2], spec[1::2], strict=True)), negated)
 
 
 def runs(characters: str) -> tuple[tuple[str, str], ...]:
-    """Ranges of these characters, neighbours together."""
+    """Return the ranges of these characters, adjacent ones joined."""
     found: list[tuple[str, str]] = []
     for character in sorted(set(characters)):
         if found and ord(found[-1][1]) + 1 == ord(character):
@@ -144,7 +144,7 @@ def runs(characters: str) -> tuple[tuple[str, str], ...]:
 
 
 class Rules:
-    """The named parts of a grammar. Parts that are the same share a name, and the order is that of their making."""
+    """The named parts of a grammar, in the order of their creation. Equal parts share a name."""
 
     def __init__(self) -> None:
         self.named: dict[str, Node] = {}
@@ -152,7 +152,7 @@ class Rules:
         self._counts: dict[str, int] = {}
 
     def define(self, hint: str, node: Node) -> Node:
-        """A reference to this part; what is as short as a reference stays as it is."""
+        """Return a reference to this part; a part as short as a reference is returned unchanged."""
         if isinstance(node, Text | Ref | Chars) or node == NEVER:
             return node
         name = self._names.get(node)
@@ -162,7 +162,7 @@ class Rules:
         return Ref(name)
 
     def _fresh(self, hint: str) -> str:
-        """A name of letters, digits and dashes, which is what the strictest syntax allows."""
+        """Return a new name of letters, digits and dashes, which the strictest syntax allows."""
         plain = "".join(each if each.isascii() and each.isalnum() else "-" for each in hint).strip("-").lower()
         plain = plain if plain[:1].isalpha() else f"x-{plain}".rstrip("-")
         while True:
@@ -173,13 +173,13 @@ class Rules:
 
 
 class Tree(Struct, frozen=True):
-    """A whole grammar: where it starts, and its named parts."""
+    """A whole grammar: its start, and its named parts."""
 
     root: Node
     rules: dict[str, Node]
 
     def reachable(self) -> dict[str, Node]:
-        """The named parts that are needed, in the order of their making."""
+        """Return the named parts that are used, in the order of their creation."""
         needed: set[str] = set()
         waiting = [self.root]
         while waiting:
@@ -200,25 +200,25 @@ class Tree(Struct, frozen=True):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How far a grammar goes where a schema sets no limit of its own, and what it had to leave out.
+# The limits of a grammar if a schema states none, and the losses.
 
 
 class Limits(Struct, frozen=True):
-    """Small models run on where they may: everything that repeats has an end."""
+    """Limits of everything that repeats, because small models repeat without end if they may."""
 
     calls: int = 4
     items: int = 16
-    """Of a list, and members of a free object, where the schema does not say."""
+    """Items of a list, and members of a free object, if the schema states no limit."""
     characters: int | None = 1000
-    """Of a text for which the schema states no `maxLength`. None: without end."""
+    """Characters of a string without `maxLength`. None: no limit."""
     reply: int | None = None
-    """Characters of a plain reply. None: without end; the caller's limit of tokens ends it."""
+    """Characters of a plain reply. None: no limit; the caller's token limit ends it."""
     depth: int = 3
-    """Of free JSON, and of references that lead into themselves."""
+    """Levels of free JSON, and of recursive references."""
 
 
 class Loss(Struct, frozen=True):
-    """Something of a schema that the grammar does not hold: it has to be validated afterwards."""
+    """A part of a schema that the grammar does not enforce; validation must check it afterwards."""
 
     tool: str
     path: str
@@ -230,11 +230,11 @@ class Loss(Struct, frozen=True):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Finding markers in a text one character at a time: which characters lead where, and which would complete one.
+# An automaton that searches for markers one character at a time: the transitions, and those that complete a marker.
 
 
 class Transition(Struct, frozen=True):
-    """Characters that lead on to another state; negated: all others."""
+    """The characters that lead to another state; negated, all others."""
 
     characters: str
     negated: bool
@@ -242,7 +242,7 @@ class Transition(Struct, frozen=True):
 
 
 class Automaton:
-    """The states of a search for markers. State 0: nothing has begun. No move completes a marker."""
+    """The states of a search for markers. State 0: no marker has begun. No move completes a marker."""
 
     def __init__(self, markers: tuple[str, ...]) -> None:
         self._heads = [""]
@@ -262,7 +262,7 @@ class Automaton:
 
     @property
     def is_plain(self) -> bool:
-        """Whether no marker holds a character with which one begins, so that a search never starts inside another."""
+        """Whether no marker contains the first character of a marker, so that no match begins inside another."""
         first = {marker[0] for marker in self._markers}
         return not any(character in first for marker in self._markers for character in marker[1:])
 
@@ -271,7 +271,7 @@ class Automaton:
         return len(self._heads[move.state]) == len(self._heads[state]) + 1
 
     def moves(self, state: int, barred: str) -> list[Transition]:
-        """Where one more character leads; first the move back to the start, then the others."""
+        """Return the transitions for one more character; first the one back to the start, then the others."""
         key = (state, barred)
         if key not in self._moves:
             self._moves[key] = self._find_moves(state, barred)
@@ -291,7 +291,7 @@ class Automaton:
         return [Transition(away, True, 0), *others]
 
     def _step(self, head: str, character: str) -> int | None:
-        """The state behind one more character; None if that completes a marker."""
+        """Return the state after one more character; None if it completes a marker."""
         text = head + character
         for start in range(len(text)):
             if text[start:] in self._markers:
@@ -303,7 +303,7 @@ class Automaton:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How values are spelt inside a call: as JSON, as JSON between tags, as plain text between tags, as Python.
+# The notation of values inside a call: as JSON, as JSON between tags, as plain text between tags, as Python.
 
 _CONTROLS = "".join(map(chr, range(32)))
 _JSON_ESCAPE = choice(
@@ -323,11 +323,11 @@ _PYTHON_ESCAPE = choice(
 
 
 class Notation(Struct, frozen=True):
-    """The spelling of one family of formats."""
+    """The notation of one family of formats."""
 
     name: str
     write: Callable[[Any], str]
-    """A value as it is written: for keys, enums and constants."""
+    """Writes a value: a key, a member of an enum or a constant."""
     true: str = "true"
     false: str = "false"
     null: str = "null"
@@ -335,31 +335,31 @@ class Notation(Struct, frozen=True):
     comma: str = ", "
     quotes: tuple[str, str] = ('"', '"')
     markers: tuple[str, ...] = ()
-    """What must not stand inside a text, escaped or not."""
+    """What a string must not contain, escaped or not."""
     barred: str = '"\\' + _CONTROLS
     escape: Node | None = _JSON_ESCAPE
     bare_keys: bool = False
 
     def text(self, least: int, most: int | None, *, exact: bool) -> Node:
-        """A text of some length, with its quotes."""
+        """Return a string of some length, with its quotes."""
         opening, closing = self.quotes
-        # A marker of one character is barred as such, and with it every marker that holds it.
+        # A marker of one character is barred as a character, which also excludes every marker that contains it.
         barred = "".join(marker for marker in self.markers if len(marker) == 1)
         markers = tuple(marker for marker in self.markers if not set(marker) & set(barred))
         inner: Node = EMPTY if most == 0 else FreeText(markers, least, most, exact, self.barred + barred, self.escape)
         return row(Text(opening), inner, Text(closing))
 
     def form(self, node: Node) -> Node:
-        """A text of a known form; forms hold nothing that would have to be escaped."""
+        """Return a string of a known form; forms contain nothing that needs an escape."""
         opening, closing = self.quotes
         return row(Text(opening), node, Text(closing))
 
     def key(self, key: str) -> Node | None:
-        """The key of a member; None if it holds a marker."""
+        """Return the key of a member; None if it contains a marker."""
         return Text(key) if self.bare_keys and is_plain_key(key) else self.literal(key)
 
     def literal(self, value: Any) -> Node | None:
-        """A value that is known; None if it cannot be written, or holds a marker."""
+        """Return a constant; None if it cannot be written or contains a marker."""
         try:
             text = self.write(value)
         except (CannotExpress, TypeError, ValueError):
@@ -371,18 +371,18 @@ JSON = Notation("json", write_strict_json)
 
 
 def json_between(markers: tuple[str, ...]) -> Notation:
-    """JSON inside tags: its strings must not hold them. What stands before a quote is enough to keep a tag out."""
+    """JSON inside tags: its strings must not contain the tags. The part of a tag before a quote is sufficient."""
     heads = (marker.partition('"')[0] for marker in markers)
     return Notation("inner", write_strict_json, markers=tuple(dict.fromkeys(head for head in heads if head)))
 
 
 def plain_between(markers: tuple[str, ...]) -> Notation:
-    """Texts as they are, up to the next tag."""
+    """Strings without quotes, up to the next tag."""
     return Notation("plain", str, quotes=("", ""), markers=markers, barred="\0", escape=None)
 
 
 def python(markers: tuple[str, ...]) -> Notation:
-    """Literals of Python, in double quotes."""
+    """Python literals, in double quotes."""
     return Notation(
         "python",
         PythonNotation(markers).write,
@@ -396,7 +396,7 @@ def python(markers: tuple[str, ...]) -> Notation:
 
 
 def gemma(quote: str, closers: tuple[str, ...]) -> Notation:
-    """Gemma's own: bare keys, texts between two tokens and without escapes."""
+    """Gemma's notation: bare keys, strings between two tokens and without escapes."""
     return _Gemma(
         "gemma",
         GemmaNotation(quote, closers).write,
@@ -412,7 +412,7 @@ def gemma(quote: str, closers: tuple[str, ...]) -> Notation:
 
 class _Gemma(Notation, frozen=True):
     def literal(self, value: Any) -> Node | None:
-        """A value whose texts hold neither of the two tokens; `write` refuses the others."""
+        """Return a value whose strings contain neither of the two tokens; `write` refuses the others."""
         try:
             return Text(self.write(value))
         except CannotExpress:

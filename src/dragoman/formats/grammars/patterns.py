@@ -28,13 +28,13 @@ from dragoman.formats.grammars.nodes import (
 # Numbers between two bounds, digit by digit.
 
 MOST_DIGITS = 15
-"""Of an integer, and of the part before the point: what every machine keeps exactly."""
+"""Digits of an integer, and of the part before the point: every machine stores so many exactly."""
 _FRACTION = 17
 _EXPONENT = row(Chars((("e", "e"), ("E", "E"))), maybe(Chars((("+", "+"), ("-", "-")))), repeat(DIGIT, 1, 2))
 
 
 class Bound(Struct, frozen=True):
-    """One end of a range; a strict one does not belong to it."""
+    """One end of a range; a strict bound does not belong to the range."""
 
     value: Decimal
     strict: bool = False
@@ -44,10 +44,10 @@ class Bound(Struct, frozen=True):
 
 
 def bounds_of(schema: dict[str, Any]) -> tuple[Bound | None, Bound | None]:
-    """The tightest lower and upper bound that a schema states."""
+    """Return the tightest lower and upper bound of a schema."""
     lower = _tightest(_read(schema, "minimum", strict=False), _read(schema, "exclusiveMinimum", strict=True), 1)
     upper = _tightest(_read(schema, "maximum", strict=False), _read(schema, "exclusiveMaximum", strict=True), -1)
-    # In the oldest drafts the strict keywords are flags beside the others.
+    # In the oldest drafts, the exclusive keywords are flags next to the others.
     if lower is not None and schema.get("exclusiveMinimum") is True:
         lower = Bound(lower.value, strict=True)
     if upper is not None and schema.get("exclusiveMaximum") is True:
@@ -73,7 +73,7 @@ def _tightest(one: Bound | None, other: Bound | None, sign: int) -> Bound | None
 
 @lru_cache(maxsize=256)
 def integer(lower: Bound | None, upper: Bound | None) -> Node:
-    """An integer between the bounds, without needless zeros."""
+    """Return the grammar of an integer between the bounds, without leading zeros."""
     least = None if lower is None else _first_inside(lower, up=True)
     most = None if upper is None else _first_inside(upper, up=False)
     limit = 10**MOST_DIGITS - 1
@@ -93,7 +93,7 @@ def _first_inside(bound: Bound, *, up: bool) -> int:
 
 
 def natural(least: int, most: int) -> Node:
-    """A number from 0 on. Lengths that are allowed in full are written together."""
+    """Return a number from 0 on. Numbers of digits without a bound are written as one part."""
     if most < least:
         return NEVER
     ways: list[Node] = []
@@ -117,7 +117,7 @@ def _digit(low: str, high: str) -> Node:
 
 
 def _between(low: str, high: str) -> Node:
-    """Digits of one length, from `low` to `high`."""
+    """Return digits of one length, from `low` to `high`."""
     rest = len(low) - 1
     if rest < 0:
         return EMPTY
@@ -139,7 +139,7 @@ def _between(low: str, high: str) -> Node:
 
 @lru_cache(maxsize=256)
 def whole_or_fraction(lower: Bound | None, upper: Bound | None) -> tuple[Node, Node]:
-    """Numbers between the bounds: those that look like integers, and those with a point or an exponent."""
+    """Return numbers between the bounds: without a fraction, and with a point or an exponent."""
     limit = 10**MOST_DIGITS - 1
     if lower is None and upper is None:
         digits = row(maybe(Text("-")), natural(0, limit))
@@ -175,9 +175,9 @@ def _fraction_digits(value: Decimal) -> str:
 
 
 def _point(whole: int, low: str | None, strict_low: bool, high: str | None, strict_high: bool) -> Node:
-    """The fraction behind the last whole number before a bound.
+    """Return the fraction after the last whole number before a bound.
 
-    With more than fifteen digits in all, a number beside the bound might be read as the bound itself.
+    With more than fifteen digits in total, a number next to the bound might be read as the bound itself.
     """
     room = max(1, MOST_DIGITS - len(str(whole)))
     found = _follow(low, strict_low, high, strict_high, room)
@@ -187,7 +187,7 @@ def _point(whole: int, low: str | None, strict_low: bool, high: str | None, stri
 
 
 def _follow(low: str | None, strict_low: bool, high: str | None, strict_high: bool, room: int) -> Node:
-    """The digits that may follow; `low` and `high` are what is left of the bounds, None where one is out of reach."""
+    """Return the next digits; `low` and `high` are the rest of the bounds, None for one that cannot be reached."""
     if low is not None and not low.strip("0") and not strict_low:
         low = None
     if low is None and high is None:
@@ -227,10 +227,10 @@ def _next_digits(low: str | None, strict_low: bool, high: str | None, strict_hig
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Regular expressions of a schema, where they are simple enough to be written out.
+# The regular expressions of a schema, if they are simple enough.
 #
-# Literals, classes, groups, alternatives, repeats and the two anchors; `\d`, `\w` and `\s` stand for the plain ASCII
-# characters. Everything else (looking around, references back, word boundaries) is not translated, and reported.
+# Literals, classes, groups, alternatives, repeats and the two anchors are translated; `\d`, `\w` and `\s` mean the
+# ASCII characters. Everything else (lookarounds, backreferences, word boundaries) is reported as a loss.
 
 Ranges = list[tuple[str, str]]
 
@@ -243,15 +243,15 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
 _counted = re.compile(r"\{(\d{1,4})(?:(,)(\d{0,4}))?\}").match
 _LAST = "\U0010ffff"
 _MOST, _MOST_INSIDE = 64, 8
-"""Repeats without an end are given one; those inside of others a nearer one."""
+"""Limits for repeats without a limit: outside of other repeats, and inside of them."""
 
 
 class UnsupportedPattern(Exception):
-    """The pattern says more than can be said here."""
+    """The pattern cannot be translated."""
 
 
 def translate(pattern: str, notation: Notation) -> Node | None:
-    """The texts of a pattern without their quotes; None where it cannot be translated."""
+    """Return the grammar of a pattern, without quotes; None if it cannot be translated."""
     try:
         return _Reader(pattern, notation).read()
     except (UnsupportedPattern, RecursionError):
@@ -264,7 +264,7 @@ class _Reader:
         self._at = 0
         self._notation = notation
         self._depth = 0
-        # Tags must not come up in a value, so that none may begin there.
+        # A value must not contain a tag, so none may begin in it.
         self._barred = "".join(marker[0] for marker in notation.markers)
 
     def read(self) -> Node:
@@ -291,7 +291,7 @@ class _Reader:
         return choice(ways)
 
     def _sequence(self) -> Node:
-        """One alternative; at the outermost level it may lack its anchors, and then stands between any text."""
+        """Read one alternative; without anchors at the outermost level, any text may be before and after it."""
         outermost = self._depth == 0
         starts = outermost and self._peek() == "^"
         self._at += starts
@@ -313,7 +313,7 @@ class _Reader:
         if (least, most) == (1, 1):
             return part
         if most is None or most > _MOST_INSIDE:
-            # Read once more, knowing that it stands inside of a repeat.
+            # Read again, now as a part inside a repeat.
             after, self._at = self._at, start
             self._depth += 10
             part = self._atom()
@@ -334,7 +334,7 @@ class _Reader:
         else:
             return 1, 1
         if self._peek() == "?":
-            self._at += 1  # how eagerly it matches does not matter to what it matches
+            self._at += 1  # lazy: the set of texts is the same
         if (self._peek() and self._peek() in "*+") or _counted(self._pattern, self._at):
             raise UnsupportedPattern
         return found
@@ -404,7 +404,7 @@ class _Reader:
     # ---- characters ----------------------------------------------------------------------------------------------
 
     def _class(self, ranges: Ranges, negated: bool) -> Node:
-        """One character as the notation writes it: some are escaped, and some cannot be written at all."""
+        """Return one character as the notation writes it: some are escaped, and some cannot be written."""
         wanted = _complement(ranges) if negated else _sorted(ranges)
         special = sorted(set(self._notation.barred + self._barred))
         plain = _without(wanted, special)
@@ -432,7 +432,7 @@ def _sorted(ranges: Ranges) -> Ranges:
 
 
 def _complement(ranges: Ranges) -> Ranges:
-    """Everything else, without the halves of characters that no text holds."""
+    """Return all other characters, without surrogates."""
     found: Ranges = []
     start = 0
     for low, high in [*_sorted([*ranges, ("\ud800", "\udfff")]), (chr(0x10FFFF), "")]:
@@ -459,7 +459,7 @@ def _without(ranges: Ranges, characters: list[str]) -> Ranges:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Texts of a known form: dates, times, identifiers and addresses, as far as they are regular.
+# Strings of a known form: dates, times, identifiers and addresses, as far as they are regular.
 
 _LEAP_YEAR = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
 _DATE = (
@@ -478,10 +478,10 @@ _FORMS = {
     "email": rf"{_WORD}(?:\.{_WORD}){{0,3}}@{_LABEL}(?:\.{_LABEL}){{1,3}}",
     "ipv4": rf"{_BYTE}(?:\.{_BYTE}){{3}}",
 }
-"""Formats of JSON Schema that are written out; others count as any text. `-02-29` stands in leap years only."""
+"""The formats of JSON Schema with a grammar; all others are any string. `-02-29` occurs in leap years only."""
 
 
 @cache
 def form(name: str) -> Node | None:
-    """The texts of a format; they hold nothing that any notation would have to escape."""
+    """Return the strings of a format; they contain nothing that a notation must escape."""
     return translate(f"^{_FORMS[name]}$", JSON) if name in _FORMS else None

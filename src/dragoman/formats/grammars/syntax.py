@@ -1,4 +1,4 @@
-"""Grammars written as GBNF (llama.cpp) and as Lark (llguidance)."""
+"""Writers of grammars: GBNF (llama.cpp) and Lark (llguidance)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dragoman.formats.grammars.nodes import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# What both syntaxes have in common.
+# The common part of both syntaxes.
 
 
 class _Writer(ABC):
-    """Writes nodes; how texts, characters, names and running text are spelt is for each syntax to say."""
+    """Writes nodes; a subclass defines how its syntax writes literals, characters, names and free text."""
 
     repeatable: ClassVar[tuple[type, ...]]
-    """Nodes that are one symbol. A literal of several characters would be repeated by its last one alone."""
+    """Nodes that are one symbol. In a literal of several characters, a repeat would apply to the last one only."""
 
     def alternatives(self, node: Node) -> str:
         ways = node.ways if isinstance(node, Choice) else (node,)
@@ -79,7 +79,7 @@ class _Writer(ABC):
 # A grammar in GBNF, the syntax of llama.cpp.
 
 _MOST_REPEATS = 1500
-"""llama.cpp refuses 2000 and more."""
+"""llama.cpp rejects 2000 and more."""
 _BLOCK = 200
 _MOST_AGAIN = 7
 _MOST_STATES = 200
@@ -91,7 +91,7 @@ _TABLE = str.maketrans(_ESCAPES)
 
 
 def write_gbnf(tree: Tree) -> str:
-    """The grammar as text; the same tree gives the same text."""
+    """Write the grammar; equal trees give equal texts."""
     return _GbnfWriter(tree).write()
 
 
@@ -121,7 +121,7 @@ class _GbnfWriter(_Writer):
         return name
 
     def _helper(self, body: str, hint: str = "part") -> str:
-        """A rule of the writer's own."""
+        """Return the name of an additional rule of the writer."""
         name = self._helpers.get(body)
         if name is None:
             name = self._helpers[body] = self._fresh(hint)
@@ -149,11 +149,11 @@ class _GbnfWriter(_Writer):
         return f"{needed} ({ways} {one}{{0,{rest}}})".strip()
 
     def _blocks(self, one: str, block: str, count: int) -> str:
-        """Exactly so many, most of them in blocks."""
+        """Repeat a part exactly so often, mostly in blocks."""
         whole, rest = divmod(count, _BLOCK)
         return " ".join(([f"{block}{{{whole}}}"] if whole else []) + ([f"{one}{{{rest}}}"] if rest else []))
 
-    # ---- running text --------------------------------------------------------------------------------------------
+    # ---- free text -----------------------------------------------------------------------------------------------
 
     def _free(self, free: FreeText) -> str:
         if not free.markers and not free.starts_visible:
@@ -176,13 +176,13 @@ class _GbnfWriter(_Writer):
 
 
 def _is_too_long(free: FreeText) -> bool:
-    """Whether counting would take a rule for each of very many characters: then no marker may even begin."""
+    """Whether a count would need a rule for each of very many characters. Then no marker may begin in the text."""
     counted = free.most if free.exact and free.most is not None else free.least
     return counted > _MOST_LAYERS // 4 and bool(free.markers) and not free.starts_visible
 
 
 class _FreeWriter:
-    """Text without markers: one rule for each state of the search, and for each place where the count matters."""
+    """Writes text without markers: one rule for each state of the search, and for each count that matters."""
 
     def __init__(self, free: FreeText, name: str, escape: str, repeat: Callable[[str, int, int | None], str]) -> None:
         self._repeat = repeat
@@ -197,12 +197,12 @@ class _FreeWriter:
         for length in (8, 6, 4, 2):
             if (counted + 1) * len(self._machine) <= _MOST_LAYERS and len(self._machine) <= _MOST_STATES:
                 break
-            # Where characters are counted, or markers come in many spellings, their beginning is enough to keep them
-            # out: fewer texts, but none that is too long.
+            # If characters are counted, or markers have many spellings, even the beginning of a marker is excluded.
+            # That accepts fewer texts, but none that is too long.
             self._machine = Automaton(tuple(dict.fromkeys(marker[:length] for marker in free.markers)))
 
     def write(self) -> list[str]:
-        """The rules, one line each; a loop and no recursion, because a limit may be thousands of characters."""
+        """Write the rules, one line each; with a loop, because a limit may be thousands of characters."""
         lines = [f"{self._name} ::= {self._from(0, 0)}"]
         makers = {"at": self._at, "any": self._endless, "rest": self._rest, "unit": self._unit}
         makers |= {"again": self._again, "shut": self._shut, "open": self._open}
@@ -212,7 +212,7 @@ class _FreeWriter:
         return lines
 
     def _ask(self, kind: str, state: int, count: int = 0) -> str:
-        """The name of a rule, which is written later."""
+        """Return the name of a rule, which is written later."""
         name = self._title(kind, state, count)
         if name not in self._asked:
             self._asked.add(name)
@@ -228,7 +228,7 @@ class _FreeWriter:
         return [*steps, (self._escape, 0)] if self._escape else steps
 
     def _from(self, state: int, count: int) -> str:
-        """What may follow when so many characters stand already: counted, or beyond counting."""
+        """Return what may follow after so many characters, with a count or without."""
         free = self._free
         if self._limit is not None or count < free.least or (count == 0 and free.starts_visible):
             return self._ask("at", state, count)
@@ -245,8 +245,8 @@ class _FreeWriter:
         steps = (f"{start} {self._ask('any', target)}" for start, target in self._steps(state, self._free.barred))
         return " | ".join(['""', *steps])
 
-    # A limit that need not be exact counts characters outside of markers, and beginnings of markers that came to
-    # nothing: so the size does not depend on the number of states times the limit.
+    # A limit that need not be exact counts characters outside of markers, and incomplete markers as one each.
+    # So the size is not the number of states times the limit.
 
     def _rest(self, state: int, _: int) -> str:
         free = self._free
@@ -258,21 +258,21 @@ class _FreeWriter:
         return f"{self._ask('shut', state)} {self._ask('rest', 0)} | {resumed}"
 
     def _unit(self, _: int, __: int) -> str:
-        """One character, or beginnings of markers of which the last one comes to nothing."""
+        """Return one character, or beginnings of markers, the last of which stays incomplete."""
         plain = [start for start, target in self._steps(0, self._free.barred) if not target]
         return " | ".join([*plain, f"{self._ask('again', 0)}{{0,{_MOST_AGAIN}}} {self._ask('shut', 0)}"])
 
     def _again(self, _: int, __: int) -> str:
-        """The beginning of a marker, broken off by that of the next one."""
+        """Return the beginning of a marker, interrupted by the beginning of the next one."""
         return " | ".join(f"{start} {self._ask('open', target)}" for start, target in self._forward(0))
 
     def _shut(self, state: int, _: int) -> str:
-        """On to a character that does not belong to any marker here."""
+        """Return a character that does not continue any marker here."""
         away = [start for start, target in self._steps(state, self._free.barred) if not target] if state else []
         return " | ".join([*away, *(f"{start} {self._ask('shut', to)}" for start, to in self._forward(state))])
 
     def _open(self, state: int, _: int) -> str:
-        """On through a marker, up to any place before its end."""
+        """Return the continuation of a marker, up to any place before its end."""
         return " | ".join(['""', *(f"{start} {self._ask('open', to)}" for start, to in self._forward(state))])
 
     def _forward(self, state: int) -> list[tuple[str, int]]:
@@ -317,15 +317,15 @@ def _write_class(characters: str, *, negated: bool) -> str:
 # --------------------------------------------------------------------------------------------------------------------
 # A grammar in the Lark syntax of llguidance.
 #
-# Everything is written as terminals: they are joined into one automaton, so that it never depends on where a lexer
-# would cut the text.
+# Everything is written as terminals. The engine joins them to one automaton, so the result does not depend on where a
+# lexer would split the text.
 
 _ANY = r"[^\u{0}]"
-"""Any character that a model writes. With a plain dot, the engine loses ways out of a bounded text without markers."""
+"""Any character that a model writes. With a plain dot, the engine loses exits of a bounded text without markers."""
 
 
 def write_lark(tree: Tree) -> str:
-    """The grammar as text; the same tree gives the same text."""
+    """Write the grammar; equal trees give equal texts."""
     writer = _LarkWriter()
     lines = ["start: START", f"START: {writer.alternatives(tree.root)}"]
     lines += [f"{_lark_name(name)}: {writer.alternatives(node)}" for name, node in tree.reachable().items()]
@@ -360,13 +360,13 @@ class _LarkWriter(_Writer):
 
 # ---- markers ---------------------------------------------------------------------------------------------------------
 #
-# Texts without a marker are spelt out and not written as a complement: next to a counted repeat, the engine loses ways
-# out of those. A marker is its first character, some times over, and a rest without it. So a text is cut into runs of
-# that character, each with what follows it, and behind a run that is long enough no such rest may begin.
+# Texts without a marker are written out and not as a complement: next to a counted repeat, the engine loses exits of a
+# complement. A marker is its first character, one or more times, and a rest without it. So a text is split into runs of
+# that character, each with the text after it, and after a run that is long enough no such rest may begin.
 
 
 def _avoid(markers: tuple[str, ...]) -> list[str]:
-    """Patterns that hold for every text in which none of the markers stands."""
+    """Return patterns for all texts that contain none of the markers."""
     groups: dict[str, dict[int, list[str]]] = {}
     odd: list[str] = []
     for marker in markers:
@@ -394,9 +394,9 @@ def _without(character: str, rests: dict[int, list[str]]) -> str:
 
 
 def _begin(trie: Trie, character: str, *, empty: bool) -> str:
-    """What follows a run and begins with none of these texts."""
+    """Return the text after a run that begins with none of these texts."""
     if "" in trie:
-        return r"[^\u{0}-\u{10FFFF}]"  # nothing at all
+        return r"[^\u{0}-\u{10FFFF}]"  # the empty text
     letters = "".join(map(_escape, sorted(trie)))
     ways = [rf"[^\u{{0}}{_escape(character)}{letters}][^\u{{0}}{_escape(character)}]*"]
     ways += [

@@ -1,4 +1,4 @@
-"""Grammar of values: what a schema allows, in the notation of a format."""
+"""The grammar of values: what a schema allows, in the notation of a format."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from dragoman.jsonschema.references import Budget, resolve
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a schema allows, taken apart: one branch for each kind of value and each constant.
+# The branches of a schema: one for each kind of value and each constant.
 #
-# References are followed, unions are spread out, `allOf` is merged. What a grammar cannot say is left out and reported,
-# so that whoever uses the grammar knows what still has to be validated.
+# References are followed, unions are expanded, `allOf` is merged. What a grammar cannot express is left out and
+# reported as a loss, so that the caller knows what validation must still check.
 
 KINDS = ("string", "integer", "number", "boolean", "null", "object", "array")
 LITERAL = "literal"
@@ -67,14 +67,14 @@ _MOST_BRANCHES = 200
 _MOST_STEPS = 1000
 _MOST_LEVELS = 30
 _MOST_VALUES = 4000
-"""More values than the schemas of one tool describe, with their references written out."""
+"""More values than the schemas of one tool describe, with their references expanded."""
 
 Report = Callable[[str, str, str], None]
-"""Takes the path of a place, the keyword and what became of it."""
+"""Takes the path in the schema, the keyword, and what the grammar does instead."""
 
 
 class Branch(Struct, frozen=True):
-    """One kind of value with the schema that speaks about it; of a constant the value itself."""
+    """One kind of value with its schema; for a constant, the value itself."""
 
     kind: str
     schema: JsonObject
@@ -82,7 +82,7 @@ class Branch(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """Where in the schema we are, and how often references may still lead into themselves from here."""
+    """A place in the schema, and how often a recursive reference may still be followed from here."""
 
     path: str
     room: int
@@ -92,7 +92,7 @@ class Place(Struct, frozen=True):
         return Place(f"{self.path}.{name}", self.room, self.above)
 
     def enter(self, target: JsonObject) -> Place | None:
-        """The place behind a reference; None if there is no room to go in once more."""
+        """Return the place that a reference points to; None if the recursion limit is reached."""
         again = id(target) in self.above
         if again and not self.room:
             return None
@@ -100,18 +100,18 @@ class Place(Struct, frozen=True):
 
 
 class Branches:
-    """Takes the schemas of one tool apart."""
+    """Splits the schemas of one tool into branches."""
 
     def __init__(self, root: JsonObject, report: Report) -> None:
         self.root = root
         self.report = report
         self.budget = Budget(_MOST_VALUES)
-        """How many values of this tool may still be written out."""
+        """How many values of this tool may still be expanded."""
         self._steps = Budget(_MOST_STEPS, _MOST_LEVELS)
 
     def of(self, schema: object, place: Place) -> list[tuple[Branch, Place]]:
-        """The branches of a schema, each with the place from which its own parts are to be read."""
-        # No further than that: unions inside of unions multiply, and may lead nowhere.
+        """Return the branches of a schema, each with the place for its own parts."""
+        # The number is limited: nested unions multiply, and may accept nothing.
         self._steps = Budget(_MOST_STEPS, _MOST_LEVELS)
         found = list(islice(self._spread(schema, place, 0), _MOST_BRANCHES + 1))
         if len(found) > _MOST_BRANCHES:
@@ -150,7 +150,7 @@ class Branches:
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         target = self.target(reference)
         if target is None:
-            self.report(place.path, "$ref", f"{reference!r} leads nowhere; anything is accepted")
+            self.report(place.path, "$ref", f"{reference!r} does not resolve; anything is accepted")
             yield from self._spread(rest, place, depth + 1)
             return
         inside = place.enter(target)
@@ -164,7 +164,7 @@ class Branches:
                 rest = {key: value for key, value in part.items() if key != "$ref"}
                 target = self.target(part["$ref"])
                 if target is None:
-                    self.report(place.path, "$ref", f"{part['$ref']!r} leads nowhere; anything is accepted")
+                    self.report(place.path, "$ref", f"{part['$ref']!r} does not resolve; anything is accepted")
                     part = rest
                     continue
                 inside = place.enter(target)
@@ -179,11 +179,11 @@ class Branches:
         merged = merge(one, other, left.append)
         for each in left if isinstance(merged, dict) else ():
             if each.keys() <= _MERGED_LATER:
-                # It is merged into each branch of the union that is there already, or of the reference.
+                # It is merged into each branch of the existing union, or of the reference.
                 merged["allOf"] = [*merged.get("allOf", ()), each]
                 continue
             for keyword in each:
-                self.report(place.path, keyword, "stated twice in different ways; the second is not held")
+                self.report(place.path, keyword, "stated twice with different values; the second is not enforced")
         return merged
 
     def _kinds(self, schema: JsonObject, place: Place) -> Iterator[tuple[Branch, Place]]:
@@ -199,7 +199,7 @@ class Branches:
         for kind in kinds:
             for keyword in (*_UNSAID.get(kind, ()), *_ANYWHERE):
                 if schema.get(keyword) not in (None, False):
-                    self.report(place.path, keyword, "not held by the grammar")
+                    self.report(place.path, keyword, "not enforced by the grammar")
             yield Branch(kind, schema), place
 
     def _literals(self, schema: JsonObject, kinds: tuple[str, ...], place: Place) -> Iterator[tuple[Branch, Place]]:
@@ -224,13 +224,13 @@ def _guess_kinds(schema: JsonObject) -> tuple[str, ...]:
 
 
 def _are_disjoint(union: list[Any], target: Callable[[object], JsonObject | None]) -> bool:
-    """Whether it is plain that no value fits two of the alternatives."""
+    """Whether it is certain that no value fits two of the alternatives."""
     looked_up = [target(each["$ref"]) if isinstance(each, dict) and "$ref" in each else each for each in union]
     return all(_differ(one, other) for index, one in enumerate(looked_up) for other in looked_up[index + 1 :])
 
 
 def _differ(one: Any, other: Any) -> bool:
-    """Whether a part of one excludes a part of the other: the branches of two unions are merged in pairs."""
+    """Whether a part of one excludes a part of the other; the branches of two unions are merged in pairs."""
     return any(_exclude(part, another) for part in _parts(one) for another in _parts(other))
 
 
@@ -240,7 +240,7 @@ def _parts(schema: Any) -> list[Any]:
 
 
 def _exclude(one: Any, other: Any) -> bool:
-    """Whether nothing fits both: no value at all, or no object, because a member that both require cannot fit both."""
+    """Whether no value fits both: no value at all, or no object, because a member that both require cannot fit both."""
     merged = merge(one, other, lambda left: None)
     if not isinstance(merged, dict) or not kinds_of(one.get("type")) == kinds_of(other.get("type")) == ("object",):
         return merged is False
@@ -250,7 +250,7 @@ def _exclude(one: Any, other: Any) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# From a schema to the values that it allows, in a notation.
+# The values that a schema allows, in a notation.
 
 _SAID_BY_LITERALS = frozenset({"type", "enum", "const", "title", "description", "default", "nullable", "examples"})
 
@@ -263,7 +263,7 @@ T = TypeVar("T")
 
 
 class Member(Struct, frozen=True):
-    """A property of an object, in the order in which the schema names them."""
+    """A property of an object."""
 
     key: str
     schema: object
@@ -272,7 +272,7 @@ class Member(Struct, frozen=True):
 
 
 def members_of(schema: JsonObject, place: Place) -> list[Member] | None:
-    """The members of an object; None where any will do, because the schema names none."""
+    """Return the members of an object, in the order of the schema; None if the schema names none."""
     properties = schema.get("properties")
     required = schema.get("required")
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
@@ -287,14 +287,14 @@ def members_of(schema: JsonObject, place: Place) -> list[Member] | None:
 
 
 class SchemaCache:
-    """What was made of a schema, for the next place where the same one stands: tools repeat themselves."""
+    """A cache of the grammars of schemas: many tools contain the same schemas."""
 
     def __init__(self, losses: list[Loss]) -> None:
         self._losses = losses
         self._known: dict[tuple[str, bytes], Any] = {}
 
     def recall(self, kind: str, schema: object, make: Callable[[], T]) -> T:
-        """What `make` returns. Nothing is kept that depends on a place: references, and losses, which name it."""
+        """Return the result of `make`, cached unless it depends on the place: through references, or through losses."""
         if not isinstance(schema, dict):
             return make()
         try:
@@ -326,7 +326,7 @@ class Values:
         self._known: dict[tuple[int, int], Node] = {}
 
     def value(self, schema: object, place: Place) -> Node:
-        """Any value that the schema allows."""
+        """Return the grammar of all values that the schema allows."""
         if not isinstance(schema, dict):
             return NEVER if schema is False else self._anything(place)
         reference = schema.get("$ref")
@@ -339,13 +339,13 @@ class Values:
     def _spread(self, schema: JsonObject, place: Place) -> Node:
         budget = self.branches.budget
         if not budget.allows():
-            why = f"more than {budget.nodes} values once its references are written out; anything is accepted"
+            why = f"more than {budget.nodes} values once its references are expanded; anything is accepted"
             self.branches.report(place.path, "$ref", why)
             return self.free(self.limits.depth)
         return choice(self.branch(branch, inside) for branch, inside in self.branches.of(schema, place))
 
     def _referenced(self, schema: JsonObject, reference: str, place: Place) -> Node:
-        """Definitions are written once for each depth, however many places refer to them."""
+        """Return the rule of a definition. There is one for each depth, shared by all references."""
         target = self.branches.target(reference)
         key = (id(target), place.room - (id(target) in place.above))
         if target is None or key not in self._known:
@@ -353,7 +353,7 @@ class Values:
         return self._known[key]
 
     def branch(self, branch: Branch, place: Place) -> Node:
-        """The values of one branch."""
+        """Return the grammar of one branch."""
         kind, schema = branch.kind, branch.schema
         if kind == "string":
             return self.string(schema, place)
@@ -366,7 +366,7 @@ class Values:
         return self.rules.define(kind, choice(self.scalars(kind, schema)))
 
     def scalars(self, kind: str, schema: JsonObject) -> tuple[Node, ...]:
-        """Numbers, booleans and null; a number that is no integer comes second."""
+        """Return numbers, booleans and null; a number that is not an integer comes second."""
         if kind == "integer":
             return (integer(*bounds_of(schema)),)
         if kind == "number":
@@ -375,7 +375,7 @@ class Values:
         return tuple(map(Text, words))
 
     def literal(self, branch: Branch, place: Place) -> Node:
-        """A constant, if it fits what else the schema says and can be written here."""
+        """Return a constant, if it fits the rest of the schema and can be written here."""
         if branch.schema.keys() - _SAID_BY_LITERALS and validate(branch.value, branch.schema):
             return NEVER
         found = self.notation.literal(branch.value)
@@ -384,7 +384,7 @@ class Values:
         return found or NEVER
 
     def _bounds(self, schema: JsonObject, place: Place, what: str, counted: int) -> tuple[int, int | None]:
-        """The least and the most that a schema states. A limit beyond counting is none: our own is nearer."""
+        """Return the minimum and maximum of a schema. A very large maximum is replaced by our own limit."""
         least, most = count(schema, f"min{what}") or 0, count(schema, f"max{what}")
         if least > counted:
             self.branches.report(place.path, f"min{what}", f"only up to {counted} are counted")
@@ -393,16 +393,16 @@ class Values:
     # ---- texts ---------------------------------------------------------------------------------------------------
 
     def string(self, schema: JsonObject, place: Place) -> Node:
-        """A text, by its form or by its length."""
+        """Return a string, by its form or by its length."""
         least, most = self._bounds(schema, place, "Length", _MOST_CHARACTERS)
         known = form(str(schema.get("format")))
         if "pattern" in schema:
             known = self._pattern(schema, place) or known
         elif "format" in schema and known is None:
-            self.branches.report(place.path, "format", f"{schema['format']!r} is taken for any text")
+            self.branches.report(place.path, "format", f"{schema['format']!r} is not known; any string is accepted")
         if known is not None:
             if least or most is not None:
-                self.branches.report(place.path, "maxLength", "only the form of the text is held, not its length")
+                self.branches.report(place.path, "maxLength", "only the form of the string is enforced, not its length")
             return self.rules.define("form", self.notation.form(known))
         if most is not None and most < least:
             return NEVER
@@ -416,7 +416,7 @@ class Values:
     def _pattern(self, schema: JsonObject, place: Place) -> Node | None:
         found = translate(str(schema["pattern"]), self.notation)
         if found is None:
-            self.branches.report(place.path, "pattern", "not held by the grammar")
+            self.branches.report(place.path, "pattern", "not enforced by the grammar")
         return found
 
     # ---- objects -------------------------------------------------------------------------------------------------
@@ -435,7 +435,7 @@ class Values:
         return row(key, Text(self.notation.colon), self.value(member.schema, member.place))
 
     def listed(self, pairs: list[tuple[Node, bool]]) -> Node:
-        """Members in their order, with commas between those that are there. The size is that of the members."""
+        """Return members in order, with commas between those that are present. The size is linear in the members."""
         if any(pair == NEVER and required for pair, required in pairs):
             return NEVER
         pairs = [pair for pair in pairs if pair[0] != NEVER]
@@ -443,7 +443,7 @@ class Values:
         leading = next((index for index, (_, required) in enumerate(pairs) if required), len(pairs))
         if leading == 0:
             return self._behind(pairs[1:], row(pairs[0][0]), comma) if pairs else EMPTY
-        # Whichever of the optional members comes first has no comma; what follows it is shared.
+        # The first optional member that is present has no comma before it; the members after it are shared.
         shared = [(self.rules.define("member", pair), required) for pair, required in pairs]
         tail: Node = EMPTY
         ways: list[Node] = []
@@ -462,7 +462,7 @@ class Values:
         return row(first, *rest)
 
     def _map(self, schema: JsonObject, place: Place) -> Node:
-        """An object whose keys are free."""
+        """Return an object with free keys."""
         self.branches.report(place.path, "properties", "none are named: keys are free and may repeat")
         extra = schema.get("additionalProperties", True)
         inner = self.free(self.limits.depth - 1) if extra is True else self.value(extra, place.child("*"))
@@ -492,7 +492,7 @@ class Values:
         return self._bracketed("[", first, rest, least, most, "]")
 
     def _bracketed(self, opening: str, first: list[Node], rest: Node, least: int, most: int, closing: str) -> Node:
-        """A list between brackets: some parts of their own, then the same one again and again."""
+        """Return a list in brackets: some fixed parts, then a repeated one."""
         comma = Text(self.notation.comma)
         taken = len(first)
         if rest == NEVER:
@@ -523,7 +523,7 @@ class Values:
         return self.free(self.limits.depth)
 
     def free(self, depth: int) -> Node:
-        """Any value, nested no deeper than this."""
+        """Return any value with at most this depth."""
         ways = [self.string({}, _FREE), *(self.rules.define(kind, choice(self.scalars(kind, {}))) for kind in _SCALARS)]
         if depth > 0:
             inner = self.rules.define("any", self.free(depth - 1))
@@ -536,6 +536,6 @@ _SCALARS = ("number", "boolean", "null")
 
 
 def count(schema: JsonObject, key: str) -> int | None:
-    """A number of things that a schema states, if it does."""
+    """Return the count that a schema states for a keyword, if it states one."""
     value: Any = schema.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

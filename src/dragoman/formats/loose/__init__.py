@@ -1,4 +1,4 @@
-"""Calls that no marked format claims: found by the names that were offered, each with the region it stands in."""
+"""Loose mode: finds calls without a marker by the names of the offered tools, and the region of each."""
 
 from __future__ import annotations
 

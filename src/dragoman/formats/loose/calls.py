@@ -1,4 +1,4 @@
-"""Unmarked calls written as JSON objects or as Python."""
+"""Readers of unmarked calls: JSON objects and Python."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dragoman.toolset import fold
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# The text that arguments are read from, where that is not the text itself.
+# The source of arguments, if it is not the text itself.
 #
 # A call inside a quoted string escapes its own quotes, "[f(a=\"x\")]", and is read without those escapes. A long text
-# is read through a window, because a failed reading costs as much as the text before it is long (the JSON scanner of
-# the standard library counts lines for its error message).
+# is read through a window, because a failed attempt costs time in proportion to the text before it (the JSON scanner
+# of the standard library counts lines for its error message).
 
 _ESCAPED_QUOTE = re.compile(r"\\+([\"'])")
 _UNESCAPED = {quote: re.compile(rf"(?<!\\){quote}") for quote in "\"'"}
@@ -32,7 +32,7 @@ _WINDOW = 16_384
 
 
 def escaped_until(text: str, start: int) -> int:
-    """The end of the quoted string that a call at `start` begins, if its own quotes are escaped there; 0 if not."""
+    """Return the end of the quoted string in which a call with escaped quotes begins at `start`; 0 if there is none."""
     opened = _OPENED_REVERSED.match(text[max(0, start - 60) : start][::-1])
     if opened is None or text[start - opened.end() - 1 : start - opened.end()] == "\\":
         return 0
@@ -42,7 +42,7 @@ def escaped_until(text: str, start: int) -> int:
 
 
 def quoted_call_end(text: str, start: int, position: int) -> int | None:
-    """Where the call in a quoted string closes its parenthesis, told by the quote behind it."""
+    """Return the index of the parenthesis that closes a call in a quoted string; the quote after it shows it."""
     opened = _OPENED_REVERSED.match(text[max(0, start - 60) : start][::-1])
     if opened is None:
         return None
@@ -51,7 +51,7 @@ def quoted_call_end(text: str, start: int, position: int) -> int | None:
 
 
 class Source:
-    """A text to read from, and the way between its offsets and those of the text as received."""
+    """A text to read from, and the conversion between its offsets and those of the text as received."""
 
     __slots__ = ("_base", "text")
 
@@ -60,15 +60,15 @@ class Source:
         self._base = base
 
     def inner(self, outer: int) -> int:
-        """The offset in this source of an offset in the text as received."""
+        """Convert an offset in the text as received to an offset in this source."""
         return outer - self._base
 
     def outer(self, inner: int) -> int:
-        """The offset in the text as received of an offset in this source."""
+        """Convert an offset in this source to an offset in the text as received."""
         return inner + self._base
 
     def near(self, text: str, outer: int) -> Source:
-        """A source for reading at a place: this one, as long as the place is not too far in."""
+        """Return a source for a read at an offset: this one, unless the offset is too large."""
         if outer - self._base <= _WINDOW:
             return self
         return Source(text[outer:], outer)
@@ -81,7 +81,7 @@ class Unescaped(Source):
 
     def __init__(self, text: str) -> None:
         self._removed: list[int] = []
-        """The original offset of every backslash that was taken out."""
+        """The original offset of every removed backslash."""
         for match in _ESCAPED_QUOTE.finditer(text):
             self._removed.extend(range(match.start(), match.end() - 1))
         super().__init__(_ESCAPED_QUOTE.sub(r"\1", text))
@@ -101,24 +101,24 @@ class Unescaped(Source):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Calls written as objects: which of the many key spellings names the tool, and where its arguments are.
+# Calls as objects: which of the many keys names the tool, and where its arguments are.
 
 NAME_KEYS = (*envelope.NAME_KEYS, "function_call", "recipient_name", "func", "method", "api")
 ARGUMENT_KEYS = (*envelope.ARGUMENT_KEYS, "kwargs", "inputs", "function_args")
 _ARGUMENT_KEYS = frozenset(ARGUMENT_KEYS)
 _ENVELOPE_KEYS = frozenset(("id", "type", "call_id", "tool_call_id", "index"))
-"""Members that stand beside the arguments of a flat call without being arguments, unless the tool declares them."""
+"""Members of a flat call that are not arguments, unless the tool declares them."""
 _LIST_KEYS = ("tool_calls", "function_calls", "calls", "tool_uses", "functions", "actions", "tools")
 
 OPENING = re.compile(r"\{\s*(?:\\*[\"'`“‘]|[^\W\d]\w*\s*:)")
-"""A brace that may open an object: code blocks and formulas (`{x}`, `{a + b}`) are not even tried."""
+"""Matches a brace that may open an object; code blocks and formulas (`{x}`, `{a + b}`) are not tried."""
 
 # Read from the brace backwards: NAME{  NAME\n{  NAME: {  "NAME": {  'NAME', {  **NAME** = {
 _NAME_REVERSED = re.compile(r"\s{0,40}([:,=>]?)\s{0,8}([\"'`*]{0,3})([\w.\-\\]{1,200})([\"'`*]{0,3})")
 
 
 class ObjectCall(Struct, gc=False):
-    """What an object says when it is read as a call."""
+    """The call that an object states."""
 
     tool: Tool
     arguments: JsonObject
@@ -126,7 +126,7 @@ class ObjectCall(Struct, gc=False):
 
 
 def read_value(text: str, position: int) -> tuple[Any, int, list[str]]:
-    """The JSON-like value at a place, its end, and the repairs it took; raises Unreadable."""
+    """Read the JSON-like value at an index. Returns the value, its end and the repairs; raises Unreadable."""
     if not text.startswith("{'", position):
         try:
             value, end = raw_decode(text, position)
@@ -147,7 +147,7 @@ def _read(reader: TolerantReader, position: int) -> tuple[Any, int, list[str]]:
 
 
 class NameBefore(Struct, gc=False):
-    """A name in front of an object."""
+    """A name before an object."""
 
     start: int
     tool: Tool
@@ -156,7 +156,7 @@ class NameBefore(Struct, gc=False):
 
 
 def name_before(text: str, brace: int, floor: int, offered: OfferedNames) -> NameBefore | None:
-    """The tool whose name stands before an object, as its key, its title or the item before it."""
+    """Find the tool whose name is before an object, as its key, its title or the item before it."""
     head = text[max(floor, brace - 280) : brace][::-1]
     match = _NAME_REVERSED.match(head)
     if match is None:
@@ -164,11 +164,11 @@ def name_before(text: str, brace: int, floor: int, offered: OfferedNames) -> Nam
     written = match[3][::-1]
     start = brace - match.end(3)
     if written.lower() in _ARGUMENT_KEYS:
-        # {'NAME', 'parameters': {...}}: the name stands before the key.
+        # {'NAME', 'parameters': {...}}: the name is before the key.
         return name_before(text, start - len(match[2]), floor, offered)
     tool = offered.find(written)
     if tool is None and "." in written and not match[1]:
-        # A sentence that ran into the call: `Let me look.get_weather` and the object on the next line.
+        # A sentence without a blank before the call: `Let me look.get_weather`, and the object on the next line.
         written = written.rpartition(".")[2]
         tool, start = offered.find(written), brace - match.start(3) - len(written)
     elif match[2] and match[4] == match[2]:
@@ -177,7 +177,7 @@ def name_before(text: str, brace: int, floor: int, offered: OfferedNames) -> Nam
 
 
 def read_object(value: JsonObject, offered: OfferedNames, depth: int = 0) -> ObjectCall | None:
-    """The call that an object states, whichever keys it uses; None when it states none."""
+    """Return the call that an object states, under any known keys; None if it states none."""
     for key in NAME_KEYS:
         named = value.get(key)
         if isinstance(named, str):
@@ -198,7 +198,7 @@ def read_object(value: JsonObject, offered: OfferedNames, depth: int = 0) -> Obj
 
 
 def _keyed(value: JsonObject, offered: OfferedNames) -> ObjectCall | None:
-    """{"NAME": {...}}: the name is the only key."""
+    """Read {"NAME": {...}}: the only key is the name."""
     ((key, arguments),) = value.items()
     tool = offered.find(key) if isinstance(arguments, dict) else None
     if tool is None or is_definition(arguments, tool):
@@ -207,14 +207,14 @@ def _keyed(value: JsonObject, offered: OfferedNames) -> ObjectCall | None:
 
 
 def _wrapped(value: JsonObject, named: str) -> Any:
-    """The inner call of {"name": "tool_call", "arguments": {"name": ..., "arguments": ...}}."""
+    """Read the inner call of {"name": "tool_call", "arguments": {"name": ..., "arguments": ...}}."""
     if fold(named) in ("toolcall", "functioncall", "function", "tool", "call"):
         return next((value[key] for key in ARGUMENT_KEYS if key in value), None)
     return None
 
 
 def _split(value: JsonObject, key: str, inner: JsonObject, offered: OfferedNames) -> ObjectCall | None:
-    """{"function": {"name": "f"}, "arguments": {...}}: the name is inside, the arguments beside it."""
+    """Read {"function": {"name": "f"}, "arguments": {...}}: the arguments are outside of the object with the name."""
     named = inner.get("name")
     if isinstance(named, str) and any(argument in value for argument in ARGUMENT_KEYS):
         tool = offered.find(named)
@@ -245,7 +245,7 @@ def _with_arguments(value: JsonObject, name_key: str, tool: Tool, offered: Offer
 
 
 def _flat(value: JsonObject, name_key: str, tool: Tool) -> ObjectCall | None:
-    """{"name": "f", "city": "Paris"}: arguments beside the name, when the tool declares all of them."""
+    """Read {"name": "f", "city": "Paris"}: arguments next to the name, if the tool declares all of them."""
     known = {fold(name) for name in properties_of(tool)}
     arguments = {
         key: inner
@@ -260,7 +260,7 @@ def _flat(value: JsonObject, name_key: str, tool: Tool) -> ObjectCall | None:
 
 
 def as_arguments(raw: Any, tool: Tool) -> tuple[JsonObject | None, list[str]]:
-    """The arguments that a value stands for: an object, JSON text of one, or the values in the declared order."""
+    """Convert a value to arguments: an object, JSON text of one, or the values in the declared order."""
     if isinstance(raw, dict):
         return raw, []
     if raw is None or raw == "":
@@ -285,7 +285,7 @@ def _from_text(raw: str) -> tuple[JsonObject | None, list[str]]:
 
 
 def is_definition(arguments: JsonObject, tool: Tool) -> bool:
-    """Whether the arguments are a schema: the model repeated (or invented) a tool's definition."""
+    """Whether the arguments are a schema: the model repeated or invented the definition of a tool."""
     declared = properties_of(tool)
     if isinstance(arguments.get("properties"), dict) and "properties" not in declared:
         return True
@@ -293,36 +293,36 @@ def is_definition(arguments: JsonObject, tool: Tool) -> bool:
 
 
 def _is_declaration(value: Any) -> bool:
-    """A parameter's declaration in place of its value: {"type": "string", "description": ...}, or "string"."""
+    """Whether a value is the declaration of a parameter: {"type": "string", "description": ...}, or "string"."""
     if isinstance(value, dict):
         return isinstance(value.get("type"), str) and "description" in value
     return isinstance(value, str) and value in TYPE_NAMES
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Calls written as Python: the name before a parenthesis, and the arguments behind it.
+# Calls in Python: the name before a parenthesis, and the arguments after it.
 
 # Read from the parenthesis backwards: NAME(  'NAME'(  NAME (  **NAME**(
 _CALLEE_REVERSED = re.compile(r"( ?)([\"'`*]{0,3})([\w.\-\\]{1,200})(.?)", re.DOTALL)
 _LEADING = re.compile(r"(?:\d+\.)?[\-.\\]*")
 DEFINED_BODY = re.compile(r"[ \t]*\{")
-"""What makes a definition of `name(...)` in languages with braces: the body that follows."""
+"""Matches the body that makes `name(...)` a definition in languages with braces."""
 _DEFINING_REVERSED = re.compile(r"[ \t]+(?:fed|ssalc|cnuf|nf|bus)(?!\w)")
 
 
 class Callee(Struct, gc=False):
-    """A name right before a parenthesis."""
+    """A name directly before a parenthesis."""
 
     start: int
     tool: Tool
     spaced: bool
-    """A blank stands between the name and the parenthesis."""
+    """There is a blank between the name and the parenthesis."""
     defines: bool
-    """`def name(` and its like: the text defines the function instead of calling it."""
+    """`def name(` and similar: the text defines the function and does not call it."""
 
 
 def callee_before(text: str, paren: int, floor: int, offered: OfferedNames) -> Callee | None:
-    """The offered name that a parenthesis follows, if one does."""
+    """Return the offered name before a parenthesis, if there is one."""
     head = text[max(floor, paren - 220) : paren][::-1]
     match = _CALLEE_REVERSED.match(head)
     if match is None:
@@ -332,7 +332,7 @@ def callee_before(text: str, paren: int, floor: int, offered: OfferedNames) -> C
     leading = _LEADING.match(written)
     if leading is not None and leading.end():
         if written[leading.end() - 1 : leading.end()] == "." and leading.end() == 1 and match[4]:
-            # The method of something else: result.name(
+            # A method of another object: result.name(
             return None
         written = written[leading.end() :]
         start += leading.end()
@@ -355,7 +355,7 @@ class ReadArguments(Struct, gc=False):
 
 
 def read_arguments(text: str, position: int, tool: Tool) -> ReadArguments | None:
-    """The arguments that begin right behind a parenthesis; None when positions cannot be given names."""
+    """Read the arguments after a parenthesis; None if positional arguments have no names."""
     reader = TolerantReader(text, python=True)
     positional, keywords, end = reader.arguments(position)
     repairs = list(reader.rules)
@@ -373,7 +373,7 @@ def read_arguments(text: str, position: int, tool: Tool) -> ReadArguments | None
 
 
 def _names_parameters(keywords: JsonObject, tool: Tool) -> bool:
-    """Whether the keys of an object are parameters of the tool, or may be for all we know."""
+    """Whether the keys of an object are parameters of the tool; True if the tool declares none."""
     properties = properties_of(tool)
     if not properties or not keywords:
         return True

@@ -1,4 +1,4 @@
-"""Candidates for calls, and the region of the text each stands in."""
+"""Candidates for calls, and the region of the text in which each was found."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from dragoman.toolset import Toolset
 from dragoman.types import Change, JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the loose scanner hands out, and what it keeps while it looks.
+# The results of the loose scanner, and its intermediate values.
 
 TYPE_NAMES = frozenset(
     ("str", "string", "int", "integer", "float", "number", "bool", "boolean", "list", "array", "dict", "object", "any")
 )
-"""A value that is the name of a type belongs to a signature or a definition."""
+"""Names of types: a value that is one belongs to a signature or a definition."""
 
 _NAME = re.compile(r"[^\W\d](?:[\w.\-/:]|\\_)*")
 
 
 class Found(Struct, frozen=True, gc=False):
-    """A call found in plain text: where it stands, what it says, and everything that was done to read it."""
+    """A call found in plain text: its span, its content, and the repairs."""
 
     start: int
     end: int
-    """Code-point offsets [start, end): the call with the brackets, quotes or fence that hold nothing else."""
+    """Code-point offsets [start, end): the call with the brackets, quotes or fence that contain nothing else."""
     name: str
     arguments: JsonObject
     region: str
-    """`message`, `list`, `line`, `prose`, `quoted`, or `fence:` with the label of the fence, as in `fence:python`."""
+    """`message`, `list`, `line`, `prose`, `quoted`, or `fence:` and the label of the fence, such as `fence:python`."""
     repairs: tuple[str, ...] = ()
     changes: tuple[Change, ...] = ()
     known_tool: bool | None = None
 
 
 class Candidate(Struct, gc=False):
-    """A place that reads like a call; whether it is one is judged when all of them are known."""
+    """A text that looks like a call; the scanner decides when it knows all candidates."""
 
     start: int
     end: int
@@ -49,18 +49,18 @@ class Candidate(Struct, gc=False):
     repairs: list[str]
     changes: tuple[Change, ...] = ()
     template: bool = False
-    """The call stands in an f-string and takes values from elsewhere: f"name(base={base})"."""
+    """The call is inside an f-string with values from elsewhere: f"name(base={base})"."""
 
 
 class OfferedNames:
-    """Looks up names as they are written in the text; every spelling is worked out once."""
+    """Looks up names as they are written in the text; each spelling is resolved once."""
 
     __slots__ = ("_seen", "open", "tools")
 
     def __init__(self, tools: Toolset | None) -> None:
         self.tools = tools
         self.open = tools is None
-        """No tools were given: any identifier names a tool, and only the shape decides."""
+        """No tools were given: any identifier may be a tool, and only the shape decides."""
         self._seen: dict[str, Tool | None] = {}
 
     def find(self, written: str) -> Tool | None:
@@ -75,27 +75,27 @@ class OfferedNames:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where a call stands: alone, in a list, on its own line, in a fence, in quotes, or in the middle of a sentence.
+# The region of a call: alone, in a list, on its own line, in a fence, in quotes, or inside a sentence.
 
 _FENCE = re.compile(r"(`{3,}|~{3,})([A-Za-z][\w+\-]*(?=\s))?")
 _GLUE = re.compile(r"[\s,;\[\](){}]*")
 _CLOSERS = {"[": "]", "{": "}", "(": ")", '"': '"', "'": "'", "`": "`"}
 _QUOTES = frozenset("\"'")
 _BLANKS = " \t\r\n"
-# What may stand on a line beside a call that has the line for itself: a bullet, a number, a variable, `return`.
+# What may be on the line of a call besides the call: a bullet, a number, a variable, `return`.
 _LINE_START = re.compile(
     r"[ \t]*(?:[-*+>•]+[ \t]+|\(?\d{1,3}[.):][ \t]+)?(?:(?:[^\W\d]\w*[ \t]*=|return\b|await\b|yield\b)[ \t]*)*"
 )
 _LINE_END = re.compile(r"[ \t]*[;,.]?[ \t]*(?:#[^\n]*)?(?:\n|\r|\Z)")
-# An unclosed bracket around everything is still the whole message.
+# With an unclosed bracket around it, a call is still the whole message.
 _OPENING_ONLY = " \t\r\n[({"
 _CLOSING_ONLY = " \t\r\n])};,."
 _LAYERS = 8
-"""How many brackets and quotes around a group are looked at."""
+"""The maximal number of brackets and quotes around a group that are examined."""
 
 
 class Fence(Struct, gc=False):
-    """A fenced block: its marks, and what is between them."""
+    """A fenced block: its delimiters, and the text between them."""
 
     start: int
     inner: int
@@ -105,21 +105,21 @@ class Fence(Struct, gc=False):
 
 
 class Group(Struct, gc=False):
-    """Calls that follow one another with nothing but brackets, commas and blanks between them."""
+    """Consecutive calls with only brackets, commas and blanks between them."""
 
     calls: list[Candidate]
     start: int
     end: int
     marks: str = ""
-    """The brackets and quotes that hold the group, from the inside out."""
+    """The brackets and quotes around the group, from the inside out."""
     region: str = "prose"
     fence: Fence | None = None
     whole: bool = True
-    """Every member is a call; if not, what holds the group is not theirs alone."""
+    """Every member is a call. If not, the wrapper does not belong to the calls alone."""
 
 
 class Regions:
-    """Tells where the calls of one text stand. Fences and wrappers are walked along with the calls, never again."""
+    """Finds the regions of the calls of one text. Fences and wrappers are visited once, together with the calls."""
 
     def __init__(self, text: str, wrappers: list[tuple[int, int]]) -> None:
         self.text = text
@@ -130,7 +130,7 @@ class Regions:
         self._floor = 0
 
     def group(self, candidates: list[Candidate]) -> list[Group]:
-        """Candidates in groups, each with its span widened over what wraps it and with its region."""
+        """Return the candidates in groups, each with its region and with its span extended over its wrapper."""
         text = self.text
         groups: list[Group] = []
         for candidate in candidates:
@@ -159,7 +159,7 @@ class Regions:
             one.start, one.end = fence.start, fence.end
 
     def _take_wrapper(self, one: Group, ceiling: int) -> None:
-        """The outermost wrapper that holds the group and nothing before or after it that was found."""
+        """Return the outermost wrapper that contains the group and no other candidate."""
         while self._passed < len(self._wrappers) and self._wrappers[self._passed][0] <= one.start:
             start, end = self._wrappers[self._passed]
             self._passed += 1
@@ -176,7 +176,7 @@ class Regions:
 
 
 def find_fences(text: str) -> Iterator[Fence]:
-    """The fenced blocks in order; one that is never closed reaches to the end of the text."""
+    """Return the fenced blocks in order; an unclosed one extends to the end of the text."""
     if "```" not in text and "~~~" not in text:
         return
     opened: re.Match[str] | None = None
@@ -195,7 +195,7 @@ def _fence(opened: re.Match[str], close: int, end: int) -> Fence:
 
 
 def _take_quotes(text: str, call: Candidate) -> str:
-    """Widens a call over the quotes right around it, and says which they were."""
+    """Extend a call over the quotes directly around it; return the quotes."""
     mark = text[call.start - 1 : call.start] if call.start else ""
     if mark in ('"', "'", "`") and text.startswith(mark, call.end) and not text.startswith("```", call.end):
         call.template = text[call.start - 2 : call.start - 1] in ("f", "F") and "{" in text[call.start : call.end]
@@ -206,7 +206,7 @@ def _take_quotes(text: str, call: Candidate) -> str:
 
 
 def _widen(text: str, one: Group, floor: int, ceiling: int) -> None:
-    """Takes in the brackets and quotes that hold the group alone."""
+    """Extend the group over the brackets and quotes that contain nothing else."""
     for _ in range(_LAYERS):
         before, after = one.start, one.end
         while before > floor and text[before - 1] in _BLANKS:
@@ -234,7 +234,7 @@ def _region(text: str, one: Group, floor: int, *, alone: bool) -> str:
     if "[" in one.marks:
         return "list"
     line = text.rfind("\n", floor, one.start) + 1
-    # Without a newline since the group before, the two share a line.
+    # Without a newline after the previous group, both are on the same line.
     if (line or not floor) and _LINE_START.fullmatch(text, line, one.start) and _LINE_END.match(text, one.end):
         return "line"
     return "prose"

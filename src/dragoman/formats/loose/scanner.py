@@ -38,11 +38,11 @@ from dragoman.toolset import Toolset, fold
 from dragoman.types import Change, JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arguments against their schema: most fit plainly, and only the others are worth preparing the schema for.
+# Coercion of the arguments. Most arguments fit without a change; the schema is prepared only for the others.
 
 
 def fit(arguments: JsonObject, schema: JsonObject) -> tuple[JsonObject, tuple[Change, ...]]:
-    """The arguments as the schema wants them, and what was changed for that."""
+    """Return the arguments coerced to the schema, and the changes."""
     if not schema:
         return arguments, ()
     coerced = coerce(arguments, schema)
@@ -50,12 +50,12 @@ def fit(arguments: JsonObject, schema: JsonObject) -> tuple[JsonObject, tuple[Ch
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which of the places that read like a call are meant as one.
+# The decision which candidates are calls.
 #
-# The name was offered and the arguments could be read; what is left to tell apart is a call, its restatement, a
-# signature, a program that happens to use the name, and a conversation that the model went on to make up.
+# The name was offered and the arguments could be read. It remains to distinguish a call, its repetition, a signature,
+# a program that uses the name, and an invented continuation of the conversation.
 
-# After an answer: the model plays the user's part, or starts to write a program.
+# After an answer: the model writes as the user, or starts to write a program.
 ANOTHER_MATTER = re.compile(
     r"^[ \t]*(?:"
     r"#{1,6}[ \t]*(?:Instruction|User|Human)\b"
@@ -73,7 +73,7 @@ _PLAIN_REGIONS = frozenset(("message", "list", "quoted"))
 
 
 def judge(groups: list[Group], offered: OfferedNames, defined: dict[str, int]) -> list[Group]:
-    """The groups that are calls, without the restated ones; `defined` says where the text defines a tool itself."""
+    """Return the groups that are calls, without repeated ones; `defined` lists where the text defines a tool."""
     kept: list[Group] = []
     said: set[str] = set()
     for one in groups:
@@ -94,7 +94,7 @@ def _spelled(call: Candidate) -> str:
 
 def _is_meant(call: Candidate, one: Group, offered: OfferedNames, defined: dict[str, int]) -> bool:
     if offered.open and call.shape != "json" and "[" not in one.marks:
-        # Any identifier would do for a name: only a list makes a call of what reads like Python.
+        # Any identifier could be a name, so text that looks like Python is a call only inside a list.
         return False
     if defined.get(call.tool.name, call.start) < call.start:
         return False
@@ -109,10 +109,10 @@ def _is_meant(call: Candidate, one: Group, offered: OfferedNames, defined: dict[
 
 
 def _is_literal(call: Candidate, one: Group, properties: dict[str, Any], offered: OfferedNames) -> bool:
-    """Whether the values that are no literals can be taken as text: words and formulas, but no variables.
+    """Whether the values that are not literals can be read as strings: words and formulas, but no variables.
 
-    In a program or a sentence a bare word is a variable or a parameter. Where the call stands for itself it may be
-    text that lacks its quotes, unless it names its own parameter, a type, or the result of another call.
+    In a program or a sentence, a bare word is a variable or a parameter. In a call on its own, it may be a string
+    without quotes, unless it is the name of its own parameter, a type, or the result of another call.
     """
     if one.region not in _PLAIN_REGIONS:
         return False
@@ -128,7 +128,7 @@ def _is_literal(call: Candidate, one: Group, properties: dict[str, Any], offered
 
 
 def _accepts(schema: Any, kind: str) -> bool:
-    """Whether a property's schema lets a value of that kind pass, as far as its type says."""
+    """Whether the `type` of a property accepts a value of that kind."""
     if not isinstance(schema, dict):
         return True
     declared = schema.get("type")
@@ -139,15 +139,15 @@ def _accepts(schema: Any, kind: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The loose scanner: one walk over the opening brackets of a text, looking for calls to the offered tools.
+# The scan: one pass over the opening brackets of a text that searches for calls of the offered tools.
 
 _OPENERS = re.compile(r"[({]")
 _READ_AGAIN = 2
-"""How many times the length of the text failed readings may cost in all: what keeps any text linear."""
+"""The budget for failed attempts, as a multiple of the length of the text. It makes the scan linear for any text."""
 
 
 def find_calls(text: str, tools: Toolset | None) -> list[Found]:
-    """Calls in plain text that no marked format claimed: in prose, fences, lists and quotes, in order."""
+    """Find the calls in text without markers, in order: in prose, fences, lists and quotes."""
     if not _mentions(text, tools):
         return []
     offered = OfferedNames(tools)
@@ -163,7 +163,7 @@ def find_calls(text: str, tools: Toolset | None) -> list[Found]:
 
 
 def _found(groups: list[Group], known: bool | None) -> list[Found]:
-    """The calls of the groups: the span of a group is shared out among its calls, if it holds nothing else."""
+    """Return the calls of the groups. The span of a group is divided among its calls if it contains nothing else."""
     found: list[Found] = []
     for one in groups:
         edge = one.start
@@ -178,7 +178,7 @@ def _found(groups: list[Group], known: bool | None) -> list[Found]:
 
 
 def _mentions(text: str, tools: Toolset | None) -> bool:
-    """Whether any offered name occurs at all, and any bracket that could hold arguments."""
+    """Whether the text contains an offered name, and a bracket that could contain arguments."""
     if "(" not in text and "{" not in text:
         return False
     if tools is None:
@@ -191,7 +191,7 @@ def _mentions(text: str, tools: Toolset | None) -> bool:
 
 
 class _Scan:
-    """The state of one walk: what was found, where reading goes on, and how much may still be read in vain."""
+    """The state of one scan: the candidates, the position, and the rest of the budget for failed attempts."""
 
     def __init__(self, text: str, offered: OfferedNames) -> None:
         self.text = text
@@ -206,7 +206,7 @@ class _Scan:
         self._escaped_until = 0
 
     def matters(self) -> Iterator[list[Candidate]]:
-        """The candidates, one matter after the other: what comes after an answer is only of interest if it was none."""
+        """Yield the candidates in parts. A part after an answer matters only if the parts before it had no call."""
         horizon = 0
         for opener in _OPENERS.finditer(self.text):
             place = opener.start()
@@ -254,7 +254,7 @@ class _Scan:
         self.candidates.append(Candidate(callee.start, self.position, callee.tool, read.arguments, "python", repairs))
 
     def _read_in_quotes(self, source: Source, callee: Callee, position: int) -> ReadArguments | None:
-        """['f(a='x')']: the strings of a quoted call use the quote around it, so its end must be found first."""
+        """Read ['f(a='x')']: the strings of a quoted call use the same quote, so the end must be found first."""
         end = quoted_call_end(source.text, source.inner(callee.start), position)
         if end is None:
             return None
@@ -281,7 +281,7 @@ class _Scan:
             self._object(place, end, value, repairs)
 
     def _object(self, place: int, end: int, value: JsonObject, repairs: list[str]) -> None:
-        """Decides what an object is: the arguments of a name before it, a call, a wrapper of calls, or data."""
+        """Decide what an object is: the arguments of a name before it, a call, a wrapper of calls, or data."""
         named = None if self.offered.open else name_before(self.text, place, self.position, self.offered)
         if named is not None and not is_definition(value, named.tool):
             shape = "items" if named.item else "pair"
@@ -293,7 +293,7 @@ class _Scan:
             repairs += spoken.repairs
             self.candidates.append(Candidate(place, end, spoken.tool, spoken.arguments, "json", repairs))
         elif holds_calls(value, self.offered):
-            # Its calls are read one by one, each with its own place.
+            # Its calls are read one by one, each with its own span.
             self.wrappers.append((place, end))
             self._charge(end - place)
             return
@@ -303,7 +303,7 @@ class _Scan:
         self.budget -= max(extent, 16)
 
     def _source(self, start: int, position: int) -> Source:
-        """Where to read: without the escapes when the call stands in a quoted string that has them."""
+        """Return the source to read from: without the escapes if the call is in a quoted string that has them."""
         if start >= self._escaped_until:
             self._escaped_until = escaped_until(self.text, start) if "\\" in self.text else 0
         if not self._escaped_until:

@@ -1,8 +1,8 @@
-"""Loose reading: what the engine leaves as text is looked through once more for calls that no format announces.
+"""Loose mode as a stage: searches the text that the engine found no call in for calls without markers.
 
-A stage behind the engine. Plain lines pass as they come; from the first bracket or fence on, text is held until the
-reply ends, because only the whole reply shows whether a call in prose is meant or merely told about. When the engine
-has found a call by its markers, the rest is text: a model that knows its format does not need guessing.
+The stage follows the engine. Plain lines pass at once. From the first bracket or fence on, the stage holds the text
+until the reply ends, because only the whole reply shows whether a call in prose is a call or an example. If the engine
+has found a call by its markers, the rest stays text: a model that uses its format does not need loose mode.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _BLANK_LIMIT = 1000
 
 
 class LooseParser:
-    """A Stage from pieces of text to events, with calls also from places where no marker stands."""
+    """A stage that turns pieces of text into events, including calls without markers."""
 
     def __init__(self, engine: Parser) -> None:
         self._engine = engine
-        self._seen: list[Event] = []  # everything so far, for the last look
+        self._seen: list[Event] = []  # everything so far, for the final scan
         self._held: list[Event] = []
         self._holding = False
         self._line: list[str] = []  # the line that has not ended
-        self._lines: list[str] = []  # the last line with words, and the blank ones behind it
+        self._lines: list[str] = []  # the last line that is not blank, and the blank lines after it
         self._blanks = 0
         self._reported = 0
 
@@ -91,20 +91,20 @@ class LooseParser:
         self._blanks = 0
 
     def _hold(self) -> None:
-        """From here on nothing passes. The line before is held as well: it may be the name of the tool."""
+        """Hold all text from here on, and the line before: it may be the name of the tool."""
         if not self._holding:
             self._holding = True
             text = "".join((*self._lines, *self._line))
             self._held = [TextDelta(text)] if text else []
 
-    # ---- the last look ---------------------------------------------------------------------------------------------
+    # ---- the final scan --------------------------------------------------------------------------------------------
 
     def _find(self) -> list[Found]:
         text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
         return find_calls(text, self._engine.tools)
 
     def _insert(self, found: list[Found]) -> list[Event]:
-        """The held events again, with the calls in the place of the text they were read from."""
+        """Return the held events, with the calls in place of their text."""
         if not found:
             return self._held
         if all(type(event) is TextDelta and event.received is None for event in self._seen):
@@ -128,7 +128,7 @@ class LooseParser:
         return _renumber(out)
 
     def _insert_into_text(self, found: list[Found]) -> list[Event]:
-        """As most often: the whole reply is text, so places in the text are places in what was received."""
+        """The common case: the whole reply is text, so offsets in the text are offsets in the input."""
         text = "".join([event.text for event in self._seen if isinstance(event, TextDelta)])
         position = len(text) - sum(len(event.text) for event in self._held if isinstance(event, TextDelta))
         out: list[Event] = []
@@ -152,7 +152,7 @@ class LooseParser:
         received: str,
         out: list[Event],
     ) -> None:
-        """What is left of one event when the calls that overlap it are taken out."""
+        """Return the rest of an event without the calls that overlap it."""
         position = start
         for (call_start, call_end), one in queue:
             if call_end <= position or call_start >= end:
@@ -177,10 +177,10 @@ class LooseParser:
 
 
 def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
-    """The calls that loose reading would find in a text which `auto` has read already; `events` are those of `auto`.
+    """Return the calls that loose mode finds in a text; `events` are the result of `auto` for the same text.
 
-    The engine does not run again, and text that `auto` left without a bracket holds no call. What a reader without a
-    marker took is text once more, as it is for the loose reader, so a call that `auto` found may be among them.
+    The engine does not run again, and text without a bracket contains no call. A call that `auto` read without a
+    marker becomes text again, as in loose mode, so the result may contain a call that `auto` found.
     """
     if not any(isinstance(event, TextDelta) and _bracket(event.text) for event in events):
         return []
@@ -198,7 +198,7 @@ def find_more(events: Sequence[Event], tools: Toolset | None) -> list[ToolCall]:
 
 
 def _unread(event: Event) -> Event:
-    """A call that the plan of loose reading leaves to the loose reader, as text; any other event as it is."""
+    """Convert a call that loose mode leaves to the loose scanner to text; return any other event unchanged."""
     if isinstance(event, CallEnded):
         format = event.call.provenance.format if event.call.provenance is not None else ""
     elif isinstance(event, CallBroken):
@@ -209,7 +209,7 @@ def _unread(event: Event) -> Event:
 
 
 def _is_unmarked(format: str, raw: str) -> bool:
-    """Whether a reader took this that is not in the plan of loose reading: some formats have readers of both kinds."""
+    """Whether an entry that loose mode does not use has read this; some formats have entries of both kinds."""
     plan = plan_for("auto")
     readers = [reader for reader in (*plan.line_entries, *plan.message_entries) if reader.format == format]
     written = raw.lstrip()
@@ -233,7 +233,7 @@ def _make_call(one: Found, index: int, span: tuple[int, int], raw: str) -> ToolC
 
 
 def _renumber(events: list[Event]) -> list[Event]:
-    """Indexes in the order of the text: a broken call that the engine had announced may stand behind a loose one."""
+    """Number the calls in the order of the text: a broken call of the engine may follow a loose one."""
     index = -1
     renumbered: list[Event] = []
     for event in events:
@@ -252,7 +252,7 @@ def _part(event: Event, text: str) -> Event:
 
 
 class _Places:
-    """Where a character of the visible text stands in the text as received."""
+    """Maps offsets in the visible text to offsets in the text as received."""
 
     def __init__(self, events: list[Event]) -> None:
         self._texts: list[int] = []

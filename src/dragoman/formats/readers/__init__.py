@@ -1,3 +1,3 @@
-"""Formats that no template can say: each a small class with the same interface as a compiled template."""
+"""Readers of formats that no template can describe: small classes with the interface of a compiled template."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shared parts of the readers: typed arguments, values and message bodies."""
+"""The shared parts of the readers: typed arguments, values and message bodies."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dragoman.formats.steps import read_or_skip
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# Longer stretches of text inside odd formats: an argument's value, the body of a channel, JSON behind a name.
+# Longer stretches of text: the value of an argument, the body of a channel, JSON after a name.
 
 
 def run_value(cursor: Cursor, stops: Markers, *, streamed: bool, to_end: bool = False) -> Generator[None, None, str]:
-    """Move to the marker that ends a value and return it. `streamed` values are handed on as part of a JSON string.
+    """Move to the marker that ends a value and return it. `streamed` values are emitted as part of a JSON string.
 
-    With `to_end` the end of the text ends the value as well, and no marker is returned; else the call was cut off.
+    With `to_end`, the end of the text ends the value as well, and None is returned; otherwise it raises Truncated.
     """
     quiet = PassThrough(stops.wakes, "string" if streamed else "silent")
     while True:
@@ -43,7 +43,7 @@ def run_value(cursor: Cursor, stops: Markers, *, streamed: bool, to_end: bool = 
 
 
 def pass_on(cursor: Cursor, stops: Markers, kind: Literal["text", "thinking"]) -> Reader:
-    """What was read so far is framing; all that follows, up to one of the markers or the end, is text or thinking."""
+    """Drop the tile as framing; emit all that follows, up to one of the markers or the end, as text or thinking."""
     cursor.drop()
     event = TextDelta if kind == "text" else ThinkingDelta
     while True:
@@ -59,15 +59,15 @@ def pass_on(cursor: Cursor, stops: Markers, kind: Literal["text", "thinking"]) -
             cursor.quiet = PassThrough(stops.wakes, kind)
         yield
         cursor.quiet = None
-        # Pieces that passed unread are not kept, so the tile must begin anew behind them.
+        # Pieces that passed unread are not stored, so a new tile must begin after them.
         cursor.open_tile(cursor.position)
 
 
 def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[None, None, str]:
-    """A short text up to a marker, which stays ahead. Too long a text makes it none of this format."""
+    """Read a short text up to a marker, and stop before the marker. Raise NotACall if the text is too long."""
     found = ""
     while True:
-        # Only what may still belong to the slot is searched, or many openers in a row would cost the square of them.
+        # Search only what may belong to the slot; otherwise many consecutive openers would cost quadratic time.
         window = cursor.text[cursor.position : cursor.position + limit - len(found) + 1]
         last = cursor.final and cursor.position + len(window) == len(cursor.text)
         hit = stops.find(window, 0, final=last)
@@ -77,12 +77,12 @@ def read_slot(cursor: Cursor, stops: Markers, limit: int = 300) -> Generator[Non
         if hit is not None and hit[1] is not None:
             return found
         if len(found) + len(window) - length > limit:
-            raise BrokenCall("what follows the opener is too long")
+            raise BrokenCall("the text after the opener is too long")
         yield from cursor.need()
 
 
 def read_framed_call(cursor: Cursor, name: str, closers: Markers, body: JsonBody) -> Reader:
-    """JSON arguments behind a known name, and the closer, which a model may have left out."""
+    """Read JSON arguments after a known name, and the closer, which a model may omit."""
     cursor.commit()
     arguments = yield from read_or_skip(cursor, _read_json(cursor, name, closers, body), closers, body.stops)
     yield from cursor.close_wrapper(closers)
@@ -105,11 +105,11 @@ def _read_json(cursor: Cursor, name: str, closers: Markers, body: JsonBody) -> G
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arguments that arrive one by one as text: each is typed by the schema, and handed on as soon as it is certain.
+# Arguments that arrive one by one as text: the schema determines their types, and each is emitted once it is certain.
 
 
 class Arguments:
-    """The arguments of a call that was announced, as far as they have been read."""
+    """The arguments of an announced call that have been read so far."""
 
     __slots__ = ("_written", "read", "tool")
 
@@ -119,23 +119,23 @@ class Arguments:
         self._written = False
 
     def add(self, cursor: Cursor, key: str, value: Any) -> None:
-        """An argument whose value is known."""
+        """Add an argument with a known value."""
         cursor.delta(self.lead(key) + write_json(value))
         self.keep(cursor, key, value)
 
     def add_text(self, cursor: Cursor, key: str, text: str) -> None:
-        """An argument given as plain text."""
+        """Add an argument from plain text."""
         self.add(cursor, key, self._type(text, schema_of(self.tool, key)))
 
     def add_json(self, cursor: Cursor, text: str) -> None:
-        """Several arguments as the text of one JSON object."""
+        """Add arguments from the text of one JSON object."""
         mended = repair(text)
         if not isinstance(mended.value, dict):
-            raise BrokenCall(f"the arguments are no JSON object: {mended.error}")
+            raise BrokenCall(f"the arguments are not a JSON object: {mended.error}")
         self.add_mended(cursor, mended)
 
     def add_mended(self, cursor: Cursor, mended: Repaired) -> None:
-        """The members of an object that was read tolerantly."""
+        """Add the members of an object that the tolerant reader read."""
         cursor.repair(*mended.rules)
         for key, value in mended.value.items():
             self.add(cursor, key, value)
@@ -153,9 +153,9 @@ class Arguments:
         decodes: bool = False,
         to_end: bool = False,
     ) -> Generator[None, None, str]:
-        """The text from here to a marker is the value; the marker is returned. A string is handed on while it grows.
+        """Read a value up to a marker, and return the marker. A string is emitted while it grows.
 
-        A `schema` may be stated in the text itself. Where a format `decodes`, typed values are JSON if they can be.
+        The text itself may state a `schema`. With `decodes`, typed values are read as JSON if they are JSON.
         """
         schema = schema or schema_of(self.tool, key)
         streamed = is_plain_text(schema)
@@ -172,7 +172,7 @@ class Arguments:
         return marker
 
     def take(self, arguments: JsonObject) -> None:
-        """All arguments at once, which were handed on while they were read."""
+        """Set all arguments at once; their text has been emitted already."""
         self.read = arguments
         self._written = True
 
@@ -182,7 +182,7 @@ class Arguments:
         cursor.finish_call(name, self.read, identity)
 
     def lead(self, key: str) -> str:
-        """What JSON wants before the value."""
+        """Return the JSON text before the value."""
         return (", " if self.read else "{") + write_json(key) + ": "
 
     def _type(self, text: str, schema: JsonObject | None, *, decodes: bool = False) -> Any:
@@ -198,7 +198,7 @@ class Arguments:
 
 
 def single_parameter(tool: Tool | None) -> str | None:
-    """The parameter that a lone value can only mean: the single required one, or the only one there is."""
+    """Return the parameter for a single value without a key: the only required one, or the only one."""
     if tool is None:
         return None
     required = tool.parameters.get("required")

@@ -1,4 +1,4 @@
-"""Formats whose messages have headers: channels, recipients and typed blocks."""
+"""Readers of formats whose messages have headers: channels, recipients and typed blocks."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from dragoman.formats.steps import Scope, TemplateEntry, Waiting, read_or_skip
 from dragoman.formats.template import Entry, Format, Place, UnmarkedEntry
 
 # --------------------------------------------------------------------------------------------------------------------
-# Harmony: messages with a header that names a channel and a recipient, as gpt-oss writes them.
+# Harmony, the format of gpt-oss: messages with a header that names a channel and a recipient.
 #
 #     <|start|>assistant<|channel|>commentary to=functions.search <|constrain|>json<|message|>{"query": "x"}<|call|>
 #
-# The header drifts: the recipient stands before or after the channel, channels come twice, `<|constrain|>` or the start
-# is left out, question marks are strewn in. All of it is read; only a header without a message behind it is text.
+# Headers vary: the recipient is before or after the channel, there are two channels, `<|constrain|>` or the start is
+# missing, question marks are added. The reader accepts all of these. Only a header without a message is text.
 
 CLOSERS = ("<|call|>", "<|end|>", "<|return|>")
 _MESSAGE = "<|message|>"
 _closers = Markers(CLOSERS)
 _header_stops = Markers((_MESSAGE, "{", "\n", *CLOSERS))
 _body_stops = Markers((*CLOSERS, "<|start|>", "<|channel|>"))
-_leftovers = Markers(("<|call|>", "<|return|>"))  # `<|end|>` still has the thinking to end
+_leftovers = Markers(("<|call|>", "<|return|>"))  # `<|end|>` must still end the thinking
 _harmony_body = JsonBody(stops=_body_stops)
 _is_header = re.compile(r"(?:<\|(?:start|channel|constrain)\|>|[\w.,:=?!/@\- ])*\Z").match
 _channels = re.compile(r"<\|channel\|>\s*(\w+)").findall
@@ -46,9 +46,9 @@ class Header(Struct, frozen=True):
 
 
 def read_header(text: str) -> Header:
-    """What a header says: the last channel counts, and the last recipient that is nobody in the conversation."""
+    """Read a header: the last channel counts, and the last recipient that is not a role of the conversation."""
     if not _is_header(text):
-        raise NotACall("no header of a message")
+        raise NotACall("not the header of a message")
     channels = _channels(text)
     recipients = [name for name in _recipients(text) if name not in _PEOPLE]
     return Header(
@@ -89,14 +89,14 @@ class Harmony(Entry):
         elif cursor.refusing:
             if not header.full:
                 raise NotACall("a header inside thinking")
-            # The thinking was left open; the answer is still an answer.
+            # The thinking was not closed; the answer still counts.
             yield from pass_on(cursor, _body_stops, "text")
             marker, _ = _leftovers.at(cursor.text, cursor.position, final=True)
             cursor.position += len(marker or "")
 
 
 class HarmonyRecipient(UnmarkedEntry, Harmony):
-    """The first message of a reply, whose `<|start|>assistant` belongs to the prompt: it begins with the recipient."""
+    """The first message of a reply. Its `<|start|>assistant` belongs to the prompt, so it begins with the recipient."""
 
     start = re.compile(r"to=[\w.\-]{1,200} {0,9}(?:<\|(?:channel|message|constrain)\|>)")
     growing_start = re.compile(r"t(?:o(?:=[\w.\-]{0,200} {0,9}(?:<(?:\|\w{0,9}\|?)?)?)?)?\Z")
@@ -114,7 +114,7 @@ def _read_harmony_call(cursor: Cursor, recipient: str, is_json: bool) -> Reader:
 
 
 def _read_code(cursor: Cursor, name: str) -> Reader:
-    """The builtin python tool takes source text as it stands. Without a closer nobody knows whether it is all there."""
+    """Read source text for the builtin python tool. Without a closer, it may be truncated."""
     arguments = Arguments(cursor.start_call(name))
     yield from arguments.read_value(cursor, "code", _body_stops, schema={"type": "string"})
     yield from cursor.close_wrapper(_closers)
@@ -122,12 +122,12 @@ def _read_code(cursor: Cursor, name: str) -> Reader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Muse Glimmer: a header names who a message is for; what is for a tool holds XML.
+# Muse Glimmer: a header names the recipient; a message to a tool contains XML.
 #
 #     <|start|>assistant to=search<|message|><atem:function_calls>
 #     <atem:invoke name="search"><atem:parameter name="query">x</atem:parameter></atem:invoke></atem:function_calls>
 #
-# Only a message for a tool makes calls. What is for the user is text to the last letter, also when it quotes a call.
+# Only a message to a tool contains calls. A message to the user is text as a whole, even if it quotes a call.
 
 _INVOKE = '<atem:invoke name="'
 _PARAMETER = '<atem:parameter name="'
@@ -166,14 +166,14 @@ class MuseGlimmer(Entry):
 
 
 class MuseGlimmerRecipient(UnmarkedEntry, MuseGlimmer):
-    """The first message of a reply: the start of its header belongs to the prompt."""
+    """The first message of a reply; the start of its header belongs to the prompt."""
 
     start = re.compile(r"to=[^\s<>]{1,200}\s{0,9}<\|message\|>")
     growing_start = re.compile(r"t(?:o(?:=[^\s<>]{0,200}\s{0,9}(?:<[|mesag]{0,9})?)?)?\Z")
 
 
 class _CollapseName(Waiting):
-    """A tool without a namespace is written `name.name`. Whether it is one, only the offered tools can tell."""
+    """Replaces `name.name`, which means a tool without a namespace, by `name`, if such a tool is offered."""
 
     def run(self, cursor: Cursor, scope: Scope) -> Reader:
         yield from ()
@@ -193,7 +193,7 @@ def _invoke_entry() -> TemplateEntry:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Functionary 3.2: every message begins with its recipient, a tool or `all`, on a line of its own.
+# Functionary 3.2: every message begins with a line that names its recipient, a tool or `all`.
 #
 #     >>>search
 #     {"query": "x"}
@@ -226,12 +226,12 @@ class FirstRecipient(UnmarkedEntry, Recipient):
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
-            raise NotACall("without tools, a line is a line")
+            raise NotACall("no tools to compare the line with")
         yield from _read_functionary_call(cursor, to_all=False)
 
 
 class FirstWord(UnmarkedEntry, Recipient):
-    """`all` or `python` at the start of the reply. Only where the format is named: any reply may begin like that."""
+    """`all` or `python` at the start of the reply. Used only if the format is named: any reply may begin like that."""
 
     start = re.compile(r"(?:all|python)[ \t]{0,9}\r?\n")
     growing_start = _growing_recipient
@@ -241,7 +241,7 @@ class FirstWord(UnmarkedEntry, Recipient):
 
 
 def _read_functionary_call(cursor: Cursor, *, to_all: bool = True) -> Reader:
-    """The recipient and what is for it; what is for `all` is text."""
+    """Read the recipient and the message; a message to `all` is text."""
     pattern, growing = _functionary_recipient.match, _growing_recipient.match
     name = (yield from cursor.match(pattern, growing, "no recipient on its line"))[1]
     if to_all and name == "all":
@@ -262,14 +262,14 @@ def _read_functionary_call(cursor: Cursor, *, to_all: bool = True) -> Reader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Inkling: typed blocks behind a header. The blocks are templates and markers; only the header needs a reader.
+# Inkling: typed blocks after a header. The blocks are templates and markers; only the header needs a reader.
 
 _HEADER = "<|message_model|>"
 _blocks = Markers(["<|content_"])
 
 
 class InklingHeader(Entry):
-    """`<|message_model|>`, perhaps with a name, before a block. The block says the name again, and there it counts."""
+    """`<|message_model|>` before a block, optionally with a name. The block repeats the name, and that one counts."""
 
     format = "inkling"
     openers = (_HEADER,)
@@ -282,12 +282,12 @@ class InklingHeader(Entry):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Kimi K3: elements whose tags stand between special tokens, with the types of the values in their attributes.
+# Kimi K3: elements whose tags are between special tokens, with the types of the values in their attributes.
 #
 #     <|open|>call tool="search" index="1"<|sep|>
 #     <|open|>argument key="query" type="string"<|sep|>x<|close|>argument<|sep|><|close|>call<|sep|>
 #
-# The channels `tools`, `response` and `message` are framing, and so vanish; `think` is thinking.
+# The channels `tools`, `response` and `message` are framing and are dropped; `think` is thinking.
 
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _FRAMING = ("tools", "response", "message")
@@ -295,7 +295,7 @@ _ELEMENTS = ("call", "argument", "think", *_FRAMING)
 
 
 def _closing(name: str) -> tuple[str, ...]:
-    """A closing tag, also with the blanks that some servers put around special tokens."""
+    """Return a closing tag, also with the blanks that some servers put around special tokens."""
     return tuple(f"{_CLOSE}{before}{name}{after}{_SEP}" for before in ("", " ") for after in ("", " "))
 
 
@@ -322,11 +322,11 @@ class KimiK3(Entry):
         except Truncated:
             name = cursor.since(mark)[len(opener) :].strip().partition(" ")[0]
             if not any(element.startswith(name) for element in _ELEMENTS):
-                raise NotACall("no tag of an element") from None
+                raise NotACall("not the tag of an element") from None
             if opener == _OPEN and name == "call":
                 cursor.commit()
                 raise
-            return  # a tag of framing that was cut off carries nothing
+            return  # a truncated framing tag has no meaning
         if name not in _ELEMENTS:
             raise NotACall(f"no element is called {name[:40]!r}")
         if opener == _OPEN and name == "call":
@@ -336,7 +336,7 @@ class KimiK3(Entry):
 
 
 def _read_tag(cursor: Cursor, opener: str) -> Generator[None, None, tuple[str, dict[str, str]]]:
-    """The name and the attributes of the tag that begins here."""
+    """Read the name and the attributes of the tag that begins here."""
     cursor.position += len(opener)
     end = cursor.text.find(_SEP, cursor.position, cursor.position + 600 + len(_SEP))
     if end >= 0:

@@ -1,4 +1,4 @@
-"""Calls written as XML elements or attributes."""
+"""Readers of calls in XML elements or attributes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dragoman.jsonschema.references import resolve
 from dragoman.types import JsonObject, Tool
 
 # --------------------------------------------------------------------------------------------------------------------
-# Elements inside elements, and the values that they stand for by their schema.
+# Nested elements, and their values according to the schema.
 
 
 class Element:
-    """A tag with the text or the children inside it."""
+    """A tag with its text or its children."""
 
     __slots__ = ("children", "name", "text")
 
@@ -34,7 +34,7 @@ class Element:
         self.children: list[Element] = []
 
     def value(self, schema: JsonObject | None, root: JsonObject | None) -> Any:
-        """The value by its schema. Depth is bounded by the reader, so that recursion is safe."""
+        """Return the value according to the schema. The reader limits the depth, so recursion is safe."""
         if not self.children:
             return read_text(self.text, schema, root=root).value
         if self._is_list(schema, root):
@@ -57,7 +57,7 @@ class Element:
 
 
 def _pick(schema: JsonObject | None, root: JsonObject | None, keyword: str) -> JsonObject | None:
-    """A keyword of the schema, or of the first branch of a union that has it."""
+    """Return a keyword of the schema, or of the first branch of a union that has it."""
     pending = [schema]
     for _ in range(50):
         if not pending:
@@ -80,16 +80,16 @@ def _pick(schema: JsonObject | None, root: JsonObject | None, keyword: str) -> J
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# XML that models improvise: the tool is the name of an element, the arguments are inside it.
+# Improvised XML: the tool is the name of an element, the arguments are inside it.
 #
 #     <search><query>foo</query></search>
 #     <tool_call><shell>{"command": "pwd"}</shell></tool_call>
 #
-# Outside a tag that announces a call, only the names of offered tools count; any other tag is text.
+# Outside of a tag for calls, only the names of offered tools count; any other tag is text.
 
 TAGS = ("<tool_call>", "<toolcall>", "<tool-call>")
 TAG_STARTS = tuple("<" + letter for letter in string.ascii_letters + "_")
-"""Any tag may be named after a tool; a `<` before a blank or a number, as in prose and code, wakes nobody."""
+"""Any tag may have the name of a tool. A `<` before a blank or a digit, as in prose and code, is not an opener."""
 CLOSERS = ("</tool_call>", "</toolcall>", "</tool-call>", "</invoke>", "</tool_calls>")
 _tag_end = Markers([">"])
 _tag = re.compile(r"<([A-Za-z_][\w.\-]{0,99})>").match
@@ -97,7 +97,7 @@ _growing_tag = re.compile(r"(?:<(?:[A-Za-z_][\w.\-]{0,99})?)?\Z").match
 _tags = Markers(TAGS)
 _key = re.compile(r"""<([A-Za-z_][\w.\-]{0,99})(?:\s+name\s*=\s*["']?([^"'<>]{1,100}?)["']?)?\s*\Z""").match
 close_wrapper = ReadClosers(((Markers(CLOSERS), False),), required=False, own_line=False, tags=True)
-# Children of a call that say something about it, and so are no names of tools.
+# Children of a call that describe it, so they are not names of tools.
 _is_reserved = re.compile(
     r"(?:name|function|tool|tool_name|tool_call|invoke|arguments|args|parameters|params|parameter|arg|arg_key|arg_value|"
     r"input|id|type|result|response|output|content|think)\Z"
@@ -115,7 +115,7 @@ def json_body(tag: str) -> JsonBody:
 
 
 class TaggedElement(Entry):
-    """`<tool_call><NAME>...</NAME></tool_call>`, where the body is JSON or an element for each argument."""
+    """`<tool_call><NAME>...</NAME></tool_call>`; the body is JSON, or one element for each argument."""
 
     format = "xml_elements"
     openers: tuple[str, ...] = TAGS
@@ -123,7 +123,7 @@ class TaggedElement(Entry):
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(_tags)
         yield from cursor.space()
-        name = (yield from cursor.match(_tag, _growing_tag, "no tag with a plain name"))[1]
+        name = (yield from cursor.match(_tag, _growing_tag, "not a tag with a plain name"))[1]
         if _is_reserved(name) and cursor.find_tool(name) is None:
             raise NotACall(f"{name!r} names a part of a call, not a tool")
         cursor.require_offered(name)
@@ -134,15 +134,15 @@ class TaggedElement(Entry):
 
 
 class BareElement(Entry):
-    """`<NAME>...</NAME>` for offered names. It is a call once its first child turns out to be a parameter."""
+    """`<NAME>...</NAME>` for offered names. It is a call if its first child is a parameter."""
 
     format = "xml_elements"
     openers = TAG_STARTS
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
-            raise NotACall("without tools, a tag is a tag")
-        name = (yield from cursor.match(_tag, _growing_tag, "no tag with a plain name"))[1]
+            raise NotACall("no tools to compare the tag with")
+        name = (yield from cursor.match(_tag, _growing_tag, "not a tag with a plain name"))[1]
         tool = cursor.find_tool(name)
         if tool is None:
             raise NotACall(f"no tool named {name!r} is offered")
@@ -153,7 +153,7 @@ class BareElement(Entry):
 
 
 def _require_parameters(cursor: Cursor, tool: Tool, name: str) -> Reader:
-    """Look whether what follows can be the arguments of this tool, before anything is announced."""
+    """Check that the arguments of this tool can follow, before the call is announced."""
     declared = properties_of(tool)
     mark = cursor.begin()
     character = yield from cursor.peek()
@@ -162,21 +162,21 @@ def _require_parameters(cursor: Cursor, tool: Tool, name: str) -> Reader:
         key = _key(tag)
         ends_at_once = tag.strip() == f"</{name}" and not tool.parameters.get("required")
         if not ends_at_once and (key is None or (declared and (key[2] or key[1]) not in declared)):
-            raise NotACall(f"{tag[:40]!r} is no parameter of {name!r}")
+            raise NotACall(f"{tag[:40]!r} is not a parameter of {name!r}")
     elif character != "{":
         raise NotACall("neither arguments nor JSON in the element")
     cursor.return_to(mark)
 
 
 def _read_body(cursor: Cursor, name: str, tool: Tool | None) -> Generator[None, None, Arguments]:
-    """Everything between `<NAME>` and `</NAME>`."""
+    """Read everything between `<NAME>` and `</NAME>`."""
     arguments, body = Arguments(tool), json_body(name)
     yield from read_or_skip(cursor, read_children(cursor, arguments, name, body), closing_tag(name), body.stops)
     return arguments
 
 
 def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBody) -> Reader:
-    """JSON or elements up to the closing tag of `name`, which is consumed."""
+    """Read JSON or elements up to and including the closing tag of `name`."""
     character = yield from cursor.peek()
     if character == "{":
         if arguments.read:
@@ -202,13 +202,13 @@ def read_children(cursor: Cursor, arguments: Arguments, name: str, body: JsonBod
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# XML that models improvise: tool and arguments stand in the attributes of one tag.
+# Improvised XML: the tool and the arguments are attributes of one tag.
 #
 #     <tool_call name="shell" command="pwd"/>
 #     <tool_call>file_read path=".env" /></tool_call>
 #     <search query="foo"/>
 #
-# A tag without a word for "call" in it counts only if it closes itself, and is named after an offered tool.
+# A tag whose name is not a word for "call" counts only if it is self-closing and has the name of an offered tool.
 
 _WORDS = ("tool_call", "toolcall", "tool-call", "invoke", "function_call")
 _open_tags = Markers(f"<{word} " for word in _WORDS)
@@ -233,7 +233,7 @@ def unescape(text: str) -> str:
 
 
 def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | None]:
-    """The next attribute; None where there is none."""
+    """Read the next attribute; None if there is none."""
     yield from cursor.space()
     match = yield from cursor.try_match(_attribute, _growing_attribute)
     if match is None:
@@ -246,17 +246,17 @@ def read_attribute(cursor: Cursor) -> Generator[None, None, tuple[str, str] | No
 
 
 def read_tag_end(cursor: Cursor) -> Generator[None, None, str]:
-    """`>` or `/>`, which is consumed; empty where the tag does not end."""
+    """Read `>` or `/>`; return an empty string if the tag does not end here."""
     yield from cursor.space()
     match = yield from cursor.try_match(_tag_ends, _growing_tag_end)
     return match[0] if match else ""
 
 
 class TagWithName(Entry):
-    """`<tool_call name="NAME" key="value" ...>`, closed at once or around JSON or elements."""
+    """`<tool_call name="NAME" key="value" ...>`, self-closing or around JSON or elements."""
 
     format = "xml_attributes"
-    # The last two are openers of other formats as well, which read them first.
+    # The last two are also openers of other formats, which are tried first.
     openers = (*_open_tags, '<invoke name="', "<invoke name='")
 
     def read(self, cursor: Cursor) -> Reader:
@@ -265,7 +265,7 @@ class TagWithName(Entry):
         cursor.position += len(opener)
         first = yield from read_attribute(cursor)
         if first is None or first[0] not in _NAME_KEYS or not _is_key(first[1].strip()):
-            raise NotACall("the tag names no tool")
+            raise NotACall("the tag has no tool name")
         name = first[1].strip()
         arguments = Arguments(cursor.start_call(name))
         yield from read_or_skip(cursor, self._read_rest(cursor, arguments, opener[1:-1]), _wrapper_ends)
@@ -281,7 +281,7 @@ class TagWithName(Entry):
 
 
 def read_attributes(cursor: Cursor, arguments: Arguments) -> Reader:
-    """Attributes are arguments; one called `arguments` may hold all of them as JSON."""
+    """Read attributes as arguments; an attribute `arguments` may hold all of them as JSON."""
     while True:
         attribute = yield from read_attribute(cursor)
         if attribute is None:
@@ -294,7 +294,7 @@ def read_attributes(cursor: Cursor, arguments: Arguments) -> Reader:
 
 
 class InlineAttributes(Entry):
-    """`<tool_call>NAME key="value" ...</tool_call>`: the attributes stand where the body should be."""
+    """`<tool_call>NAME key="value" ...</tool_call>`: attributes in the place of the body."""
 
     format = "xml_attributes"
     openers = TAGS
@@ -305,7 +305,7 @@ class InlineAttributes(Entry):
         name = (yield from cursor.match(_name, _growing_name, "no name"))[0]
         mark = cursor.begin()
         if (yield from read_attribute(cursor)) is None:
-            raise NotACall("no attributes behind the name")
+            raise NotACall("no attributes after the name")
         cursor.return_to(mark)
         arguments = Arguments(cursor.start_call(name))
         yield from read_attributes(cursor, arguments)
@@ -315,14 +315,14 @@ class InlineAttributes(Entry):
 
 
 class SelfClosing(Entry):
-    """`<NAME key="value" .../>` for offered names. Nothing is announced before the tag has ended."""
+    """`<NAME key="value" .../>` for offered names. The call is announced at the end of the tag."""
 
     format = "xml_attributes"
     openers = TAG_STARTS
 
     def read(self, cursor: Cursor) -> Reader:
         if cursor.tools is None:
-            raise NotACall("without tools, a tag is a tag")
+            raise NotACall("no tools to compare the tag with")
         cursor.position += 1
         name = (yield from cursor.match(_name, _growing_name, "no name"))[0]
         cursor.require_offered(name)
@@ -330,7 +330,7 @@ class SelfClosing(Entry):
         while len(given) < _MAX_GIVEN and (attribute := (yield from read_attribute(cursor))) is not None:
             given.append(attribute)
         if (yield from read_tag_end(cursor)) != "/>" or not given:
-            raise NotACall("the tag does not close itself")
+            raise NotACall("the tag is not self-closing")
         arguments = Arguments(cursor.start_call(name))
         for key, text in given:
             arguments.add_text(cursor, key, text)
@@ -338,13 +338,13 @@ class SelfClosing(Entry):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# MiniMax M3: nested XML whose every tag follows a token of its own; parameters are elements named after their key.
+# MiniMax M3: nested XML with a special token before every tag; parameters are elements with the name of their key.
 #
 #     ]<]minimax[>[<invoke name="search">
 #     ]<]minimax[>[<tags>]<]minimax[>[<item>a]<]minimax[>[</item>]<]minimax[>[</tags>
 #     ]<]minimax[>[</invoke>
 #
-# Types are not written: the schema says what a text stands for, and whether children make an object or a list.
+# Types are not written: the schema determines the type of a text, and whether children are an object or a list.
 
 M3_TOKEN = "]<]minimax[>["
 _MAX_DEPTH = 100
@@ -373,7 +373,7 @@ class MinimaxM3(Entry):
 
 
 def _read_tag(cursor: Cursor) -> Generator[None, None, str]:
-    """The tag behind the token, without its last bracket."""
+    """Read the tag after the token, without its last bracket."""
     whole = _whole_tag(cursor.text, cursor.position)
     if whole is not None:
         cursor.position = whole.end()
@@ -436,7 +436,7 @@ def _read_parameter(cursor: Cursor, key: str, arguments: Arguments) -> Reader:
 
 
 def _read_element(cursor: Cursor, key: str) -> Generator[None, None, Element]:
-    """The element whose opening tag was just read, with everything inside it."""
+    """Read the rest of the element whose opening tag was just read."""
     stack = [Element(key)]
     while True:
         mark = cursor.begin()

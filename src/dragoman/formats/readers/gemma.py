@@ -1,4 +1,4 @@
-"""Gemma's notation: bare keys, strings between special tokens, otherwise close to JSON."""
+"""The reader of Gemma's notation: bare keys, strings between special tokens, otherwise close to JSON."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from dragoman.types import JsonObject, Tool
 # --------------------------------------------------------------------------------------------------------------------
 # The values of Gemma's notation: objects, lists, strings between delimiters, and words without any.
 #
-# Strings are handed on as they grow. The models drop a string's delimiter now and then; where the rest of the call
-# shows which one it was, it is added, and that is reported.
+# Strings are emitted while they grow. The models sometimes omit the delimiter of a string; if the rest of the call
+# shows which one is missing, the reader adds it and reports a repair.
 
 MAX_DEPTH = 100
 _key = re.compile(r"([^\s:{}\[\],<\"][^:{}\[\],<\"\n]{0,200}?)[ \t]{0,20}:").match
@@ -43,11 +43,11 @@ _number = re.compile(r"[-+]?\.?[0-9][0-9.eE+\-_]*\Z").match
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _QUOTED = Markers(['"', "\\"])
 _LOOKAHEAD = 120
-_UNCLEAR = "a string is not closed, and where it ends is not clear"
+_UNCLEAR = "a string is not closed, and its end is ambiguous"
 
 
 class Dialect:
-    """The delimiter of strings and the closer of calls, in which the two dialects differ."""
+    """The delimiter of strings and the closer of calls, which differ between the two dialects."""
 
     def __init__(self, closer: str, quote: str) -> None:
         self.quote = quote
@@ -64,7 +64,7 @@ class Dialect:
 
 
 class GemmaReader:
-    """Reads one object. The open containers are kept in a list, so that nothing recurses."""
+    """Reads one object. The open containers are in a list, so there is no recursion."""
 
     def __init__(self, cursor: Cursor, dialect: Dialect, tool: Tool | None) -> None:
         self.cursor = cursor
@@ -72,13 +72,13 @@ class GemmaReader:
         self.tool = tool
         self.open: list[JsonObject | list[Any]] = []
         self.prefix = ""
-        """What JSON wants before the next value: a comma, a key."""
+        """The JSON text before the next value: a comma, a key."""
         self._all_closed = False
-        # Looking back over a long string is not tried for each of many delimiters in it.
+        # A search back over a long string is not repeated for each of many delimiters in it.
         self._checks = 8
 
     def read_object(self) -> Generator[None, None, JsonObject]:
-        """The arguments, from the opening brace to the closing one."""
+        """Read the arguments, from the opening brace to the closing one."""
         cursor = self.cursor
         root: JsonObject = {}
         cursor.position += 1
@@ -154,7 +154,7 @@ class GemmaReader:
             return match[1]
         character = yield from cursor.peek()
         if character != ":":
-            raise BrokenCall("no colon behind a key") if character else Truncated
+            raise BrokenCall("no colon after a key") if character else Truncated
         cursor.position += 1
         return key
 
@@ -187,7 +187,7 @@ class GemmaReader:
         self._put(container, key, value)
 
     def _read_string(self) -> Generator[None, None, str]:
-        """Text up to the delimiter behind which the call goes on; any other delimiter is part of the text."""
+        """Read text up to a delimiter after which the call continues; any other delimiter is part of the text."""
         cursor, dialect = self.cursor, self.dialect
         quiet = PassThrough(dialect.string_stops.wakes, "string")
         cursor.delta(self.prefix + '"')
@@ -228,7 +228,7 @@ class GemmaReader:
         cursor.position = stop
 
     def _close_before_pair(self, mark: Mark) -> str | None:
-        """A delimiter right behind `, key:` opens the next string: the one of this string was left out."""
+        """End the string before `, key:` if a delimiter follows: that one opens the next string, and one is missing."""
         self._checks -= 1
         if self._checks < 0:
             return None
@@ -244,7 +244,7 @@ class GemmaReader:
         return text[: forgotten.start()]
 
     def _close_at_end(self, text: str, *, doubtful: bool) -> str:
-        """The call ends inside a string: its delimiter was left out, if all that is open is closed behind it."""
+        """End the string at the end of the call, if the open brackets are closed before it: a delimiter is missing."""
         rest = text.rstrip()
         for container in self.open:
             closing = "}" if isinstance(container, dict) else "]"
@@ -258,7 +258,7 @@ class GemmaReader:
         return rest
 
     def _run_quoted(self) -> Generator[None, None, str]:
-        """A string in plain quotes, as JSON has it."""
+        """Read a string in plain quotes, as in JSON."""
         cursor = self.cursor
         mark = cursor.begin()
         cursor.position += 1
@@ -280,7 +280,7 @@ class GemmaReader:
     # ---- values without quotes ---------------------------------------------------------------------------------------
 
     def _read_bare(self, key: str | None) -> Generator[None, None, Any]:
-        """A number, a word, or a text whose delimiters were left out, one of them or both."""
+        """Read a number, a word, or a string without one or both of its delimiters."""
         cursor, dialect = self.cursor, self.dialect
         mark = cursor.begin()
         found = yield from self._reach(dialect.bare_stops)
@@ -301,7 +301,7 @@ class GemmaReader:
         return stops.at(self.cursor.text, self.cursor.position, final=True)[0] or ""
 
     def _pair_follows(self) -> Generator[None, None, bool]:
-        """Whether the comma here ends the value: another key follows it, or a bracket is closed behind it."""
+        """Whether the comma here ends the value: another key follows, or a bracket is closed after it."""
         cursor, dialect = self.cursor, self.dialect
         while not cursor.final and dialect.pair_grows(cursor.text, cursor.position) is not None:
             yield
@@ -335,7 +335,7 @@ def _read_literal(text: str) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Gemma's own notation: bare keys, strings between special tokens, everything else nearly JSON.
+# The calls in Gemma's notation.
 #
 # <|tool_call>call:search{query:<|"|>a, b<|"|>,limit:3,tags:[<|"|>x<|"|>]}<tool_call|>
 
@@ -345,7 +345,7 @@ _HEAD_LIMIT = 300
 
 
 class GemmaCalls(Entry):
-    """One call behind its opener; plain JSON behind it is read as well."""
+    """One call after its opener; plain JSON after it is read as well."""
 
     def __init__(self, format_name: str, opener: str, closer: str, quote: str) -> None:
         self.format = format_name

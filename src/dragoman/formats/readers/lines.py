@@ -1,4 +1,4 @@
-"""Formats that write a call on lines of plain text."""
+"""Readers of formats that write a call as lines of plain text."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from dragoman.formats.template import Entry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# Calls that fill a line, as GLM writes them to agents: the name, perhaps a key, and a bracket before the value.
+# GLM: a call is a line with the name, an optional key, and a bracket before the value.
 #
 #     search/query>foo        shell>pwd        shell/{"command": "pwd"}        <tool_call>shell>pwd</tool_call>
 #
-# Nothing marks such a line, so it counts only at the start of a line and for offered names. Without tools, names are
-# not compared; then a key must be written, of two letters or more, because `lib/a>b` is a path more often than a call.
+# Such a line has no marker, so it counts only at the start of a line and for offered names. Without tools, there are
+# no names to compare; then a key of two letters or more is required, because `lib/a>b` is usually a path.
 
 _NAME = r"[A-Za-z_][\w.\-]{0,99}"
 _line = re.compile(rf"({_NAME})(?:/({_NAME})>|/(?=\{{\s?[\"}}])|>)")
@@ -40,7 +40,7 @@ _WORDS = {"true": True, "false": False}
 
 
 class GlmLine(UnmarkedEntry):
-    """One line, one call."""
+    """A line that is one call."""
 
     format = "glm_lines"
     place: Place = "line"
@@ -51,12 +51,12 @@ class GlmLine(UnmarkedEntry):
     def read(self, cursor: Cursor) -> Reader:
         match = _line.match(cursor.text, cursor.position)
         if match is None:
-            raise NotACall("no line of that form")
+            raise NotACall("not a line of this form")
         name, key = match[1], match[2]
         in_json = match[0].endswith("/")
         cursor.require_offered(name)
         if cursor.tools is None and not in_json and (key is None or len(key) < 2):
-            raise NotACall("without tools it may be a path")
+            raise NotACall("no tools to compare with: it may be a path")
         key = key or (None if in_json else single_parameter(cursor.find_tool(name)))
         if key is None and not in_json:
             raise NotACall(f"{name!r} has no single parameter that the value could fill")
@@ -78,7 +78,7 @@ class GlmTagged(Entry):
     def read(self, cursor: Cursor) -> Reader:
         yield from cursor.expect(_tags)
         yield from cursor.space()
-        name = (yield from cursor.match(_short, _growing_short, "no name with a bracket behind it"))[1]
+        name = (yield from cursor.match(_short, _growing_short, "no name with a bracket after it"))[1]
         arguments = Arguments(cursor.start_call(name))
         yield from read_or_skip(cursor, _read_pairs(cursor, arguments), _glm_ends)
         yield from close_wrapper.run(cursor, Scope())
@@ -105,7 +105,7 @@ def _read_pairs(cursor: Cursor, arguments: Arguments) -> Reader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# ReAct: plain words on lines of their own, as agents of the first years were prompted to write.
+# ReAct: plain words on lines of their own, as in the prompts of early agents.
 #
 # Action: search
 # Action Input: {"query": "x"}
@@ -128,7 +128,7 @@ class React(Entry):
         cursor.position += len("Action:")
         match = _name((yield from read_slot(cursor, _react_line_end, 200)))
         if match is None:
-            raise NotACall("no name of a tool")
+            raise NotACall("not a tool name")
         name = match[1]
         cursor.require_offered(name)
         if (yield from cursor.take(_input)) is None:
@@ -163,13 +163,13 @@ def _read_input(cursor: Cursor, arguments: Arguments, character: str) -> Reader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Cohere Command R and R+: a fenced list of actions behind the word for them.
+# Cohere Command R and R+: a fenced list of actions after the word `Action:`.
 #
 #     Action: ```json
 #     [{"tool_name": "search", "parameters": {"query": "x"}}]
 #     ```
 #
-# The action `directly_answer` means that there is none.
+# The action `directly_answer` means: no call.
 
 _fence = Markers(["```"])
 _opening = Markers(["```json", "```JSON"])
@@ -185,7 +185,7 @@ class CommandR(Entry):
     def read(self, cursor: Cursor) -> Reader:
         cursor.position += len("Action:")
         if (yield from cursor.take(_opening)) is None:
-            raise NotACall("no fence behind the word")
+            raise NotACall("no fence after the word")
         if (yield from cursor.peek()) not in ("[", "{"):
             raise NotACall("no list of actions")
         cursor.commit()
@@ -201,7 +201,7 @@ class CommandR(Entry):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Calls in the manner of Perl, as MiniMax writes them behind some hosts.
+# Calls in the style of Perl, as MiniMax writes them at some hosts.
 #
 # [TOOL_CALL]
 # {tool => "search", args => { --query "x" --limit 3 }}
@@ -231,10 +231,10 @@ class Perl(Entry):
             raise NotACall("no call between the markers")
         quoted, _ = yield from cursor.look(_quote, 1)
         if quoted is not None:
-            # JSON is what a model writes that was not told better.
+            # A model without instructions for this format writes JSON.
             yield from read_closed_calls(cursor, _perl_body, _perl_ends)
             return
-        # What stands before the arguments is short, or this is no call.
+        # A long text before the arguments means that this is not a call.
         name = (yield from cursor.match(_head, _growing_head, "no call between the markers"))[1].strip()
         cursor.start_call(name)
         mark = cursor.begin()
@@ -283,7 +283,7 @@ def _read_value(cursor: Cursor, tolerant: TolerantReader, text: str, position: i
     if scalar is not None:
         return raw_decode(text, position)[0], scalar.end()
     stop = _next_option(text, position)
-    # Braces that close the call may stand on the same line.
+    # The braces that close the call may be on the same line.
     end = stop.start() if stop is not None else len(text.rstrip("} \t\r\n"))
     bare = text[position:end].strip()
     if not bare:

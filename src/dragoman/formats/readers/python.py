@@ -1,4 +1,4 @@
-"""Calls written in Python: `[f(a=1), g()]`, one call per line, with markers or without."""
+"""The reader of calls in Python: `[f(a=1), g()]`, one call per line, with markers or without."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from dragoman.formats.template import Entry, Place, UnmarkedEntry
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where a Python call ends: a resumable scan over its arguments, aware of strings and brackets.
+# The end of a Python call: a resumable scan over its arguments that tracks strings and brackets.
 
 MAX_DEPTH = 100
-# Without a marker any `[name(` may begin a call. Arguments hold few parentheses, so many of them mean that it was none:
-# that keeps the search short in a text full of such beginnings.
+# Without a marker, any `[name(` may begin a call. Arguments contain few parentheses, so many of them mean that it is
+# not a call. That limits the search in a text with many such beginnings.
 MAX_PARENTHESES = 5
 _OPENING = {"(": ")", "[": "]", "{": "}"}
 _QUOTES = ("'''", '"""', "'", '"')
 
 
 class Landmarks:
-    """What matters inside arguments, in code and in each kind of string; `ends` are the markers behind the calls."""
+    """The significant characters inside arguments, in code and in each kind of string; `ends` are the closers."""
 
     def __init__(self, ends: Iterable[str] = ()) -> None:
         self.ends = frozenset(ends)
@@ -37,10 +37,10 @@ class Landmarks:
 
 
 class ParenthesisScanner:
-    """Feed it a buffer and a place behind an opening parenthesis; it stops behind the one that closes it.
+    """A scan from the index after an opening parenthesis; it stops after the one that closes it.
 
-    It also stops at a marker behind the calls (`at_end`), which means that a bracket or a quote is missing, unless the
-    marker is part of a string: the caller decides, and may go on behind it.
+    It also stops at a closer of the calls (`at_end`). Then a bracket or a quote is missing, unless the closer is part
+    of a string: the caller decides, and may continue after it.
     """
 
     __slots__ = ("_landmarks", "_open", "_parentheses", "_quote", "at_end", "done", "failed")
@@ -68,7 +68,7 @@ class ParenthesisScanner:
         return self._landmarks.inside[self._quote] if self._quote else self._landmarks.code
 
     def scan(self, text: str, position: int, *, final: bool) -> int:
-        """Go on from `position`; return how far the text is dealt with."""
+        """Continue from `position`; return the index up to which the text is scanned."""
         self.at_end = ""
         while not self.done and self.failed is None:
             hit = self._markers.find(text, position, final=final)
@@ -105,10 +105,10 @@ class ParenthesisScanner:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Calls written in Python: `[f(a=1), g()]`, one call a line, with markers around them or without.
+# The calls in Python.
 #
-# The arguments of a call are held until its closing parenthesis is there, then read as a whole. Between markers a call
-# with a forgotten quote or bracket can still be mended, because the marker says where the calls end.
+# The reader holds the arguments of a call until its closing parenthesis, then reads them as a whole. Between markers, a
+# call with a missing quote or bracket can be repaired, because the marker shows where the calls end.
 
 _NAME_LIMIT = 200
 _NAME = r"[^\W\d][\w.\-]*+(?:\\_[\w.\-]*+)*+"
@@ -123,23 +123,23 @@ _STATEMENT_LIMIT = 300
 
 
 class PythonStyle:
-    """How a format writes Python: what stands behind its calls, and what may stand around each of them."""
+    """How a format writes Python: the closers after its calls, and what may be around each call."""
 
     def __init__(
         self, *, ends: tuple[str, ...] = (), gated: bool = False, code: bool = False, method: str = ""
     ) -> None:
         self.ends = Markers(ends) if ends else None
         self.closers = Markers(end.strip() for end in ends) if ends else None
-        """The same without the line break that some must stand behind, for where blanks have been passed already."""
+        """The same without the line break that some require before them, for use after skipped blanks."""
         self.landmarks = Landmarks(ends)
         self.marked = bool(ends)
-        """Between markers it is a call whatever becomes of it; without them it may still turn out to be text."""
+        """Between markers, the text is a call in any case; without markers, it may still turn out to be text."""
         self.gated = gated
         """Only offered names make a call."""
         self.code = code
-        """Calls are statements of a program: `print(f())` and `x = f()` are peeled, other lines are passed over."""
+        """Calls are statements of a program: `print(f())` and `x = f()` are unwrapped, other lines are skipped."""
         self.method = method
-        """A method of the tool that the model calls in place of the tool itself: `.call`."""
+        """A method of the tool that the model calls instead of the tool itself: `.call`."""
         self.lines = Markers(("\n", *ends))
 
 
@@ -152,7 +152,7 @@ class PythonCall(Struct, frozen=True):
 
     @property
     def doubtful(self) -> bool:
-        """Its end was guessed from what follows a quote, so that a text that was cut off may look like it."""
+        """Whether its end was inferred from the text after a quote: a truncated text may look the same."""
         return "escaped_quotes" in self.rules
 
     def report(self, cursor: Cursor) -> None:
@@ -161,19 +161,19 @@ class PythonCall(Struct, frozen=True):
 
 
 class PythonReader:
-    """Reads the calls of one text, one after another."""
+    """Reads the calls of one text in sequence."""
 
     def __init__(self, cursor: Cursor, style: PythonStyle) -> None:
         self.cursor = cursor
         self.style = style
         self.in_list = False
-        # Mending looks ahead as far as the end of the calls, so it is not tried for every call of a long list.
+        # A repair reads ahead to the end of the calls, so it is not tried for every call of a long list.
         self._attempts = 3
 
     # ---- the name --------------------------------------------------------------------------------------------------
 
     def read_call(self) -> Generator[None, None, PythonCall]:
-        """Read one call from here; the position is behind its last parenthesis then."""
+        """Read one call, up to and including its last parenthesis."""
         cursor = self.cursor
         wrappers = 0
         while True:
@@ -204,7 +204,7 @@ class PythonReader:
             if cursor.final or _growing_name(cursor.text, cursor.position) is None:
                 match = _name(cursor.text, cursor.position)
                 if match is None:
-                    raise NotACall("no name of a tool")
+                    raise NotACall("not a tool name")
                 cursor.position = match.end()
                 return match.group()
             if len(cursor.text) - cursor.position > _NAME_LIMIT:
@@ -212,12 +212,12 @@ class PythonReader:
             yield
 
     def _next_on_line(self) -> Generator[None, None, str]:
-        """What follows a name; the position moves to it. Without markers the parenthesis follows directly."""
+        """Move to the character after a name, and return it. Without markers, the parenthesis follows directly."""
         cursor = self.cursor
         while True:
             if self.style.marked:
                 cursor.position = _blank(cursor.text, cursor.position).end()  # type: ignore[union-attr]
-            # Two characters tell `=` from `==`.
+            # Two characters distinguish `=` from `==`.
             if len(cursor.text) - cursor.position > (1 if self.style.code else 0) or cursor.final:
                 return cursor.text[cursor.position : cursor.position + 1]
             if cursor.text.startswith("(", cursor.position):
@@ -275,7 +275,7 @@ class PythonReader:
         return call
 
     def _try_quotes(self, name: str, mark: Mark) -> PythonCall | None:
-        """A closing marker inside what seems to be a string: perhaps a quote was not escaped before it."""
+        """A closer inside what seems to be a string: try whether an earlier quote was not escaped."""
         self._attempts -= 1
         if self._attempts < 0:
             return None
@@ -287,7 +287,7 @@ class PythonReader:
         return call
 
     def _mend(self, name: str, mark: Mark, why: str) -> Generator[None, None, PythonCall]:
-        """Take everything up to the closing marker: what is missing can be added, for the call is complete."""
+        """Read everything up to the closer. The call is complete, so missing brackets and quotes can be added."""
         cursor = self.cursor
         if self.style.ends is None:
             raise BrokenCall(why)
@@ -308,7 +308,7 @@ class PythonReader:
         return call
 
     def _move_behind(self, mark: Mark, length: int) -> None:
-        """Back to the place so many characters behind the mark."""
+        """Move to the position so many characters after the mark."""
         self.cursor.return_to(mark)
         self.cursor.position += length
 
@@ -317,7 +317,7 @@ class PythonReader:
         positional, keywords, end = reader.arguments(0)
         rules = tuple(reader.rules)
         if "closed_string" in rules:
-            # Where a string ends that has no closing quote is anybody's guess.
+            # The end of a string without a closing quote is unknown.
             raise Unreadable("string without end", end)
         if positional:
             named = by_position(positional, keywords, self.cursor.find_tool(name))
@@ -329,7 +329,7 @@ class PythonReader:
     # ---- from call to call -------------------------------------------------------------------------------------------
 
     def read_calls(self) -> Generator[None, None, PythonCall]:
-        """Read calls from here on. All but the last are reported; the last is returned, its wrapper may still close."""
+        """Read calls. Report all but the last; return the last, because the closer of its wrapper may follow."""
         cursor = self.cursor
         self.in_list = (yield from cursor.peek()) == "["
         if self.in_list:
@@ -347,12 +347,12 @@ class PythonReader:
             try:
                 call = yield from self.read_call()
             except NotACall as not_a_call:
-                # The calls before it have been reported: too late to say that all of it was text.
+                # The calls before it have been reported, so it is too late to read all of it as text.
                 cursor.ended = cursor.final and cursor.position >= len(cursor.text)
                 raise BrokenCall(str(not_a_call)) from None
 
     def _reach_next(self) -> Generator[None, None, tuple[bool, tuple[str, ...]]]:
-        """Move to the next call, or behind the last one; name what had to be repaired for it."""
+        """Move to the next call, or to the end of the last one; return whether there is one, and the repairs."""
         cursor, style = self.cursor, self.style
         rules: tuple[str, ...] = ()
         separated = False
@@ -375,7 +375,7 @@ class PythonReader:
         if character and _name_start(character) and not style.code and (separated or style.marked):
             return True, () if separated or not self.in_list else ("missing_comma",)
         if self.in_list and character and not style.marked:
-            raise BrokenCall(f"{character!r} where the list should go on or end")
+            raise BrokenCall(f"{character!r} where the list should continue or end")
         return False, (*rules, "closed_wrapper") if self.in_list else rules
 
     def _ends_here(self) -> Generator[None, None, bool]:
@@ -385,7 +385,7 @@ class PythonReader:
         return found is not None
 
     def _is_statement_a_call(self) -> Generator[None, None, bool]:
-        """Whether the line that begins here calls something, as far as can be seen without reading it."""
+        """Whether the line that begins here looks like a call."""
         cursor = self.cursor
         begins = _plain_call if cursor.find_tool("print") is not None else _statement_call
         while True:
@@ -402,14 +402,14 @@ class PythonReader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The ways into calls that are written in Python: behind a marker, as a list, or as the whole message.
+# The entries for calls in Python: after a marker, as a list, or as the whole message.
 
 _ENTRY_NAME = r"[^\W\d](?:[\w.\-]|\\_){0,200}+"
 _JSON = Markers(["{"])
 
 
 class MarkedCalls(Entry):
-    """Python between markers: a list of calls or one call after another, and JSON where a model prefers it."""
+    """Python between markers: a list of calls or consecutive calls; JSON is accepted as well."""
 
     def __init__(
         self,
@@ -437,7 +437,7 @@ class MarkedCalls(Entry):
         yield from cursor.expect(self._opener)
         found, ahead = yield from cursor.look(self._closers)
         if found is not None and self.place == "anywhere" and self._body is not None:
-            # Tokens around nothing are framing; an empty fence is the model's own text.
+            # Tokens without content are framing; an empty fence is text.
             cursor.position += ahead + len(found)
             return
         yield from read_or_skip(cursor, self._read_body(cursor), self._closers)
@@ -481,7 +481,7 @@ class ListedCalls(UnmarkedEntry):
 
 
 class MessageCalls(UnmarkedEntry):
-    """The whole message is calls of offered tools, one or several, and nothing else."""
+    """A message that is one or several calls of offered tools and nothing else."""
 
     start = re.compile(rf"{_ENTRY_NAME}\(")
     growing_start = re.compile(rf"{_ENTRY_NAME}\\?\Z")
@@ -499,14 +499,14 @@ class MessageCalls(UnmarkedEntry):
             calls.append((call, cursor.base + cursor.position))
         if calls[-1][0].doubtful:
             raise Truncated
-        # Nothing but calls: now each gets its own stretch of the text.
+        # The message contains only calls: now each gets its own span.
         cursor.return_to(mark)
         for call, end in calls:
             cursor.position = end - cursor.base
             call.report(cursor)
 
     def _goes_on(self, cursor: Cursor) -> Generator[None, None, bool]:
-        """Whether another call follows, on a line of its own or behind a separator."""
+        """Whether another call follows, on a line of its own or after a separator."""
         separated = False
         while True:
             if cursor.position >= len(cursor.text):
@@ -521,5 +521,5 @@ class MessageCalls(UnmarkedEntry):
                 break
             cursor.position += 1
         if not separated:
-            raise NotACall("the message goes on after the call")
+            raise NotACall("the message continues after the call")
         return True

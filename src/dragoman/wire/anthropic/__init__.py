@@ -1,8 +1,8 @@
-"""Anthropic's Messages, and everyone who speaks like it.
+"""The wire `anthropic`: Anthropic's Messages API, and compatible endpoints.
 
-Instructions stand apart from the conversation, content is a list of blocks, results are blocks of a user message, and
-thinking goes back as it came, with its signature. Every request of this wire names the most tokens that the reply may
-have: where the caller said nothing, that is 4096 (more by the size of a reasoning budget, which counts into it).
+Instructions are separate from the conversation, content is a list of blocks, results are blocks of a user message, and
+thinking is sent back unchanged, with its signature. Every request of this wire has a limit of output tokens. The
+default is 4096, plus the reasoning budget, which counts towards the limit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Client side of Anthropic Messages: requests written, replies read."""
+"""The client side of Anthropic Messages: writes requests and reads replies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse
 
 # --------------------------------------------------------------------------------------------------------------------
-# Marks for the prompt cache: at most four, on what stays the same from one request to the next.
+# Marks for the prompt cache: at most four, on parts that do not change from one request to the next.
 
 MOST = 4
 _KEY = "cache_control"
@@ -100,7 +100,7 @@ def _message_places(messages: list[JsonObject], role: str = "") -> Iterator[Plac
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A conversation and its tools as the body of a request wants them.
+# The conversation and the tools in the body of a request.
 
 _MOST_STRICT = 20
 
@@ -213,7 +213,7 @@ class ToolWriter:
         """A history with calls is refused without tools: those that it names are declared, and forbidden."""
         words = "A tool of earlier messages; it cannot be called any more."
         self.tools = [{"name": name, "description": words, "input_schema": {"type": "object"}} for name in names]
-        self._losses.append(Loss("inserted", "tools", "stand-ins for the tools that the history speaks of"))
+        self._losses.append(Loss("inserted", "tools", "placeholder definitions of the tools that the history calls"))
         if "none" in self._quirks.tool_choice:
             self.choice = {"type": "none"}
 
@@ -246,7 +246,7 @@ def _names_used(messages: list[JsonObject]) -> list[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Replies of this wire, whole or streamed, told to the builder.
+# The reader of replies, whole or streamed.
 
 _MESSAGE_FIELDS = ("id", "type", "role", "model", "content", "stop_reason", "usage")
 # Blocks whose deltas have a meaning for us; any other block is kept as it comes.

@@ -46,7 +46,7 @@ from dragoman.wire.values import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of this wire beside ours: reasons to stop, counts of tokens, and what it demands of a conversation.
+# Tables of this wire: stop reasons, usage, and the rules for a conversation.
 
 WIRE = "anthropic"
 
@@ -135,7 +135,7 @@ def write_usage(usage: Usage) -> JsonObject:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Errors of this wire: what a body says in our words, and our words as a body.
+# Errors of this wire, read and written.
 
 _KINDS: dict[str, FailureKind] = {
     "invalid_request_error": "bad_request",
@@ -200,7 +200,7 @@ def write_error(failure: Failure) -> JsonObject:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Images and documents: ours as blocks of this wire, and back.
+# Images and documents, written as blocks and read.
 
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _PDF = "application/pdf"
@@ -280,7 +280,7 @@ def read_document(block: JsonObject) -> File:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The blocks of a message: our parts as this wire writes them, and back.
+# The blocks of a message, written from parts and read.
 
 _CALLS = (ToolCall, InvalidCall)
 

@@ -1,4 +1,4 @@
-"""Server side of Anthropic Messages: requests read, replies written."""
+"""The server side of Anthropic Messages: reads requests and writes replies."""
 
 from __future__ import annotations
 

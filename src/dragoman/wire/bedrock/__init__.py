@@ -1,6 +1,6 @@
-"""Bedrock's Converse: one wire for all models of AWS, with streams of binary frames.
+"""The wire `bedrock`: the Converse API of AWS for all its models, with streams of binary frames.
 
-The model and whether to stream are said in the path of a request, not in its body.
+The path of a request, and not its body, contains the model and whether to stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Client side of Bedrock Converse: requests written, replies read."""
+"""The client side of Bedrock Converse: writes requests and reads replies."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from dragoman.wire.reader import Reader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, merge_fields, parse, write
 
 # --------------------------------------------------------------------------------------------------------------------
-# Cache points: blocks that say how far a prompt cache shall reach.
+# Cache points: blocks that mark the end of a cached prefix of the prompt.
 #
-# They stand behind the last tool, behind the last system block and at the end of the last two user messages, which
-# are the user's words or results: four at the most, as Bedrock allows.
+# They are after the last tool, after the last system block and at the end of the last two user messages, which contain
+# user text or results: at most four, the limit of Bedrock.
 
 _MARKED_MESSAGES = 2
 

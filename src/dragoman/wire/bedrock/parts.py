@@ -41,7 +41,7 @@ from dragoman.wire.values import (
 from dragoman.wire.values import describe as describe_failure
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of Converse, and ours for them: stop reasons, usage, and the models that lie behind it.
+# Tables of Converse: stop reasons, usage, and the families of models.
 
 WIRE = "bedrock"
 
@@ -340,8 +340,8 @@ def _read_words(source: JsonObject) -> str | None:
 # --------------------------------------------------------------------------------------------------------------------
 # The blocks of a message: our parts as Converse writes them, and back.
 #
-# A block that has no neutral form rides whole in `extra["bedrock"]["block"]` and goes back to this wire as it came. A
-# cache point stands behind a block; it rides in the `extra` of the part in front of it.
+# A block without a neutral form is stored in `extra["bedrock"]["block"]` and sent back to this wire unchanged. A cache
+# point follows a block; it is stored in the `extra` of the part before it.
 
 _CALLS = (ToolCall, InvalidCall)
 

@@ -1,4 +1,4 @@
-"""Server side of Bedrock Converse: requests read, replies written."""
+"""The server side of Bedrock Converse: reads requests and writes replies."""
 
 from __future__ import annotations
 

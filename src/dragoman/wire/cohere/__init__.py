@@ -1,4 +1,4 @@
-"""Cohere's chat, version 2: tools as OpenAI has them, a plan before the calls, typed frames, citations."""
+"""The wire `cohere`: Cohere's chat API, version 2, with a plan before the calls, typed frames and citations."""
 
 from __future__ import annotations
 

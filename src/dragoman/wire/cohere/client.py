@@ -1,4 +1,4 @@
-"""Client side of Cohere chat: requests written, replies read."""
+"""The client side of Cohere chat: writes requests and reads replies."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, invert_stops, mark_error, show
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of Cohere's chat, and ours for them.
+# Tables of Cohere's chat.
 
 WIRE = "cohere"
 PLAN = "tool_plan"

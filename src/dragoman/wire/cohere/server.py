@@ -1,4 +1,4 @@
-"""Server side of Cohere chat: requests read, replies written."""
+"""The server side of Cohere chat: reads requests and writes replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Google's generateContent, as the Gemini API and Vertex speak it."""
+"""The wire `gemini`: Google's generateContent, in the Gemini API and Vertex."""
 
 from __future__ import annotations
 

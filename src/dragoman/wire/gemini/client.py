@@ -1,4 +1,4 @@
-"""Client side of generateContent: requests written, replies read."""
+"""The client side of generateContent: writes requests and reads replies."""
 
 from __future__ import annotations
 

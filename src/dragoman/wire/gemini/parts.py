@@ -41,7 +41,7 @@ from dragoman.wire.values import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of generateContent, and ours for them.
+# Tables of generateContent.
 
 PLACEHOLDER = "skip_thought_signature_validator"
 """The signature that the API agrees to take for calls that it did not make itself."""

@@ -1,4 +1,4 @@
-"""Server side of generateContent: requests read, replies written."""
+"""The server side of generateContent: reads requests and writes replies."""
 
 from __future__ import annotations
 

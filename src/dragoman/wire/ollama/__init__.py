@@ -1,4 +1,4 @@
-"""Ollama's own chat: JSON lines, arguments as objects, no tool choice, and a schema of few words."""
+"""The wire `ollama`: Ollama's own chat API, with JSON lines, arguments as objects, no tool choice, and few keywords."""
 
 from __future__ import annotations
 

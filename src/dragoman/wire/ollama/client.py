@@ -1,4 +1,4 @@
-"""Client side of Ollama's chat: requests written, replies read."""
+"""The client side of Ollama's chat: writes requests and reads replies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from dragoman.wire.values import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of Ollama's chat, and ours for them.
+# Tables of Ollama's chat.
 
 STOPS: Mapping[str, StopReason] = {"stop": "end", "length": "length", "load": "end", "unload": "end"}
 

@@ -1,4 +1,4 @@
-"""Server side of Ollama's chat: requests read, replies written."""
+"""The server side of Ollama's chat: reads requests and writes replies."""
 
 from __future__ import annotations
 

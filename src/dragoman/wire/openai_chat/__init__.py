@@ -1,6 +1,6 @@
-"""OpenAI chat completions, and everyone who speaks like it.
+"""The wire `openai_chat`: OpenAI's chat completions, and compatible endpoints.
 
-The most copied wire, and the one with the most dialects: what an endpoint does differently is a flag in `Quirks`.
+Many providers copy this wire, each with its own deviations. A deviation of an endpoint is a flag in `Quirks`.
 """
 
 from __future__ import annotations

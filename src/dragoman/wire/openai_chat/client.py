@@ -1,4 +1,4 @@
-"""Client side of chat completions: requests written, replies read."""
+"""The client side of chat completions: writes requests and reads replies."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _prune(value: Any, fields: Fields | None, path: str, dropped: list[str]) -> 
 
 
 class Dialect(Struct, frozen=True):
-    """Where the relatives of chat completions differ in what they are called."""
+    """The differences in names between chat completions and related wires."""
 
     wire: str
     options: OptionTable = OptionTable(

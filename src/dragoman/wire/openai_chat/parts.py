@@ -38,7 +38,7 @@ from dragoman.wire.values import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of chat completions, and ours for them.
+# Tables of chat completions.
 
 _STOPS: dict[str, StopReason] = {
     "stop": "end",

@@ -1,4 +1,4 @@
-"""Server side of chat completions: requests read, replies written."""
+"""The server side of chat completions: reads requests and writes replies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""OpenAI's Responses: one flat list of items instead of messages, and reasoning that has to be handed back.
+"""The wire `openai_responses`: OpenAI's Responses API, with a flat list of items, and reasoning to send back.
 
-We hold the history ourselves, so a request asks the provider to store nothing (`store: false`) and to give its
-reasoning in a form that can be sent back (`include`). Both are overruled by `options["openai_responses"]`.
+dragoman keeps the history, so a request asks the provider to store nothing (`store: false`) and to return its
+reasoning in a form that can be sent back (`include`). `options["openai_responses"]` overrides both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Client side of Responses: requests written, replies read."""
+"""The client side of Responses: writes requests and reads replies."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from dragoman.wire.reader import SseReader
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, write
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which output item a frame speaks of: by its id, by its index, or by its order, for servers get all of these wrong.
+# The output item of a frame: by id, by index, or by order, because servers get each of these wrong.
 
 
 class OutputItem(Struct, eq=False):
@@ -161,7 +161,7 @@ _CALLS = (ToolCall, InvalidCall)
 
 
 class InputWriter:
-    """Writes the messages of one request. `stored` says whether the provider keeps items and knows them by id."""
+    """Writes the messages of one request. `stored`: the provider stores items and finds them by id."""
 
     def __init__(self, quirks: Quirks, losses: list[Loss], *, stored: bool) -> None:
         self._quirks = quirks
@@ -274,7 +274,7 @@ def _drop_loose_reasoning(items: list[JsonObject], losses: list[Loss]) -> list[J
     kept: list[JsonObject] = []
     for item in reversed(items):
         if item.get("type") == "reasoning" and not (kept and _is_of_model(kept[-1])):
-            losses.append(Loss("dropped", "reasoning", "reasoning without an item behind it cannot be sent back"))
+            losses.append(Loss("dropped", "reasoning", "reasoning without an item after it cannot be sent back"))
         else:
             kept.append(item)
     return kept[::-1]
@@ -304,9 +304,9 @@ def split_remembered(messages: Iterable[Message]) -> tuple[list[Message], list[T
 # --------------------------------------------------------------------------------------------------------------------
 # Responses read: frames and whole bodies to events.
 #
-# A well-made stream says everything three times: in pieces, at the end of each part, and at the end of each item; and
-# all of it once more in the final frame. Servers leave out any of these, so whatever comes first counts, and what
-# comes again is passed over. Encrypted reasoning is only complete at the end of its item.
+# A complete stream contains everything four times: in pieces, at the end of each part, at the end of each item, and in
+# the final frame. Servers omit any of these, so the first occurrence counts, and repetitions are skipped. Encrypted
+# reasoning is only complete at the end of its item.
 
 _Place = tuple[str, int]
 
@@ -364,7 +364,7 @@ class ResponsesReader(SseReader):
     # ---- text and thinking ------------------------------------------------------------------------------------------
 
     def _hear(self, frame: JsonObject, kind: str, part: str, whole: str = "") -> None:
-        """A piece of text or thinking, or all of it once more (under the key `whole`)."""
+        """Take a piece of text or thinking, or the complete text again (under the key `whole`)."""
         index = frame.get("summary_index" if part == "summary" else "content_index")
         place = ("text" if kind == "message" else part, index if type(index) is int else 0)
         item = self._items.find(frame, kind)
@@ -393,7 +393,7 @@ class ResponsesReader(SseReader):
         self._speaking = (item, place)
 
     def _leave(self) -> None:
-        """Another part begins, although the end of this one was not announced."""
+        """End the open part, because another one begins without an end of this one."""
         if self._speaking is not None:
             item, place = self._speaking
             self._speaking = None
@@ -427,7 +427,7 @@ class ResponsesReader(SseReader):
             self._begin_call(item, fields)
 
     def _begin_call(self, item: OutputItem, fields: JsonObject, *, nameless: bool = False) -> None:
-        """Tell of a call as soon as its name is known."""
+        """Announce a call as soon as its name is known."""
         name = fields.get("name")
         if not item.opened and (nameless or (isinstance(name, str) and name)):
             self._leave()
@@ -457,7 +457,7 @@ class ResponsesReader(SseReader):
         self._items.find(frame, CUSTOM).whole = frame.get("input")
 
     def _end_call(self, item: OutputItem, fields: JsonObject) -> None:
-        """All that is known of a call is known now."""
+        """End a call: no more data of it follows."""
         self._begin_call(item, fields, nameless=True)
         if item.kind == CUSTOM:
             text = as_text(fields.get("input")) or as_text(item.whole) or "".join(item.pieces)
@@ -541,7 +541,7 @@ class ResponsesReader(SseReader):
         self._read_done()
 
     def _settle(self) -> None:
-        # What was begun is told as far as it is known.
+        # An incomplete item is reported as far as it is known.
         for item in self._items.all:
             if not item.done and item.kind in (FUNCTION, CUSTOM):
                 self._end_call(item, item.fields)

@@ -48,7 +48,7 @@ from dragoman.wire.values import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of the Responses API: kinds of items, why a response ended, and what it cost.
+# Tables of the Responses API: types of items, stop reasons, usage.
 
 WIRE = "openai_responses"
 IDS = IdRule(r"(?s).+", 64)
@@ -423,11 +423,11 @@ def write_reasoning(own: JsonObject) -> JsonObject:
 
 
 def seal(own: JsonObject, shown: JsonObject) -> JsonObject:
-    """Reasoning as a stream has shown it (`shown`: id and summary), with what it really is (`own`) hidden inside.
+    """Return reasoning as the stream has shown it (`shown`: id and summary), with the original data (`own`) inside.
 
-    A stream has to name an item, and to show its text, before its true id and form are known; and encrypted reasoning
-    is only accepted together with its true id. So the truth travels with the encrypted content, which clients hand
-    back as it is.
+    A stream must send the id and the text of an item before the original id and form are known, and the API accepts
+    encrypted reasoning only with its original id. So the original data is part of the encrypted content, which clients
+    send back unchanged.
     """
     hidden = {name: own.get(name) for name in _SHOWN if own.get(name) != shown.get(name)}
     if not hidden:

@@ -1,4 +1,4 @@
-"""Server side of Responses: requests read, replies written."""
+"""The server side of Responses: reads requests and writes replies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""JSON Schemas for every target: one tool, compiled to what each API takes, with a report and a way back.
+"""The schema compiler: converts the schema of a tool to the dialect of each API.
 
-`compile_schema` makes the schema, says what was changed (`losses`), and gives an `Undo`. `restore` uses it on the
-arguments of a call, so that a tool sees what its own schema promises.
+`compile_schema` returns the schema, the changes (`losses`), and an `Undo`. `restore` applies it to the arguments of a
+call, so that the tool gets arguments that fit its own schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compile one JSON Schema for one target and report every change."""
+"""`compile_schema`: compiles one JSON Schema for one target and reports every change."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
 from dragoman.wire.schemas.walk import Inexpressible, Losses, Place
 
 _LEVELS_OF_RECURSION = (4, 3, 2, 1)
-"""How deep a recursion is written out: the first of these that gives a schema of a bearable size."""
+"""The depths to which a recursion is expanded: the first that gives a schema within the limits is used."""
 
 _KEPT = 256
 _LONGEST_KEPT = 64_000
 
 
 class Compiled(Struct, frozen=True):
-    """A schema for one target. Take it as read-only: it may be the tool's own, or be given out again."""
+    """A schema for one target. It is read-only: it may be the tool's own schema, or be cached."""
 
     schema: JsonObject | None
-    """None: the tool cannot be expressed for this target and has to be left out. `{}`: it has no parameters to send."""
+    """None: the target cannot express the tool, which is left out. `{}`: it has no parameters to send."""
     losses: tuple[Loss, ...] = ()
     undo: Undo = NOTHING_TO_UNDO
 
 
 _remembered: dict[tuple[bytes, str, str, bool], Compiled | None] = {}
-"""What was compiled before, by what it was made from; None for schemas that go out as they are."""
+"""The cache of compiled schemas, by their inputs; None for schemas that are sent unchanged."""
 
 
 def compile_schema(tool: Tool, target: str, *, inline: bool = False) -> Compiled:
-    """The parameters of a tool in the dialect of a target; `inline` writes out references that it would keep."""
+    """Compile the parameters of a tool for a target; `inline` expands references that the target would keep."""
     row = ROWS.get(target)
     if row is None:
         guess = nearest(str(target), TARGETS)
@@ -49,7 +49,7 @@ def compile_schema(tool: Tool, target: str, *, inline: bool = False) -> Compiled
         return Compiled(_empty(row))
     if inline:
         row = replace(row, references="inline", recursion="cut")
-    # The same tools go out with every request. Their text, not their identity, says whether they are the same.
+    # Every request sends the same tools. The cache compares their text, not their identity.
     try:
         key = (msgspec.json.encode(parameters), tool.name, target, inline)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
@@ -57,7 +57,7 @@ def compile_schema(tool: Tool, target: str, *, inline: bool = False) -> Compiled
     if key in _remembered:
         return _remembered[key] or Compiled(parameters)
     made = _compile(parameters, tool.name, row)
-    # Most schemas need nothing done for most targets, and are passed on as they are.
+    # Most schemas need no change for most targets.
     found = made if made.losses or made.undo or made.schema != parameters else None
     if len(key[0]) <= _LONGEST_KEPT:
         if len(_remembered) >= _KEPT:
@@ -76,7 +76,7 @@ def _empty(row: Target) -> JsonObject:
 
 
 def _compile(parameters: Any, name: str, row: Target) -> Compiled:
-    why = "its schema is too large once its references are written out"
+    why = "its schema is too large once its references are expanded"
     for levels in _LEVELS_OF_RECURSION:
         losses = Losses(name)
         shaper = Shaper(row, parameters, losses, levels)
@@ -99,7 +99,7 @@ def _compile(parameters: Any, name: str, row: Target) -> Compiled:
 def _run(shaper: Shaper, parameters: Any) -> Compiled:
     row = shaper.row
     if not isinstance(parameters, dict):
-        raise Inexpressible("its parameters are no JSON Schema")
+        raise Inexpressible("its parameters are not a JSON Schema")
     node = shaper.flatten_object(parameters, Place())
     if node is None:
         raise Inexpressible("its parameters cannot be an object")
@@ -131,7 +131,7 @@ def _run(shaper: Shaper, parameters: Any) -> Compiled:
 
 
 def _compile_definitions(shaper: Shaper) -> tuple[JsonObject, dict[str, Undo]]:
-    """The definitions that references were left to; compiling one may ask for more."""
+    """Compile the definitions of the references that stay; each may add further definitions."""
     while shaper.waiting:
         reference = shaper.waiting.pop(0)
         name = shaper.names[reference]

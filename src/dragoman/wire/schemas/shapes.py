@@ -1,4 +1,4 @@
-"""Shape a normalized schema node into what the target accepts."""
+"""Conversion of a normalised schema node to the dialect of the target."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dragoman.wire.schemas.walk import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# Enums where a target takes only strings: the values become text, and are turned back in the arguments.
+# Enums for targets that accept only strings: the values become strings, and Undo converts them back.
 
 
 def need_text(node: JsonObject, row: Target) -> bool:
@@ -49,7 +49,7 @@ def need_text(node: JsonObject, row: Target) -> bool:
 
 
 def shape_as_text(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNode:
-    """An enum of strings. Null is no choice but a type; what is no string is written as JSON."""
+    """Convert an enum to strings. Null becomes a type and not a value; other values are written as JSON."""
     texts, meant = _write(shaper, node["enum"], place)
     null = any(value is None for value in node["enum"])
     if not texts:
@@ -74,7 +74,7 @@ def shape_as_text(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNod
 
 
 def _write(shaper: Shaper, values: list[Any], place: Place) -> tuple[list[str], dict[str, Any]]:
-    """The choices as text, and what the texts mean that were no text before."""
+    """Return the values as strings, and the original values of those that were not strings."""
     texts: dict[str, None] = {}
     for value in values:
         if isinstance(value, str):
@@ -96,11 +96,11 @@ def _write(shaper: Shaper, values: list[Any], place: Place) -> tuple[list[str], 
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arrays: what their items are, tuples, and arrays that nothing can stand in.
+# Arrays: their items, tuples, and arrays without possible items.
 
 
 def rewrite_tuple(shaper: Shaper, node: JsonObject, path: str) -> None:
-    """A list with a schema per position, as a list whose items fit any of them."""
+    """Convert a tuple to a list whose items fit any of its schemas."""
     positions = node.pop("prefixItems")
     rest = node.get("items")
     variants = [*positions, *([rest] if isinstance(rest, dict) else [])]
@@ -143,14 +143,14 @@ def shape_items(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Objects: their properties, what they require, and those whose keys are free.
+# Objects: their properties, their required properties, and objects with free keys.
 
 _PAIRED = frozenset({"type", "properties", "required", "additionalProperties", "patternProperties", "propertyOrdering"})
 _LONGEST_NAME = 64
 
 
 def is_map(node: JsonObject, kinds: list[str], row: Target) -> bool:
-    """Whether an object has free keys alone, and the target cannot say so."""
+    """Whether an object has only free keys, and the target cannot express that."""
     if not row.pairs or node.get("properties") or [kind for kind in kinds if kind != "null"] != ["object"]:
         return False
     # Closed targets can say "no properties at all"; the others take no object without any.
@@ -163,7 +163,7 @@ def is_emptied(node: JsonObject, parts: JsonObject, row: Target) -> bool:
 
 
 def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNode:
-    """An object with free keys, written as a list of keys and values."""
+    """Convert an object with free keys to a list of keys and values."""
     additional = node.get("additionalProperties", True)
     patterns = node.get("patternProperties")
     if isinstance(patterns, dict) and len(patterns) == 1 and not isinstance(additional, dict):
@@ -194,9 +194,9 @@ def shape_pairs(shaper: Shaper, node: JsonObject, place: Place) -> CompiledNode:
 def shape_members(
     shaper: Shaper, node: JsonObject, place: Place, notes: list[str], *, root: bool
 ) -> tuple[JsonObject, dict[str, Any]] | None:
-    """The properties of an object and all that speaks of them, and what has to be undone in it.
+    """Return the properties of an object, the keywords about them, and the Undo.
 
-    None when one that is required can have no value.
+    None if a required property can have no value.
     """
     row = shaper.row
     required = node.get("required", [])
@@ -304,7 +304,7 @@ def _pattern(names: str) -> re.Pattern[str]:
 
 
 def _rename(shaper: Shaper, properties: JsonObject, place: Place) -> dict[str, str]:
-    """New names for the properties whose own the target refuses."""
+    """Return new names for the properties whose names the target rejects."""
     if not shaper.row.names:
         return {}
     fits = _pattern(shaper.row.names).fullmatch
@@ -328,10 +328,10 @@ def _rename(shaper: Shaper, properties: JsonObject, place: Place) -> dict[str, s
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Each flattened node, made into what the target takes.
+# Conversion of each flattened node.
 
 _EXPLAINED = CONSTRAINTS | {"default", "examples", "example", "nullable"}
-"""What is worth words in the description when it cannot stay."""
+"""Keywords that are described in the description if the target does not accept them."""
 _MEMBERS = frozenset({"properties", "required", "additionalProperties", "propertyOrdering"})
 _SEQUENCE = frozenset({"items", "prefixItems"})
 _UNIONS = ("anyOf", "oneOf", "allOf")
@@ -342,7 +342,7 @@ class Shaper(Walk):
     """The walk with its second half: from flattened nodes to compiled schemas."""
 
     def visit(self, schema: Any, place: Place) -> CompiledNode:
-        """The compiled form of a schema anywhere below the root."""
+        """Return the compiled form of a schema below the root."""
         if isinstance(schema, bool) and self.row.kept is None:
             return CompiledNode(schema)
         node, place = self.flatten(schema, place)
@@ -373,7 +373,7 @@ class Shaper(Walk):
     # ---- rewriting in place --------------------------------------------------------------------------------------
 
     def _rewrite(self, node: JsonObject, place: Place) -> bool:
-        """The forms that a target does not take, in forms that it does; False when no value is left."""
+        """Rewrite forms that the target does not accept; return False if no value is left."""
         row, path = self.row, place.path
         if "const" in node and (not row.keeps("const") or (row.typed and not _is_plain_constant(node))):
             self.losses.add("rewritten", f"rewrote const as enum at {path}")
@@ -409,7 +409,7 @@ class Shaper(Walk):
     def _name_type(self, node: JsonObject, path: str) -> None:
         kinds = infer_kinds(node)
         if "enum" in node and not self.row.type_lists:
-            return  # The choices say it all, and several types could not be named.
+            return  # The enum is sufficient, and the target does not accept several types.
         if kinds:
             set_kinds(node, kinds)
             self.losses.add("typed", f"took {path} to be of type {' or '.join(kinds)}")
@@ -421,7 +421,7 @@ class Shaper(Walk):
         node["anyOf"] = [{"type": kind} for kind in SCALARS]
 
     def _part_union(self, node: JsonObject, place: Place) -> JsonObject:
-        """A union alone, or constraints alone, where the two may not stand side by side."""
+        """Separate a union from constraints, if the target does not accept both in one schema."""
         if node.keys().isdisjoint(CONSTRAINTS):
             return node
         branches = node["anyOf"]
@@ -510,7 +510,7 @@ class Shaper(Walk):
     # ---- putting a node together ---------------------------------------------------------------------------------
 
     def build(self, node: JsonObject, place: Place, *, root: bool = False) -> CompiledNode:
-        """Every keyword of a node, compiled: members, items, branches where they may stand beside others, the rest."""
+        """Compile every keyword of a node: members, items, branches if the target accepts them here, and the rest."""
         kinds = kinds_in(node)
         parts: JsonObject = {}
         notes: list[str] = []
@@ -571,7 +571,7 @@ class Shaper(Walk):
         return kind.upper() if self.row.upper else kind
 
     def finish(self, node: JsonObject, place: Place, *, root: bool = False) -> tuple[JsonObject, list[str]]:
-        """The keywords that hold no schemas: those that stay, and the words for those that do not."""
+        """Return the keywords without schemas that stay, and describe the others in the description."""
         kinds = kinds_in(node)
         node = {key: value for key, value in node.items() if key not in _BUILT}
         kept = self.row.root_kept if root and self.row.root_kept is not None else self.row.kept
@@ -598,7 +598,7 @@ class Shaper(Walk):
         return True
 
     def leave_out(self, key: str, value: Any, place: Place, notes: list[str] | None) -> None:
-        """Report a keyword that cannot stay, and put it in words where the target has room for them."""
+        """Report a keyword that cannot stay, and describe it in the description if the target allows that."""
         if key in ANNOTATIONS or key not in _EXPLAINED or (key == "default" and value is None):
             self.losses.add_annotation(key, place.path)
             return

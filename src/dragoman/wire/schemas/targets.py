@@ -1,4 +1,4 @@
-"""What each target accepts: one row of data per target, and its size limits."""
+"""The schema targets: one row per target with the keywords that it accepts and its size limits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dragoman.jsonschema.keywords import json_text
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# What each target takes: one row of data per target, read by the one compiler that serves them all.
+# The targets: one row of data per target, for one compiler.
 
 
 class Limits(Struct, frozen=True):
-    """The most that a target takes of one schema."""
+    """The size limits of a target for one schema."""
 
     properties: int
     levels: int
@@ -24,7 +24,7 @@ class Limits(Struct, frozen=True):
 
 
 class Target(Struct, frozen=True):
-    """One dialect of JSON Schema. The defaults are those of a target that takes whatever is well formed."""
+    """One dialect of JSON Schema. The defaults describe a target that accepts every valid schema."""
 
     name: str
     kept: frozenset[str] | None = None
@@ -180,15 +180,15 @@ ROWS: dict[str, Target] = {row.name: row for row in _ROWS}
 TARGETS: tuple[str, ...] = tuple(ROWS)
 
 ROOT_ONLY_OBJECT = frozenset({"$ref", "allOf", "anyOf", "oneOf", "enum", "const", "not"})
-"""What no target takes at the root, which has to be a plain object."""
+"""Keywords that no target accepts at the root, which must be a plain object."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The size of a compiled schema, measured against what its target takes.
+# The size of a compiled schema, compared with the limits of its target.
 
 
 def exceeded(schema: JsonObject, limits: Limits) -> str:
-    """Which limit a schema exceeds, in words; "" when it is small enough."""
+    """Return a description of the limit that a schema exceeds; "" if it exceeds none."""
     properties = levels = choices = letters = 0
     waiting: list[tuple[Any, int]] = [(schema, 1)]
     while waiting:

@@ -1,4 +1,4 @@
-"""What a target made of a schema, undone in the arguments that come back."""
+"""`Undo`: reverts, in the arguments of a call, the changes that the compiler made to the schema."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from dragoman.jsonschema.keywords import child_path
 from dragoman.types import Change, JsonObject
 
 _MAX_DEPTH = 200
-"""Arguments nested deeper are left as they are below that: they came from no schema that we wrote."""
+"""Below this depth, arguments stay unchanged: no compiled schema is so deep."""
 
 
 class Branch(Struct, frozen=True):
-    """One branch of a union: undone only in values that fit it."""
+    """One branch of a union; its changes are reverted only in values that fit it."""
 
     schema: JsonObject
     undo: Undo
 
 
 class Undo(Struct, frozen=True):
-    """What to undo in one value and in what it holds. It is falsy when there is nothing to undo."""
+    """The changes to revert in a value and its parts. It is falsy if there are none."""
 
     absent: frozenset[str] = frozenset()
-    """Properties, as named on the wire, for which null means "not given"."""
+    """Properties, by their names on the wire, for which null means "absent"."""
     names: dict[str, str] = field(default_factory=dict)
-    """The true names of renamed properties."""
+    """The original names of renamed properties."""
     values: dict[str, Any] = field(default_factory=dict)
-    """The true values of an enum that was written as strings."""
+    """The original values of an enum that was written as strings."""
     pairs: bool = False
     """The value is an object that was written as a list of keys and values."""
     members: dict[str, Undo] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Undo(Struct, frozen=True):
     every: tuple[Undo, ...] = ()
     """All of these, one after the other."""
     reference: str = ""
-    """The name of the definition whose undoing applies."""
+    """The name of the definition whose Undo applies."""
     definitions: dict[str, Undo] = field(default_factory=dict)
     root: JsonObject = field(default_factory=dict)
     """The compiled schema, for the references in branches."""
@@ -55,7 +55,7 @@ NOTHING_TO_UNDO = Undo()
 
 
 def restore(arguments: JsonObject, undo: Undo) -> tuple[JsonObject, tuple[Change, ...]]:
-    """The arguments as the tool's own schema has them, and every change that was made for it."""
+    """Return the arguments in the form of the tool's own schema, and the changes."""
     if not undo:
         return arguments, ()
     way = _Way(undo)

@@ -1,4 +1,4 @@
-"""The walk over a schema: each node normalized, shaped for the target, and assembled again."""
+"""The walk over a schema: each node is normalised, converted for the target, and assembled again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.wire.schemas.targets import Target
 from dragoman.wire.schemas.undo import NOTHING_TO_UNDO, Undo
 
 # --------------------------------------------------------------------------------------------------------------------
-# Constraints in words, for targets that refuse the keyword but show the description to the model.
+# Constraints as text, for targets that reject the keyword but show the description to the model.
 
 _LONGEST = 200
 
@@ -51,14 +51,14 @@ _BARE = frozenset({"pattern", "format"})
 
 
 def phrase(keyword: str, value: Any) -> str:
-    """A constraint in a few words; "" when it would take too many."""
+    """Return a constraint as a short text; "" if it would be too long."""
     words = value if keyword in _BARE and isinstance(value, str) else json_text(value)
     text = _PHRASES.get(keyword, keyword + ": {}").format(words)
     return text if len(text) <= _LONGEST else ""
 
 
 def extend(description: Any, notes: list[str]) -> str:
-    """A description with notes in brackets behind it."""
+    """Return a description with notes in brackets after it."""
     text = description if isinstance(description, str) else ""
     note = "; ".join(notes)
     if not note:
@@ -67,7 +67,7 @@ def extend(description: Any, notes: list[str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The account of one compilation: what was changed, in the order in which it was met, nothing said twice.
+# The losses of one compilation, in order and without duplicates.
 
 
 class Losses:
@@ -84,7 +84,7 @@ class Losses:
         self._found[rule, detail] = None
 
     def add_annotation(self, keyword: str, path: str) -> None:
-        """A keyword such as `title` stands everywhere and asks nothing: one line for all its places."""
+        """Add a keyword such as `title`, which is frequent and has no effect: one entry for all its places."""
         self._counted.setdefault(keyword, {})[path] = None
 
     def finish(self) -> tuple[Loss, ...]:
@@ -96,10 +96,10 @@ class Losses:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Small rewritings of one schema node, each for all targets: spelling, tuples, constants, nulls, missing types.
+# Normalisation of one schema node, for all targets: spelling, tuples, constants, nulls, missing types.
 
 SCALARS = ("string", "number", "boolean", "null")
-"""What stands for "anything" where every schema has to name its type."""
+"""The types that replace "anything" for targets in which every schema must name its type."""
 
 
 def kinds_in(node: JsonObject) -> list[str]:
@@ -112,7 +112,7 @@ def set_kinds(node: JsonObject, kinds: list[str]) -> None:
 
 
 def infer_kinds(node: JsonObject) -> list[str]:
-    """The types that a schema without `type` means, by its values or by what it speaks of; [] for anything."""
+    """Infer the types of a schema without `type`, from its values or its keywords; [] for anything."""
     if "enum" in node:
         return list(dict.fromkeys(kind_of(value) for value in node["enum"] if kind_of(value)))
     if "const" in node:
@@ -122,7 +122,7 @@ def infer_kinds(node: JsonObject) -> list[str]:
 
 
 def settle_choices(node: JsonObject, path: str, losses: Losses) -> None:
-    """Leave in an enum only what its type allows: a validator would refuse the rest, and some targets the schema."""
+    """Keep in an enum only what its type allows: a validator rejects the other values, and some targets the schema."""
     kinds = kinds_in(node)
     kept = [value for value in node["enum"] if is_of(value, kinds)] if kinds else node["enum"]
     if not kept and node["enum"]:
@@ -144,14 +144,14 @@ def settle_choices(node: JsonObject, path: str, losses: Losses) -> None:
 
 
 def spell_out_nullable(node: JsonObject) -> JsonObject:
-    """`nullable: true` as JSON Schema says it: null among the types, the choices or the branches."""
+    """Convert `nullable: true` to JSON Schema: null among the types, the enum values or the branches."""
     if node.pop("nullable", None) is not True:
         return node
     return allow_null(node)
 
 
 def allow_null(node: JsonObject) -> JsonObject:
-    """The same schema, and null."""
+    """Return the schema with null allowed."""
     if "$ref" in node or "const" in node or "allOf" in node:
         return {"anyOf": [node, {"type": "null"}]}
     widened = dict(node)
@@ -169,13 +169,13 @@ def allow_null(node: JsonObject) -> JsonObject:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Unions where a target has no room for them: at the root, and beside other constraints.
+# Unions in places where a target does not accept them: at the root, and next to other constraints.
 
 _MOST_VARIANTS = 16
 
 
 def merge_branches(node: JsonObject, branches: list[JsonObject]) -> JsonObject:
-    """One object that takes what any of the branches takes: all their properties, and what all of them require."""
+    """Merge branches to one object with all their properties, which requires what all branches require."""
     merged = {key: value for key, value in node.items() if key not in ("anyOf", "oneOf")}
     own = merged.get("properties", {})
     variants: dict[str, list[Any]] = {}
@@ -205,7 +205,7 @@ def _asks_for(branch: JsonObject, name: str) -> bool:
 
 
 def _either(schemas: list[Any]) -> Any:
-    """One of several schemas; constants, which tell branches apart, become the choices of one enum."""
+    """Return a union of schemas; constants, which distinguish branches, become one enum."""
     if len(schemas) == 1:
         return schemas[0]
     if all(isinstance(each, dict) and "const" in each and not (each.keys() - _TAG) for each in schemas):
@@ -223,7 +223,7 @@ def same_in_all(schemas: list[JsonObject], key: str) -> bool:
 
 
 def sets_of_names(branches: list[JsonObject]) -> str:
-    """Which properties belong together, in words; "" when the branches do not differ in what they require."""
+    """Describe which properties belong together; "" if the branches require the same properties."""
     sets = list(dict.fromkeys(tuple(branch.get("required", [])) for branch in branches))
     if len(sets) < 2 or not all(sets):
         return ""
@@ -231,12 +231,12 @@ def sets_of_names(branches: list[JsonObject]) -> str:
 
 
 def only_requires(branch: Any) -> bool:
-    """Whether a branch says no more than which properties must be there."""
+    """Whether a branch contains nothing but `required`."""
     return isinstance(branch, dict) and branch.keys() <= {"required", "type", "title", "description"}
 
 
 def distribute(node: JsonObject, keyword: str) -> JsonObject:
-    """The constraints beside a union, moved into each of its branches."""
+    """Move the constraints next to a union into each of its branches."""
     base = {key: value for key, value in node.items() if key in CONSTRAINTS}
     rest = {key: value for key, value in node.items() if key not in CONSTRAINTS}
     rest[keyword] = [_both(base, branch) for branch in node[keyword]]
@@ -250,19 +250,19 @@ def _both(base: JsonObject, branch: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The way through a schema: every node is flattened, shaped for the target, and put together again.
+# The walk: every node is flattened, converted for the target, and assembled again.
 #
-# A node comes out as a compiled schema, with what has to be undone in its values, or as nothing at all: no value can
-# fit it. Nothing spreads upwards as far as it must: an optional property disappears, a branch disappears, and only
-# when the root itself is left with nothing the tool cannot be offered.
+# The result of a node is a compiled schema with its Undo, or nothing if no value can fit it. "Nothing" propagates
+# upwards as far as necessary: an optional property is removed, a branch is removed, and only if the root itself is
+# nothing, the tool cannot be offered.
 
 
 class Inexpressible(Exception):
-    """The tool cannot be offered to this target; the words say why."""
+    """The tool cannot be offered to this target; the message says why."""
 
 
 class Place(NamedTuple):
-    """Where in the schema we are, how deep, and how often a recursion has been entered on the way."""
+    """A place in the schema, its depth, and how often each recursion was entered on the path."""
 
     path: str = "$"
     depth: int = 0
@@ -273,7 +273,7 @@ class Place(NamedTuple):
 
 
 class CompiledNode(NamedTuple):
-    """A compiled schema (None: nothing fits it) with what has to be undone."""
+    """A compiled schema (None: no value fits it) with its Undo."""
 
     schema: Any
     undo: Undo = NOTHING_TO_UNDO
@@ -283,7 +283,7 @@ NOTHING = CompiledNode(None)
 
 
 class Walk:
-    """One compilation: the row of the target, the references of the schema, and the account so far."""
+    """One compilation: the row of the target, the references of the schema, and the losses so far."""
 
     def __init__(self, row: Target, root: Any, losses: Losses, levels: int) -> None:
         self.row = row
@@ -291,9 +291,9 @@ class Walk:
         self.losses = losses
         self.levels = levels
         self.recursive = False
-        """Whether a recursion was written out: with fewer levels, less would come of it."""
+        """Whether a recursion was expanded: then fewer levels give a smaller schema."""
         self.undone = False
-        """Whether anything has to be undone at all."""
+        """Whether there is anything to undo."""
         self.names: dict[str, str] = {}
         """References that stay, with the names of their definitions."""
         self.waiting: list[str] = []
@@ -304,7 +304,7 @@ class Walk:
     # ---- flattening: booleans, references and allOf -------------------------------------------------------------
 
     def flatten(self, schema: Any, place: Place, *, whole: bool = False) -> tuple[JsonObject | None, Place]:
-        """A node without the references and `allOf` that cannot stay; `whole` leaves none of them."""
+        """Return a node without the references and `allOf` that cannot stay; `whole` removes all of them."""
         self.budget.spend()
         if place.depth > self.budget.depth:
             self.losses.add("cut", f"cut off what is nested deeper than {self.budget.depth} levels")
@@ -326,13 +326,13 @@ class Walk:
             self.losses.add("dropped", f"dropped {place.path}: its schema allows no value")
             return None
         if schema is not True:
-            self.losses.add("dropped", f"dropped the schema at {place.path}: it is none")
+            self.losses.add("dropped", f"dropped the schema at {place.path}: it is not a schema")
         return {}
 
     def _flatten_reference(self, node: JsonObject, place: Place, whole: bool) -> tuple[JsonObject | None, Place]:
         reference = node["$ref"]
         if not self.references.has(reference):
-            self.losses.add("dropped", f"dropped $ref {reference} at {place.path}: it points nowhere in this schema")
+            self.losses.add("dropped", f"dropped $ref {reference} at {place.path}: it does not resolve in this schema")
             del node["$ref"]
             return node, place
         if not whole and self._stays(reference):
@@ -348,7 +348,7 @@ class Walk:
             if self.levels > 1 and self.budget.spent > 60 + 4 * self.references.size():
                 raise ExpansionLimit
         self.losses.add("inlined", f"inlined {reference}")
-        # What is found there is reported where it was written, once, and not at every place that refers to it.
+        # A loss in a definition is reported once, at the definition, and not at every reference.
         path = place.path if node.keys() - {"title", "description"} else place_of(reference)
         inner = Place(path, place.depth + 1, levels)
         below, inner = self.flatten(self.references.target(reference), inner, whole=whole)
@@ -385,7 +385,7 @@ class Walk:
     # ---- the root ------------------------------------------------------------------------------------------------
 
     def flatten_object(self, schema: Any, place: Place) -> JsonObject | None:
-        """A node as a plain object, with the branches of its unions merged into it; None when it can be no object."""
+        """Return a node as a plain object, with the branches of its unions merged; None if it cannot be an object."""
         node, place = self.flatten(schema, place, whole=True)
         if node is None:
             return None
@@ -416,7 +416,7 @@ class Walk:
     # ---- definitions that stay -----------------------------------------------------------------------------------
 
     def name_definition(self, reference: str) -> str:
-        """The name under which a reference stays; the schema behind it is compiled once, later."""
+        """Return the name of the definition of a reference that stays; the definition is compiled once, later."""
         if reference == "#":
             return "#"
         name = self.names.get(reference)
