@@ -334,7 +334,7 @@ def test_old_files_may_be_kept_elsewhere(rotated: Path) -> None:
     rotated.with_name("audit.jsonl.1").unlink()
     report = verify(rotated)
     assert report.ok
-    assert "the files before it are not here" in report.notes[0]
+    assert "the older files are missing" in report.notes[0]
 
 
 def test_the_first_records_of_a_file_are_missing(rotated: Path) -> None:

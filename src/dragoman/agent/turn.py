@@ -43,9 +43,10 @@ NOBODY = (
     "done."
 )
 _HOW_TO_ALLOW = (
-    "Whoever starts the run can allow it beforehand: with a rule in `allow` or `auto_approve`, or with an approver."
+    "The person who starts the run can allow it in advance, with a rule in `allow` or `auto_approve`, or with an "
+    "approver."
 )
-_ONLY_A_PERSON = "No rule allows it beforehand: somebody has to look at it, so the run needs an approver."
+_ONLY_A_PERSON = "No rule can allow it in advance: a person has to check it, so the run needs an approver."
 _FIRM = ("trust", "protected", "uninspected")
 TOO_STALE = (
     "Not run: what was approved changed again and again before it could run ({reason}). Find out what changes it first."
@@ -433,7 +434,7 @@ class CallTurn:
             kind: Literal["halted", "tool_failed"] = "halted" if told.ends == "halted" else "tool_failed"
             return commands + self._end(end(kind, told.reason), f"Not run: {told.ends}. {told.reason}".strip())
         if self.outcome is not None:
-            return commands + self._end(self.outcome, "Not run: the run was ended because it went round in circles.")
+            return commands + self._end(self.outcome, "Not run: the run was ended because it repeated itself.")
         return commands
 
     # ---- ends --------------------------------------------------------------------------------------------------------

@@ -80,9 +80,9 @@ def order_faults(records: Sequence[Record]) -> list[str]:
     stages: dict[str, Stage] = {}
     for record in records:
         if record.kind == "ended" and record.number != len(records) - 1:
-            faults.append(f"record {record.number}: something stands behind the end")
+            faults.append(f"record {record.number}: a record follows the end")
         if record.kind == "run" and record.number:
-            faults.append(f"record {record.number}: a second beginning")
+            faults.append(f"record {record.number}: a second `run` record")
         for call_id in _named(record):
             if record.kind == "reply":
                 if call_id in stages:

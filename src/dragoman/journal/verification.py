@@ -202,7 +202,7 @@ class _Walk:
 
     def _begin(self, link: Link) -> None:
         if link.kind == CONTINUED:
-            self._notes.append(f"it begins with record {link.n}; the files before it are not here")
+            self._notes.append(f"it begins with record {link.n}; the older files are missing")
         elif link.kind == GAP:
             raise _Fault(self._line, f"the {link.n - 1} records before it are missing")
         elif link.n != 1 or link.prev != NOTHING_BEFORE:
