@@ -361,7 +361,7 @@ def test_three_ways_to_name_a_model(desk: Desk) -> None:
     ("options", "result"),
     [
         (["--no-journal"], "--approve wipe"),
-        (["--mode", "locked"], "the mode is locked"),
+        (["--mode", "locked"], "the mode locked"),
         (["--approve", "wipe"], "/x is gone"),
         (["--approve", "w*"], "/x is gone"),
         (["--approve", "never", "--approve", "weather"], "--approve never"),
