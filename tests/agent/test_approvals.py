@@ -300,7 +300,7 @@ def test_a_rule_that_is_none_is_refused_and_the_call_runs_once(tmp_path: Path) -
     ("approve", "words"),
     [
         (lambda request: 1 / 0, "Denied by default: asking for approval failed (ZeroDivisionError)"),
-        (lambda request: {}, "Denied by default: the approver gave dict instead of an answer"),
+        (lambda request: {}, "Denied by default: the approver returned dict, which is not an answer"),
         (lambda request: False, "Denied by the user."),
         (lambda request: "not today", "Denied by the user: not today"),
         (lambda request: Approval(False, "closed", by="the night watch"), "Denied by the night watch: closed"),

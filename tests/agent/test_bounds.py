@@ -32,7 +32,7 @@ def unknown(usage: Usage, *rest: Any) -> None:
 def test_the_tools_of_the_last_allowed_round_do_run() -> None:
     play = Playbook(weather, limits=Limits(turns=1)).starts("hi").asks().replies(call("weather", city="Paris"))
     play.runs("weather").answers("sunny")
-    result = play.ends("turn_limit", "asked 1 times", category="capacity")
+    result = play.ends("turn_limit", "the turn limit of 1 is reached", category="capacity")
     assert [each.content for each in result.results] == ["sunny"]
     assert result.turns == 1
 
@@ -82,7 +82,7 @@ def test_tokens_of_all_replies_are_counted() -> None:
     play.replies(call("weather", city="Paris"), usage=Usage(40, 10)).runs("weather").answers("sunny").asks()
     play.replies(call("weather", city="Rome"), usage=Usage(40, 10)).runs("weather").answers("rainy")
     # A summary would only spend more.
-    play.ends("token_limit", "100 tokens were used, and 100 are allowed", category="capacity")
+    play.ends("token_limit", "100 tokens are used; the limit is 100", category="capacity")
 
 
 def test_an_answer_counts_even_when_it_used_the_last_token() -> None:
@@ -98,7 +98,7 @@ def test_cost_is_counted_in_dollars() -> None:
 
 def test_a_limit_of_cost_without_a_price_is_refused_before_anything_is_spent() -> None:
     play = Playbook(weather, limits=Limits(cost=1.0), price=unknown).starts("hi")
-    assert play.ends("cost_limit", "no price is known").turns == 0
+    assert play.ends("cost_limit", "the price of the model is unknown").turns == 0
 
 
 def test_a_model_without_a_price_that_takes_over_ends_a_run_with_a_limit_of_cost() -> None:
@@ -107,7 +107,7 @@ def test_a_model_without_a_price_that_takes_over_ends_a_run_with_a_limit_of_cost
 
     play = Playbook(weather, limits=Limits(cost=1.0), price=price).starts("hi").asks()
     play.replies(call("weather", city="Paris"), model="cheap").runs("weather").answers("sunny")
-    play.ends("cost_limit", "no price is known")
+    play.ends("cost_limit", "the price of the model is unknown")
 
 
 def test_without_a_price_the_cost_is_not_guessed() -> None:
@@ -125,7 +125,7 @@ def test_a_run_below_another_spends_from_its_budget() -> None:
     above.add(Usage(60, 10), None)
     play = Playbook(weather, spending=Spending(Limits(tokens=1000), above)).starts("hi").asks()
     play.replies(call("weather", city="Paris"), usage=Usage(20, 10)).runs("weather").answers("sunny")
-    play.ends("token_limit", "100 tokens were used")
+    play.ends("token_limit", "100 tokens are used")
     assert above.usage == Usage(80, 20)
 
 
@@ -135,7 +135,7 @@ def test_a_run_below_another_spends_from_its_budget() -> None:
 def test_a_run_has_its_time() -> None:
     play = Playbook(weather, limits=Limits(seconds=60.0)).starts("hi").asks()
     assert play.ask.deadline == 60.0
-    play.later(60.0).ticks().ends("time_limit", "60 seconds are over", category="capacity")
+    play.later(60.0).ticks().ends("time_limit", "the limit of 60 seconds is reached", category="capacity")
 
 
 def test_a_result_that_comes_when_the_time_is_over_is_not_lost() -> None:
@@ -228,7 +228,7 @@ def test_nothing_is_summed_up_when_the_budget_is_spent() -> None:
 @pytest.mark.parametrize("nothing", [[], [""], ["  \n\t "], ["​﻿"]], ids=["no part", "empty", "white", "invisible"])
 def test_a_blank_reply_is_asked_about_once(nothing: list[str]) -> None:
     play = Playbook(weather).starts("hi").asks().replies(*nothing).asks(hearing="Your last reply was empty")
-    result = play.replies(*nothing).ends("blank", "2 times in a row", category="retryable")
+    result = play.replies(*nothing).ends("blank", "2 empty replies in a row", category="retryable")
     assert result.messages == [Message("user", [Text("hi")])], "neither the blanks nor the question about them is kept"
 
 

@@ -354,7 +354,7 @@ def test_a_summary_that_fails_is_reported_and_the_conversation_fits_all_the_same
 def test_a_summary_longer_than_what_it_stands_for_is_not_used() -> None:
     messages = [SYSTEM, TASK, *turn(0, "a"), *turn(1, "b"), *turn(2, "c"), *turn(3, "d" * 9000)]
     made = summarise(messages, 2000, Model("very long " * 100))
-    assert made.losses[0] == "the summary failed (it was longer than what it stands for)" and made.fits
+    assert made.losses[0] == "the summary failed (it was longer than the messages it replaces)" and made.fits
 
 
 def test_nothing_is_asked_when_nothing_is_to_be_done_or_nothing_is_old() -> None:

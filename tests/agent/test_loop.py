@@ -160,7 +160,7 @@ def test_a_call_read_from_text_in_a_doubtful_way_is_asked_about() -> None:
         (decides("deny", "wea*"), "Denied by policy: weather is decided by the developer"),
         (as_policy([decides("ask", "*"), decides("deny", "weather")]), "Denied by policy"),
         (lambda call, tool: 1 / 0, "Denied by policy: the policy failed: ZeroDivisionError"),
-        (lambda call, tool: True, "Denied by policy: the policy gave True instead of a decision"),
+        (lambda call, tool: True, "Denied by policy: the policy returned True, which is not a decision"),
         (lambda call, tool: Decision("deny", call.arguments["city"]), "Denied by policy: Paris"),
         (decides("ask", "*"), "nobody is there to give it"),
     ],

@@ -267,7 +267,7 @@ def test_49_a_late_answer_a_second_one_and_one_behind_the_end_are_refused(launch
         await refused(pending, "has expired")
         office.now = 1500.0
         await office.answer(pending)
-        await refused(pending, "was approved already by ada")
+        await refused(pending, "ada has already approved")
         assert (await office.resume()).outcome.kind == "answered"
         await refused(pending, "no open request")
 

@@ -184,7 +184,7 @@ def test_a_hook_that_never_answers_does_not_outlast_the_run(where: str) -> None:
 
 
 def test_what_is_no_hook_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no hook"):
+    with pytest.raises(ConfigError, match="is not a hook"):
         agent([], hooks=[object()])
 
 
@@ -219,8 +219,8 @@ def _fail(request: ApprovalRequest) -> bool:
         (lambda request: Approval(True, arguments={"path": "b"}), "erased b"),
         (lambda request: Approval(False, "no", by="the admin"), "Denied by the admin: no"),
         (_fail, "asking for approval failed (RuntimeError)"),
-        (lambda request: None, "the approver gave NoneType instead of an answer"),
-        (lambda request: 1, "the approver gave int instead of an answer"),
+        (lambda request: None, "the approver returned NoneType, which is not an answer"),
+        (lambda request: 1, "the approver returned int, which is not an answer"),
     ],
     ids=["yes", "yes, later", "no", "no, because", "changed", "by the admin", "raises", "nothing", "one"],
 )
@@ -546,7 +546,7 @@ def test_a_task_may_be_given_in_any_form(task: Any) -> None:
 
 
 def test_no_task_is_refused_with_a_hint() -> None:
-    with pytest.raises(ConfigError, match="no task"):
+    with pytest.raises(ConfigError, match="not a task"):
         agent([]).run(3)
 
 

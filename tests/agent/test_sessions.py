@@ -157,7 +157,7 @@ def test_a_session_whose_last_run_broke_off_goes_on_with_every_call_answered() -
 def test_a_session_needs_a_journal() -> None:
     with pytest.raises(ConfigError, match="a session needs a journal"):
         agent([]).run("hi", session="one")
-    with pytest.raises(ConfigError, match="resuming needs a journal"):
+    with pytest.raises(ConfigError, match="a resumed run needs a journal"):
         wait(agent([]).aresume("run_a"))
 
 

@@ -144,7 +144,7 @@ def test_the_answer_never_takes_the_name_of_a_tool() -> None:
 
 
 def test_what_is_no_form_is_refused() -> None:
-    with pytest.raises(InvalidTool, match="no form of an answer"):
+    with pytest.raises(InvalidTool, match="not a form of an answer"):
         answer_tool(3, Toolset(()))
 
 

@@ -352,9 +352,9 @@ def test_a_second_answer_is_refused_and_recorded(dragoman, ask: Ask) -> None:
     dragoman("approvals", "deny", "apr_aaaa")
     done = dragoman("approvals", "approve", "apr_aaaa", "--json")
     assert (done.code, done.data[0]["verdict"]) == (1, "refused")
-    assert "error: apr_aaaa was denied already by the user" in done.err
+    assert "error: the user has already denied apr_aaaa" in done.err
     assert answers(path)["apr_aaaa"] == Approval(False, by="the user")
-    assert ignored(path) == [("apr_aaaa", "apr_aaaa was denied already by the user")]
+    assert ignored(path) == [("apr_aaaa", "the user has already denied apr_aaaa")]
 
 
 def test_a_run_that_is_held_by_another_process(dragoman, ask: Ask) -> None:

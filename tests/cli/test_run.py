@@ -361,7 +361,7 @@ def test_three_ways_to_name_a_model(desk: Desk) -> None:
     ("options", "result"),
     [
         (["--no-journal"], "--approve wipe"),
-        (["--mode", "locked"], "the mode is locked"),
+        (["--mode", "locked"], "the mode locked"),
         (["--approve", "wipe"], "/x is gone"),
         (["--approve", "w*"], "/x is gone"),
         (["--approve", "never", "--approve", "weather"], "--approve never"),
@@ -438,7 +438,7 @@ def test_a_sandbox_that_is_named_has_to_work_before_anything_is_asked(desk: Desk
 def test_a_run_without_a_terminal_waits_for_an_answer_and_goes_on(desk: Desk) -> None:
     with Upstream([call("wipe", path="/x"), "It is gone."]) as upstream:
         parked = desk("run", "go", *at(upstream), *WITH_TOOLS)
-        assert parked.code == 5 and "waiting: somebody has to approve wipe" in parked.err
+        assert parked.code == 5 and "waiting: approval is needed for wipe" in parked.err
         listed = desk("approvals", "list", "--json").data
         assert [(each["tool"], each["arguments"]) for each in listed] == [("wipe", {"path": "/x"})]
         assert desk("run", "--resume", *at(upstream), *WITH_TOOLS).code == 5, "nobody has answered yet"

@@ -178,7 +178,7 @@ def test_arguments_that_do_not_fit_the_schema_stay_as_they_were_said() -> None:
 def test_a_call_that_no_format_can_write_is_reported() -> None:
     rendered = render([assistant("So.", ToolCall("c1", "search", {"query": float("nan")})), answered(HOME)])
     assert rendered.messages[0].text == "So."
-    assert "message 0: no format carries this message as it is" in map(str, rendered.losses)
+    assert "message 0: no format can express this message unchanged" in map(str, rendered.losses)
 
 
 SPOKEN = {

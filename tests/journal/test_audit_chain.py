@@ -112,7 +112,7 @@ def test_the_last_record_is_exchanged_with_its_hash(path: Path) -> None:
     path.write_bytes(b"".join(lines))
     report = verify(path)
     assert (report.ok, report.first_fault) == (False, RECORDS)
-    assert "another record than the one that the head file knows" in report.what
+    assert "not the record with this number in the head file" in report.what
     forget_head(path)
     assert verify(path).ok, "nothing but a head can tell"
 
@@ -127,7 +127,7 @@ def test_records_that_are_missing_at_the_end(path: Path, left: int) -> None:
     forget_head(path)
     report = verify(path)
     assert report.ok
-    assert ("no head is known" in " ".join(report.notes)) == (left > 0)
+    assert ("there is no head" in " ".join(report.notes)) == (left > 0)
     assert not verify(path, head=head).ok, "a head that was copied elsewhere still tells"
 
 
@@ -144,7 +144,7 @@ def test_a_head_that_was_copied_earlier(path: Path) -> None:
     head = verify(path).head_hash
     AuditLog(path).append("ended", run="r")
     report = verify(path, head=head.upper() + "\n")
-    assert (report.ok, report.notes) == (True, ("1 record more than at the head that was given",))
+    assert (report.ok, report.notes) == (True, ("1 record more than at the given head",))
     forget_head(path)
     path.unlink()
     write(path, RECORDS + 5)
@@ -161,7 +161,7 @@ def test_a_log_that_was_written_anew_is_told_by_a_head_from_elsewhere(path: Path
     assert verify(path).ok, "this cannot be seen from the file alone"
     report = verify(path, head=head)
     assert not report.ok
-    assert "the head that was given is not in it" in report.what
+    assert "it does not contain the given head" in report.what
 
 
 # ---- writing on behind damage ----------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_half_a_record_is_closed_and_accounted_for(path: Path, length: int) -> N
     report = verify(path)
     assert (report.ok, report.records) == (True, RECORDS + 2)
     if length != -1:
-        assert "left by a writer that was killed in the middle; the record behind them" in report.notes[0]
+        assert "left by a killed writer; the next record accounts for them" in report.notes[0]
         torn = lines_of(path)[-2]
         assert b'"kind":"torn"' in torn
 
@@ -286,7 +286,7 @@ def test_a_head_file_that_is_behind(path: Path) -> None:
 def test_a_head_file_that_says_nothing(path: Path, content: bytes) -> None:
     head = path.with_name("audit.jsonl.head")
     head.write_bytes(content)
-    assert "no head is known" in verify(path).notes[0]
+    assert "there is no head" in verify(path).notes[0]
     AuditLog(path).append("ended", run="r")
     assert verify(path).notes == ()
 
@@ -334,7 +334,7 @@ def test_old_files_may_be_kept_elsewhere(rotated: Path) -> None:
     rotated.with_name("audit.jsonl.1").unlink()
     report = verify(rotated)
     assert report.ok
-    assert "the files before it are not here" in report.notes[0]
+    assert "the older files are missing" in report.notes[0]
 
 
 def test_the_first_records_of_a_file_are_missing(rotated: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_full_disk_refuses_and_the_log_stays_sound(path: Path) -> None:
         [sys.executable, WRITERS, str(path), "fill", "5000"], capture_output=True, text=True, check=True
     )
     number, _, hint = done.stdout.partition(" ")
-    assert hint == "make room on the disk, then run it again\n"
+    assert hint == "free space on the disk, then run it again\n"
     assert 5 < int(number) < 100
     report = verify(path)
     assert (report.ok, report.records, report.notes) == (True, int(number), ())

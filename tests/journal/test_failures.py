@@ -22,7 +22,7 @@ def test_a_full_disk_refuses_and_keeps_what_was_written(tmp_path: Path) -> None:
             while True:
                 await journal.append("r", [Entry("started", b"x" * 3000, "c")], token=token)
                 written += 1
-        assert caught.value.next_step == "make room, then resume the run"
+        assert caught.value.next_step == "free space on the disk, then resume the run"
         assert written > 3
         assert len(await journal.read("r")) == written
         # One that fits is still taken, and the chain is whole.
@@ -55,7 +55,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with SqliteJournal(tmp_path / "file" / "journal.db") as journal, pytest.raises(JournalFailed) as caught:
         asyncio.run(journal.begin("r", None, b"{}"))
-    assert "cannot be made" in str(caught.value)
+    assert "cannot be created" in str(caught.value)
     assert caught.value.next_step == "name a file in a folder that you may write"
 
 
@@ -121,7 +121,7 @@ def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     content = path.read_bytes()
     with SqliteJournal(path) as journal:
         for ask in (journal.begin("r", None, b"{}"), journal.runs()):
-            with pytest.raises(JournalFailed, match="no journal of dragoman"):
+            with pytest.raises(JournalFailed, match="not a journal of dragoman"):
                 asyncio.run(ask)
     assert path.read_bytes() == content
 

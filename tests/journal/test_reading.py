@@ -53,8 +53,8 @@ def test_a_call_knows_the_records_that_moved_it() -> None:
         ([*turn("a"), Entry("started", call_id="a")], "record 6: call a is started, but was delivered"),
         ([PLANNED, PLANNED], "record 2: call a is planned twice"),
         ([PLANNED, STARTED, Entry("delivered", calls=("a",))], "record 3: call a is delivered, but was started"),
-        ([Entry("ended"), Entry("input")], "record 1: something stands behind the end"),
-        ([Entry("run")], "record 1: a second beginning"),
+        ([Entry("ended"), Entry("input")], "record 1: a record follows the end"),
+        ([Entry("run")], "record 1: a second `run` record"),
     ],
     ids=["unplanned", "not started", "denied", "again", "planned twice", "no result", "behind the end", "beginning"],
 )

@@ -50,22 +50,22 @@ def test_a_rule_is_read_and_written_alike(text: str, subject: str, pattern: str 
 
 
 NONSENSE = [
-    ("", "names no tool"),
-    ("(git status)", "names no tool"),
-    ("two words", "names no tool"),
+    ("", "does not name a tool"),
+    ("(git status)", "does not name a tool"),
+    ("two words", "does not name a tool"),
     ("bash(git status", "not closed"),
     ("bash(git) status", "not closed"),
     ("bash()", "brackets are empty"),
     ("write(a\nb)", "one short line"),
     ("write({a,b}/**)", "braces"),
     ("fetch(example.org)", "neither a domain nor an address"),
-    ("fetch(domain:)", "no host"),
-    ("fetch(domain:https://example.org)", "no host"),
-    ("fetch(domain:a..b)", "no host"),
+    ("fetch(domain:)", "is not a host"),
+    ("fetch(domain:https://example.org)", "is not a host"),
+    ("fetch(domain:a..b)", "is not a host"),
     ("fetch(https://example.org/?q=*)", "ends before"),
     ("fetch(https:///x)", "cannot be read"),
-    ("mcp:tickets", "no tool of a server"),
-    ("mcp:tickets/close(42)", "nothing that brackets"),
+    ("mcp:tickets", "does not name a tool of a server"),
+    ("mcp:tickets/close(42)", "have no brackets"),
     ("x" * 3000, "one short line"),
 ]
 

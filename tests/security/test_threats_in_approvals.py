@@ -371,4 +371,4 @@ def test_threat_16_an_inspection_changes_no_arguments_and_has_an_end() -> None:
         approve=lambda request: not asked.append(request),
     )
     agent.run("Buy.")
-    assert bought == [{"tea": 1}] and "more than 1000 things" in asked[0].why
+    assert bought == [{"tea": 1}] and "more than 1000 operands" in asked[0].why

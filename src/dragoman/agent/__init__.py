@@ -1,7 +1,7 @@
-"""The loop: a pure machine that decides, and a driver that does what it says.
+"""The agent loop: a pure state machine that decides, and a driver that executes its decisions.
 
-`Agent` is what most people need. The types of events are in `events`. `machine` and its `inputs` and `commands` are
-for whoever drives the loop himself.
+Most programs need only `Agent`. The types of events are in `agent.events`. Programs that drive the loop themselves use
+`Machine` with the inputs and commands of `agent.protocol`.
 """
 
 from __future__ import annotations

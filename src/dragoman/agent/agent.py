@@ -1,4 +1,4 @@
-"""An Agent: a model, tools, and the rules by which it uses them."""
+"""The Agent: a model, its tools, and the rules for their use."""
 
 from __future__ import annotations
 
@@ -157,8 +157,8 @@ class Agent(Generic[DepsT]):
     ) -> RunResult[AnswerT]:
         """Do a task and return its result. Raise `RunFailed` unless the run succeeded or waits for an approval.
 
-        `check=False` returns every result. The other arguments are those of `start`. Cancelling the coroutine ends the
-        run cleanly.
+        `check=False` returns every result. The other arguments are those of `start`. If the coroutine is cancelled, the
+        run ends cleanly: every call gets a result, and the journal records the end.
         """
         started = self.start(
             task,
@@ -201,7 +201,7 @@ class Agent(Generic[DepsT]):
         on_event: Callable[[RunEvent], object] | None = None,
         run_id: str | None = None,
     ) -> Run[AnswerT]:
-        """A run whose events you read: `async for event in agent.stream(...)`, or `for event in ...` in blocking code.
+        """Return a run to iterate over: `async for event in agent.stream(...)`, or `for event in ...` in blocking code.
 
         The arguments are those of `start`.
         """
@@ -258,7 +258,7 @@ class Agent(Generic[DepsT]):
         messages = read_task(task)
         config = self._config(start)
         if session is not None and (self._given_journal is None or self._given_journal is False):
-            raise ConfigError("a session needs a journal", hint="Agent(..., journal=True) keeps one")
+            raise ConfigError("a session needs a journal", hint="create the agent with journal=True")
 
         async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
             before, last = await self._before(session, config)
@@ -288,7 +288,7 @@ class Agent(Generic[DepsT]):
         approve: Approver | None = None,
         on_event: Callable[[RunEvent], object] | None = None,
     ) -> RunResult[AnswerT]:
-        """Resume a run that was interrupted. Calls that were running are not run again unless they are repeatable.
+        """Resume an interrupted run. A call that was running is not run again unless its tool is repeatable.
 
         Raises `RunFailed` as `arun` does.
         """
@@ -312,12 +312,12 @@ class Agent(Generic[DepsT]):
         on_event: Callable[[RunEvent], object] | None = None,
         streaming: bool = False,
     ) -> Run[AnswerT]:
-        """Prepare the rest of a run that was interrupted."""
+        """Prepare an interrupted run to continue. It starts when its result is awaited or its events are read."""
 
         async def open_run(run: Run[Any]) -> tuple[Driver, list[Any], frozenset[str]]:
             journal = self.journal
             if journal is None:
-                raise ConfigError("resuming needs a journal", hint="Agent(..., journal=True) keeps one")
+                raise ConfigError("a resumed run needs a journal", hint="create the agent with journal=True")
             summary = await journal.run(run_id)
             run.session = summary.session if summary.session != run_id else None
             start = _Start(run_id, run.session, answer, data, tuple(tools), limits, None, approve, on_event, streaming)
@@ -332,7 +332,7 @@ class Agent(Generic[DepsT]):
     async def _reclaim(
         self, journal: Journal, config: RunConfig
     ) -> tuple[Restored, dict[str, ApprovalRequest], RunJournal | None]:
-        """Take hold of a run, then read it: in this order nobody else can have gone on with it in between."""
+        """Claim a run, then read it: after the claim no other process can write to it."""
         run_id = config.run_id
         token = await journal.claim(run_id)
         try:
@@ -349,7 +349,7 @@ class Agent(Generic[DepsT]):
 
     @property
     def journal(self) -> Journal | None:
-        """The journal of this agent, opened when it is first needed."""
+        """The journal of this agent. The first access opens it."""
         given = self._given_journal
         if self._journal is None and given is not None and given is not False:
             from dragoman.journal import default_path, open_journal
@@ -358,7 +358,7 @@ class Agent(Generic[DepsT]):
         return self._journal
 
     async def _before(self, session: str | None, config: RunConfig) -> tuple[list[Message], RunSummary | None]:
-        """What was said in a session so far, and the run it was said in."""
+        """Return the conversation of a session so far, and its last run."""
         journal = self.journal
         if session is None or journal is None:
             return [], None
@@ -381,7 +381,7 @@ class Agent(Generic[DepsT]):
         header = Header(
             config.seed.hex(), messages, model, list(config.tools.names), task[:500], mode=mode, options=config.options
         )
-        # A run without an end can still be resumed, so what it said may change: it is copied.
+        # A run without an end can still be resumed, and its messages can change: store a copy of them.
         found = refer(messages, before) if last is not None and last.ended else None
         if found is not None:
             lead, kept = found
@@ -394,7 +394,7 @@ class Agent(Generic[DepsT]):
     # ---- as a tool of another agent ----------------------------------------------------------------------------------
 
     def as_tool(self, name: str, description: str, **options: Any) -> Tool:
-        """This agent as a tool: it works under the rights and within the budget of the run that calls it."""
+        """Return this agent as a tool. It has at most the rights and the budget of the run that calls it."""
         from dragoman.agent.driver import delegate_to
 
         return delegate_to(self, name, description, options)
@@ -407,7 +407,7 @@ class Agent(Generic[DepsT]):
         if not isinstance(model, str):
             raise ConfigError(
                 f"a model is a text such as 'ollama:qwen3' or an Endpoint, not {type(model).__name__}",
-                hint="a client of your own goes into connection=Connection(transport=...)",
+                hint="pass your own client in connection=Connection(transport=...)",
             )
         settings: dict[str, Any] = {"facts": facts or self.facts, **({"base_url": base_url} if base_url else {})}
         if self.connection.registry is not None:
@@ -496,11 +496,11 @@ class Agent(Generic[DepsT]):
         return Driver(machine, services, elapsed=restored.elapsed if restored is not None else 0.0)
 
     def _may_defer(self, parent: Driver | None) -> bool:
-        """Whether a question may wait in the journal; the run of a tool cannot wait longer than the tool."""
+        """Whether an approval request may wait in the journal. The run of a tool cannot outlive its tool."""
         return parent is None and self.safety.defer_approvals and self.journal is not None
 
     def _choose_mode(self) -> ToolMode:
-        """How the endpoint is spoken to with the agent's own tools; settled once, until something is learned of it."""
+        """Return the tool mode for the agent's own tools. It is chosen once, until a new fact about the endpoint."""
         if self._chosen_mode is None:
             safety = self.safety
             self._chosen_mode = choose_tool_mode(
@@ -514,7 +514,7 @@ class Agent(Generic[DepsT]):
         return self._prices.cost(endpoint, model, usage)
 
     def _learn(self, endpoint: Endpoint, fact: Fact) -> None:
-        """Remember what an endpoint taught; the next run begins with it."""
+        """Store a fact about an endpoint. The next run uses it."""
         self.facts.put(endpoint.base_url, endpoint.model, fact)
         settled = self._resettle(endpoint, fact)
         if _is_same(endpoint, self.endpoint):
@@ -523,7 +523,7 @@ class Agent(Generic[DepsT]):
         self._fallbacks = tuple(settled if _is_same(endpoint, each) else each for each in self._fallbacks)
 
     def _resettle(self, endpoint: Endpoint, fact: Fact) -> Endpoint:
-        """An endpoint as it is spoken to, given a fact about it."""
+        """Return the endpoint with a fact about it applied."""
         given: Model = endpoint
         if _is_same(endpoint, self.endpoint):
             given = self._model
@@ -539,19 +539,19 @@ class Agent(Generic[DepsT]):
         return self._resolve(given, self._base_url if given is self._model else "", known)
 
     async def aclose(self) -> None:
-        """Close connections and the journal, if the agent opened it."""
+        """Close the connections, and the journal if the agent opened it."""
         await self._clients.close()
         if self._journal is not None and self._journal is not self._given_journal:
             self._journal.close()
             self._journal = None
 
     def close(self) -> None:
-        """The same in blocking code."""
+        """The same as `aclose`, in blocking code."""
         portal.run(self.aclose())
 
 
 def _is_same(one: Endpoint, other: Endpoint) -> bool:
-    """Whether it is the same model at the same address, whatever is known of it."""
+    """Whether both are the same model at the same address. Capabilities and quirks do not matter."""
     return (one.provider.name, one.base_url, one.model) == (other.provider.name, other.base_url, other.model)
 
 
@@ -573,7 +573,7 @@ def _value(given: T | None, kind: type[T], name: str) -> T:
 
 def _choose(value: Any, known: tuple[str, ...], name: str) -> Any:
     if value not in known:
-        raise ConfigError(f"{name} is {value!r}", hint=f"it is one of {', '.join(known)}")
+        raise ConfigError(f"{name} is {value!r}", hint=f"use one of {', '.join(known)}")
     return value
 
 

@@ -1,8 +1,8 @@
 """Approvals: the request, the answer, and the broker that asks, waits and checks before a call runs.
 
-`ApprovalRequest` and `Approval` are the two types. The journal stores both as they are. A request goes to the approver,
-or, where nobody can answer now, into the journal: the run ends, somebody writes an `Approval` behind the request, and
-the run that is resumed finds it. An answer is bound to the exact call by a digest, and is used once.
+The journal stores `ApprovalRequest` and `Approval` unchanged. A request goes to the approver. If nobody can answer now,
+it goes to the journal: the run ends, somebody adds an `Approval` to the journal, and the resumed run reads it. A digest
+binds an answer to the exact call, and an answer is used once.
 """
 
 from __future__ import annotations
@@ -35,53 +35,53 @@ if TYPE_CHECKING:
 
 
 class Approval(Struct, frozen=True):
-    """An answer to the question whether a call may run."""
+    """An answer to an approval request."""
 
     approved: bool
     reason: str = ""
     arguments: JsonObject | None = None
-    """Other arguments than the model's. They are validated and decided on like its own."""
+    """Arguments that replace the model's. They are validated, and the policy decides on them as on the model's."""
     by: str = "the user"
     rule: str = ""
-    """A rule that is to hold from now on, such as the request's `suggestion`."""
+    """A rule that applies from now on, such as the `suggestion` of the request."""
     result: str | None = None
-    """What the model is told instead: the call does not run."""
+    """A text that the model receives as the result. The call does not run."""
     later: bool = False
-    """Nobody can answer now: the run ends as `awaiting_approval`, and is resumed when somebody has answered."""
+    """Nobody can answer now: the run ends as `awaiting_approval`, and can be resumed after an answer."""
     request: str = ""
-    """The id of the request that it answers. The journal needs it; an approver leaves it out."""
+    """The id of the answered request. The journal needs it; an approver leaves it empty."""
     digest: str = ""
-    """The digest of that request."""
+    """The digest of the answered request."""
     at: float | None = None
-    """When it was given, in seconds since 1970."""
+    """When the answer was given, in seconds since 1970."""
 
 
 class ApprovalRequest(Struct, frozen=True):
-    """The question whether a call may run. An answer is valid for exactly this call, once, until `expires`."""
+    """A request to approve a call. An answer is valid for exactly this call, once, until `expires`."""
 
     id: str
     call: ToolCall
-    """As it will run, secrets included; show `arguments` to people."""
+    """The call as it will run, with its secrets. Show `arguments` to people instead."""
     why: str
     digest: str = ""
     asked: float = 0.0
-    """In seconds since 1970, as `expires`."""
+    """When the request was made, in seconds since 1970, like `expires`."""
     expires: float | None = None
     operands: tuple[Operand, ...] = ()
     suggestion: str = ""
     """The rule that would allow calls like this one."""
     workspace: str | None = None
-    """The folder that the run works in."""
+    """The working folder of the run."""
     run_id: str = ""
     session: str | None = None
     arguments: JsonObject = {}
-    """The arguments with their secrets hidden."""
+    """The arguments with their secrets redacted."""
     doubt: str = ""
-    """Why the origin of the call needs a person to look at it, whatever the rules allow; empty if it does not."""
+    """Why a person must check the origin of the call, whatever the rules allow. Empty if that is not necessary."""
     task: str = ""
-    """The first words of what the run was asked to do, in a request that was read from the journal."""
+    """The start of the task of the run. Only requests that were read from the journal have it."""
     answer: Approval | None = None
-    """The answer that the journal has for it."""
+    """The answer to this request in the journal."""
 
     @property
     def tool(self) -> str:
@@ -90,23 +90,23 @@ class ApprovalRequest(Struct, frozen=True):
 
     @property
     def hidden(self) -> tuple[str, ...]:
-        """The paths of the arguments in which something was hidden."""
+        """The paths of the arguments that contained secrets."""
         return tuple(_differences(self.call.arguments, self.arguments, ""))
 
 
 LATER = Approval(False, later=True)
-"""The answer of an approver who has passed the request on; it needs a journal."""
+"""The answer of an approver that forwarded the request. It needs a journal."""
 NOBODY = Approval(False, "nobody is there to approve it", by="the settings of this run")
 
 Approver = Callable[[ApprovalRequest], Any]
 """`approve(request)`, sync or async: True or False, an `Approval`, or the reason of a denial as text."""
 
 # --------------------------------------------------------------------------------------------------------------------
-# The digest of a call: everything that an approval depends on, down to the file that a path leads to.
+# The digest of a call covers everything that an approval depends on, including the file that a path resolves to.
 
 _VERSION = 2
 _TRAITS = ("pin", "origin", "class", "digest")
-"""What tells a tool from another one of its name: of a server, the definition as it was looked at."""
+"""What distinguishes tools with the same name. For a tool of a server it is the definition that was inspected."""
 
 
 def digest_call(
@@ -138,17 +138,17 @@ def digest_call(
 
 
 def digest_rules(rules: Rules) -> str:
-    """SHA-256 over the mode and the rules that deny or ask. One more rule that allows voids nothing."""
+    """SHA-256 over the mode and the deny and ask rules. A new allow rule does not invalidate an approval."""
     strict = sorted({(rule.verdict, str(rule)) for rule in rules.rules if rule.verdict != "allow"})
     return hashlib.sha256(canonical([rules.mode, strict])).hexdigest()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The answer of an approver. No answer, an error and a value of another type are a denial.
+# The answer of an approver. No answer, an exception and a value of another type count as a denial.
 
 
 async def ask_approver(approver: Approver, request: ApprovalRequest, seconds: float | None) -> Approval:
-    """The answer of the approver. Only what a person said is said to be the user's."""
+    """Return the answer of the approver. The message names the user only if a person answered."""
     try:
         async with asyncio.timeout(seconds):
             given = approver(request)
@@ -164,28 +164,28 @@ async def ask_approver(approver: Approver, request: ApprovalRequest, seconds: fl
         return Approval(True)
     if given is False or isinstance(given, str):
         return Approval(False, given or "")
-    return Approval(False, f"the approver gave {type(given).__name__} instead of an answer", by="default")
+    return Approval(False, f"the approver returned {type(given).__name__}, which is not an answer", by="default")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Requests in a journal. The run is not held while it waits: whoever answers writes behind the request.
+# Requests in a journal. The process does not hold the run while a request waits; an answer is appended to the run.
 
 
 class ApprovalRefused(DragomanError):
-    """An answer to a request for approval cannot be accepted any more."""
+    """An answer to an approval request comes too late to be accepted."""
 
-    hint = "`dragoman approvals list` shows what is open"
+    hint = "`dragoman approvals list` shows the open requests"
 
 
 def read_requests(records: Iterable[Record]) -> dict[str, ApprovalRequest]:
-    """The last request about each call of a run, with its answer. Requests that were used or settled are left out."""
+    """Return the last request for each call of a run, with its answer. Used and settled requests are left out."""
     found: dict[str, ApprovalRequest] = {}
     for record in records:
         if record.kind == "asked":
             found[record.call_id] = decode(record.body, ApprovalRequest)
         elif record.kind == "answered" and record.call_id in found:
             answer, request = _read_answer(record.body), found[record.call_id]
-            # The first answer counts; an answer to another request says nothing about this one.
+            # The first answer counts. An answer to another request does not apply to this one.
             if request.answer is None and (answer.request, answer.digest) == (request.id, request.digest):
                 found[record.call_id] = replace(request, answer=answer)
         elif record.kind in ("started", "denied", "finished"):
@@ -195,20 +195,20 @@ def read_requests(records: Iterable[Record]) -> dict[str, ApprovalRequest]:
 
 def _read_answer(body: bytes) -> Approval:
     given: Any = decode(body, dict[str, Any])
-    # In the first format the answer was wrapped with what binds it.
+    # In the first format of the journal, the answer was wrapped together with its binding.
     inner = given.pop("approval", None)
     answer: Approval = decode(encode(given if inner is None else {**inner, **given}), Approval)
     return answer
 
 
 async def list_requests(journal: Journal, *, answered: bool = True) -> list[ApprovalRequest]:
-    """The requests of all runs that wait, the oldest first; those that are answered and not used yet as well."""
+    """Return the waiting requests of all runs, oldest first. Requests with an unused answer are included."""
     found: list[ApprovalRequest] = []
     for run in await journal.runs(unfinished=True):
         try:
             records = await journal.read(run.run_id)
         except (JournalDamaged, UnknownRun):
-            # It cannot be resumed, and is no reason to keep the others from it; `dragoman sessions` reports it.
+            # This run cannot be resumed. The others are still listed; `dragoman sessions` reports this one.
             continue
         found += _open_requests(run.run_id, run.session, records)
     return sorted((each for each in found if answered or each.answer is None), key=lambda each: each.asked)
@@ -221,7 +221,7 @@ def _open_requests(run_id: str, session: str, records: Sequence[Record]) -> list
 
 
 async def find_request(journal: Journal, request_id: str) -> ApprovalRequest:
-    """The request with this id, or whose id begins with it."""
+    """Return the request whose id is, or begins with, this text."""
     known = {each.id: each for each in await list_requests(journal)}
     if request_id in known:
         return known[request_id]
@@ -229,27 +229,29 @@ async def find_request(journal: Journal, request_id: str) -> ApprovalRequest:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise ApprovalRefused(f"{len(matching)} requests begin with {request_id!r}", hint="give more of its letters")
+        raise ApprovalRefused(
+            f"{len(matching)} requests begin with {request_id!r}", hint="give more characters of the id"
+        )
     guess = nearest(request_id, known)
     raise ApprovalRefused(
         f"there is no open request {request_id!r}" + (f"; did you mean {guess!r}?" if guess else ""),
-        hint="it may be settled already; `dragoman approvals list` shows what is open",
+        hint="it may already be settled; `dragoman approvals list` shows the open requests",
     )
 
 
 async def answer_request(
     journal: Journal, request_id: str, approval: Approval, *, now: float, by: str = ""
 ) -> ApprovalRequest:
-    """Write an answer behind its request. The run is held for that moment, so that only one answer is the first."""
+    """Append an answer to the run of its request. The run is claimed meanwhile, so only one answer is the first."""
     pending = await find_request(journal, request_id)
     token = await journal.claim(pending.run_id, "an approval")
     try:
         request = read_requests(await journal.read(pending.run_id)).get(pending.call.id)
         if request is None or request.id != pending.id:
-            raise ApprovalRefused(f"the run has gone on, and {pending.id} is not open any more")
+            raise ApprovalRefused(f"{pending.id} is no longer open: the run continued without it")
         if request.answer is not None:
             said = "approved" if request.answer.approved else "denied"
-            raise ApprovalRefused(f"{pending.id} was {said} already by {request.answer.by}")
+            raise ApprovalRefused(f"{request.answer.by} has already {said} {pending.id}")
         if request.expires is not None and now > request.expires:
             raise ApprovalRefused(
                 f"{pending.id} has expired", hint="resume the run with --resume: it asks again if it still needs to"
@@ -262,15 +264,15 @@ async def answer_request(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The broker of one run: it binds requests to what would run, asks, and checks again before an approved call runs.
+# The broker of one run: it binds requests to calls, asks the approver, and checks again before an approved call runs.
 
 Inspected = tuple[tuple[Operand, ...], str]
-"""What a call is about, and why that could not be found out."""
+"""The operands of a call, and why they are unknown if they are."""
 Inspector = Callable[[ToolCall, Tool], Inspected]
 
 
 class Broker:
-    """Asks about the calls of one run."""
+    """Asks for approval of the calls of one run."""
 
     def __init__(
         self,
@@ -297,20 +299,21 @@ class Broker:
     async def ask(
         self, command: AskApproval, left: float | None, announce: Callable[[ApprovalRequest], None]
     ) -> tuple[ApprovalRequest, Approved | Denied | Postponed, str]:
-        """Ask about a call: the request, what came of it, and why an answer from the journal did not count.
+        """Ask about a call. Return the request, the resulting input, and why an answer from the journal did not count.
 
-        `left` are the seconds that the run has; `announce` is told of the request first.
+        `left` is the number of seconds until the deadline of the run. `announce` receives the request before the
+        approver does.
         """
         stored = self._pending.pop(command.call.id, None)
         ignored = ""
         if stored is not None:
             request = self._request(command, stored.id, stored.expires)
             ignored = self._find_fault(stored, request)
-            # A denial holds whatever has changed since; an approval holds for what it was given for.
+            # A denial is valid whatever has changed since; an approval only for what was approved.
             if stored.answer is not None and (not ignored or not stored.answer.approved):
                 return request, self._read(stored.answer, request, command.tool), ""
         if stored is None or ignored:
-            # A request that still holds keeps its id, so that whoever has seen it can still answer it.
+            # A request that is still valid keeps its id, so that a person who has seen it can still answer it.
             seconds = self._services.approval_seconds
             expires = None if seconds is None else self._services.wall() + seconds
             request = self._request(command, f"apr_{self._draw(9).hex()}", expires)
@@ -324,7 +327,7 @@ class Broker:
         return request, Postponed(command.call.id, request.id), ignored
 
     def _find_fault(self, stored: ApprovalRequest, request: ApprovalRequest) -> str:
-        """Why an answer to a request from the journal does not count now."""
+        """Return why an answer to a request from the journal does not count now."""
         if stored.digest != request.digest:
             return "what was asked about has changed since"
         return "the request has expired" if self._is_over(stored.expires) else ""
@@ -378,7 +381,7 @@ class Broker:
             sandbox=str(getattr(self._services.sandbox, "tier", "")),
         )
 
-    # ---- reading answers ---------------------------------------------------------------------------------------------
+    # ---- the answers -------------------------------------------------------------------------------------------------
 
     def _read(self, approval: Approval, request: ApprovalRequest, tool: Tool) -> Approved | Denied:
         call = request.call
@@ -397,20 +400,20 @@ class Broker:
         return told if approval.arguments is None else self._with_arguments(told, approval.arguments, request, tool)
 
     def _with_arguments(self, told: Approved, arguments: JsonObject, request: ApprovalRequest, tool: Tool) -> Approved:
-        """Other arguments are another call: what it is about is found out anew, and the approval is bound to that."""
+        """Changed arguments make another call: inspect it again and bind the approval to it."""
         loaded = load(arguments, tool)
         if loaded.errors or loaded.value is None:
-            # The machine says what is wrong with them.
+            # The machine reports what is wrong with the arguments.
             return replace(told, arguments=arguments)
         call = replace(request.call, arguments=loaded.value)
         operands, uninspected = self._inspect(call, tool)
         digest = self._digest(call, tool, operands, request.id, request.expires)
         return replace(told, arguments=loaded.value, operands=operands, uninspected=uninspected, digest=digest)
 
-    # ---- right before it runs ----------------------------------------------------------------------------------------
+    # ---- the check before the start ----------------------------------------------------------------------------------
 
     def check(self, planned: Planned, *, uses: bool = False) -> Stale | None:
-        """What has changed of an approved call, if anything has. `uses` is for the last check before the start."""
+        """Return a `Stale` input if an approved call has changed. `uses` marks the last check before the start."""
         approved = planned.approved
         if approved is None:
             return None
@@ -428,7 +431,7 @@ class Broker:
         if self._is_over(approved.expires):
             return "the approval has expired"
         if self._digest(planned.call, planned.tool, operands, approved.request, approved.expires) != approved.digest:
-            return "it is no longer what was approved"
+            return "the call is no longer the one that was approved"
         return ""
 
 

@@ -1,6 +1,6 @@
-"""What of a run goes into the audit log: every decision, approval, start and end. Arguments only as their digest.
+"""The audit records of a run: every decision, approval, start and end. Arguments appear only as a digest.
 
-It is no listener: a record that cannot be written stops the run, because nothing may happen that is not on record.
+The auditor is not a listener: an action without a record is not allowed, so a failed write stops the run.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _IGNORED = frozenset({"approval_ignored", "approval_stale"})
 
 
 class AuditSink(Protocol):
-    """Where records go: `dragoman.journal.audit.AuditLog`, or something of your own."""
+    """The destination of audit records: `dragoman.journal.audit.AuditLog`, or your own implementation."""
 
     def append(self, kind: Kind, *, run: str = "", call: str = "", **fields: Any) -> Any: ...
 
 
 class Auditor:
-    """Writes the records of runs."""
+    """Writes the audit records of runs."""
 
     def __init__(self, log: AuditSink) -> None:
         self._log = log
 
     def note(self, run_id: str, event: RunEvent) -> None:
-        """Write down what an event says, if it is one of those that count."""
+        """Write the record of an event, if the audit log contains events of its type."""
         row = _ROWS.get(type(event))
         if row is None or (isinstance(event, Noticed) and event.kind not in _IGNORED):
             return
@@ -96,4 +96,4 @@ _ROWS: dict[type, tuple[Kind, Callable[[Any], dict[str, Any]]]] = {
     Noticed: ("approval_ignored", lambda event: {"reason": event.message}),
     RunEnded: ("run_ended", lambda event: {"outcome": event.result.outcome.kind, "turns": event.result.turns}),
 }
-"""Which events are put down, under which kind, and what of each."""
+"""The recorded event types, the kind of each record, and its fields."""

@@ -1,4 +1,4 @@
-"""Run the calls of a batch: inspect, record, start, wait, answer."""
+"""Execution of the calls of a batch: inspect, record, start, wait, return the result."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Threads for blocking tools. They are daemons: a tool that never comes back does not keep the program from ending.
+# Threads for blocking tools. They are daemon threads: a tool that never returns does not block the exit of the program.
 
 _IDLE_SECONDS = 10.0
 
 
 class Workers:
-    """Threads that are kept for a while after their work, and made anew when none is free."""
+    """A pool of threads. An idle thread stays for a while; a new one starts if none is idle."""
 
     def __init__(self) -> None:
         self._idle: list[_Worker] = []
         self._lock = threading.Lock()
 
     def submit(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run something in a thread, in the context of the caller; the future belongs to the running loop."""
+        """Run a function in a thread, in the context of the caller. The future belongs to the running event loop."""
         loop, context = asyncio.get_running_loop(), contextvars.copy_context()
         future: asyncio.Future[Any] = loop.create_future()
 
         def settle(value: Any, problem: BaseException | None) -> None:
             if future.done():
-                return  # given up meanwhile
+                return  # abandoned meanwhile
             if problem is None:
                 future.set_result(value)
             else:
@@ -59,9 +59,9 @@ class Workers:
             problem: BaseException | None = None
             try:
                 value = context.run(work)
-            except BaseException as raised:  # Nothing may end the thread of everybody's tools.
+            except BaseException as raised:  # Nothing may end a thread that all tools share.
                 problem = raised
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, and nothing waits for the result
                 loop.call_soon_threadsafe(settle, value, problem)
 
         with self._lock:
@@ -73,12 +73,12 @@ class Workers:
         return future
 
     def keep(self, worker: _Worker) -> None:
-        """Have a worker wait for its next job."""
+        """Register an idle worker for the next job."""
         with self._lock:
             self._idle.append(worker)
 
     def dismiss(self, worker: _Worker) -> bool:
-        """Whether a worker that has waited long may go; not if it was just given a job."""
+        """Whether an idle worker may end. It may not if it has just received a job."""
         with self._lock:
             if worker in self._idle:
                 self._idle.remove(worker)
@@ -87,7 +87,7 @@ class Workers:
 
 
 def _carry(problem: BaseException) -> BaseException:
-    """A future refuses StopIteration, and would end the loop with an exit or an interrupt."""
+    """Return an exception that a future accepts: it refuses StopIteration, and an exit would end the loop."""
     if isinstance(problem, Exception) and not isinstance(problem, StopIteration):
         return problem
     return RuntimeError(f"{type(problem).__name__}: {problem}")
@@ -107,7 +107,7 @@ class _Worker(threading.Thread):
                 if self._workers.dismiss(self):
                     return
                 continue
-            # It counts as free before the caller learns of the result: the next call may then have this thread.
+            # The worker counts as idle before the caller sees the result, so that the next call can reuse this thread.
             job()
             del job
             self._workers.keep(self)
@@ -118,28 +118,28 @@ shared = Workers()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One call, run within its limits: converted, started, waited for, and answered whatever happens.
+# One call within its limits: convert the arguments, start, wait, and return a result whatever happens.
 
 _MOST_OPERANDS = 1000
-"""Nobody could look at more of one call."""
+"""A person cannot check more operands of one call."""
 _GRACE = 1.0
-"""Seconds that a tool has to clean up after it was cancelled."""
+"""Seconds that a cancelled tool has for its cleanup."""
 _TIMED_OUT = "The tool did not answer within {seconds:g} seconds and was stopped."
 
 
 class CallOutcome(Struct, frozen=True):
-    """What became of a call."""
+    """The outcome of one call."""
 
     answer: Answer
     is_mistake: bool = False
     abandoned: bool = False
-    """The tool did not stop when it was told to, and may still be at work."""
+    """The tool did not stop after its cancellation and may still be running."""
 
 
 async def run_call(
     bound: BoundCall, call: ToolCall, cancelling: threading.Event, seconds: float, *, max_output: int | None = None
 ) -> CallOutcome:
-    """Run a bound call for so many seconds at most. If this is cancelled, the tool is cancelled too, and waited for."""
+    """Run a bound call within its time limit. If this coroutine is cancelled, it cancels the tool and waits for it."""
     work = _start(bound, call, max_output)
     try:
         await asyncio.wait((work,), timeout=max(0.0, seconds))
@@ -150,7 +150,7 @@ async def run_call(
         await _stop(work, cancelling)
         raise
     if work.done() and not work.cancelled() and work.exception() is None:
-        # It was done in the very last moment; what it did is not to be lost.
+        # The tool finished at the last moment; keep its result.
         return CallOutcome(_take(work, call, bound.tool))
     words = _TIMED_OUT.format(seconds=round(seconds, 1))
     if not (bound.tool.repeatable or bound.tool.read_only):
@@ -170,7 +170,7 @@ async def _answer(bound: BoundCall, call: ToolCall, max_output: int | None) -> A
         value = await run_async(bound)
     except asyncio.CancelledError:
         raise
-    except BaseException as problem:  # An exit or an interrupt that a tool raises is the tool's, not the program's.
+    except BaseException as problem:  # An exit or an interrupt that a tool raises ends the tool, not the program.
         value = problem
     return to_answer(value, call, bound.tool, max_output=max_output)
 
@@ -183,7 +183,7 @@ def _take(work: asyncio.Future[Answer], call: ToolCall, tool: Tool) -> Answer:
 
 
 async def _stop(work: asyncio.Future[Answer], cancelling: threading.Event) -> bool:
-    """Cancel the work and give it a moment; whether it had to be left alone."""
+    """Cancel the work and wait for a moment. Return whether the tool had to be abandoned."""
     cancelling.set()
     work.cancel()
     if isinstance(work, asyncio.Task):
@@ -193,11 +193,11 @@ async def _stop(work: asyncio.Future[Answer], cancelling: threading.Event) -> bo
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Runs the calls of a batch: checked once more, recorded, started, waited for, and told to the machine.
+# The calls of a batch: check again, record, start, wait, and send the result to the machine.
 
 
 class Calls:
-    """The calls of one run that are under way."""
+    """The running calls of one run."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -205,26 +205,26 @@ class Calls:
         self._config = driver.machine.config
         self._running: dict[str, asyncio.Task[None]] = {}
         self.started: set[str] = set()
-        """Calls that an earlier process had begun."""
+        """Calls that an earlier process had started."""
 
-    # ---- from outside ------------------------------------------------------------------------------------------------
+    # ---- the interface of the driver ---------------------------------------------------------------------------------
 
     def cancel(self, call_ids: tuple[str, ...]) -> None:
-        """Stop these calls."""
+        """Cancel these calls."""
         for call_id in call_ids:
             task = self._running.get(call_id)
             if task is not None:
                 task.cancel()
 
     async def cancel_all(self) -> None:
-        """Stop every call, and wait until they have stopped."""
+        """Cancel every call, and wait until all have stopped."""
         for task in self._running.values():
             task.cancel()
         if self._running:
             await asyncio.wait(list(self._running.values()))
 
     async def run(self, command: RunTools) -> None:
-        """Run the calls of a batch beside one another, so many at a time; each is told as soon as it is answered."""
+        """Run the calls of a batch concurrently, up to the limit. The machine receives each result at once."""
         if len(command.batch) == 1:
             await self._run_one(command.batch[0], command.turn)
             return
@@ -237,7 +237,7 @@ class Calls:
         tasks = {planned.call.id: asyncio.create_task(run_gated(planned)) for planned in command.batch}
         self._running = dict(tasks)
         try:
-            # A task that was cancelled because the run is over has nothing to say; one that failed has failed for all.
+            # A task that was cancelled with the run has no result. An exception in one task fails the whole batch.
             for ended in await asyncio.gather(*tasks.values(), return_exceptions=True):
                 if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
                     raise ended
@@ -247,7 +247,7 @@ class Calls:
     # ---- one call ----------------------------------------------------------------------------------------------------
 
     async def _run_one(self, planned: Planned, turn: int) -> None:
-        """Convert, record the start, look once more at what was approved, run, record the end."""
+        """Convert the arguments, record the start, check the approval again, run the call, record the end."""
         driver, call, tool = self._driver, planned.call, planned.tool
         is_unknown = call.id in self.started and not (tool.repeatable or tool.read_only)
         seconds = planned.seconds
@@ -269,13 +269,13 @@ class Calls:
         ran = await run_call(bound, call, cancelling, seconds, max_output=self._services.max_output)
         if ran.abandoned:
             driver.abandoned += 1
-            driver.note("tool_abandoned", f"{call.name} did not stop when its time was over, and may still be at work")
+            driver.note("tool_abandoned", f"{call.name} did not stop after its timeout and may still be running")
         await self._answer(call, ran, driver.now() - began)
 
     def _bind(
         self, planned: Planned, turn: int, cancelling: threading.Event, seconds: float
     ) -> BoundCall | CallOutcome:
-        """The call in the types of its function, or the answer that says why that cannot be."""
+        """Bind the call to the types of its function, or return the outcome that says why that is impossible."""
         call, tool, sink = planned.call, planned.tool, self._services.model_sink
         exact = call
         if sink is not None and tool.metadata.get("restores") is True:
@@ -287,11 +287,11 @@ class Calls:
             return bind(tool, exact.arguments, self._context(call, turn, cancelling, seconds, planned.operands))
         except InvalidArguments as mistake:
             return CallOutcome(to_answer(mistake, exact, tool), is_mistake=True)
-        except Exception as problem:  # A class of the developer's may refuse its members in any way it likes.
+        except Exception as problem:  # A class of the developer may raise anything for its members.
             return CallOutcome(to_answer(problem, exact, tool))
 
     async def _start(self, planned: Planned, turn: int) -> bool:
-        """Record that a call runs now; False where what was approved is no longer what would run."""
+        """Record that a call starts. Return False if the approved call is no longer the call that would run."""
         driver, call = self._driver, planned.call
         broker = driver.broker
         stale = broker.check(planned)
@@ -299,7 +299,7 @@ class Calls:
             if self._services.run_journal is not None:
                 request = planned.approved.request if planned.approved is not None else ""
                 await self._services.run_journal.start(call, driver.now(), request)
-            # Between this and the start nothing is waited for.
+            # There is no await between this check and the start.
             stale = broker.check(planned, uses=True)
         if stale is not None:
             driver.note("approval_stale", f"{call.name}: {stale.reason}")
@@ -321,7 +321,7 @@ class Calls:
             await driver.tell(stop)
 
     async def _show_result(self, call: ToolCall, result: ToolResult) -> tuple[ToolResult, Stopped | None]:
-        """The result as it is after the hooks; one that could not be shown to all of them is withheld."""
+        """Return the result after all hooks. A result that one of them could not see is withheld."""
         driver, hooks = self._driver, self._services.hooks
         if not hooks.has("after_tool"):
             return result, None
@@ -339,25 +339,25 @@ class Calls:
             return result, Stopped(shown.reason, at=driver.now())
         return shown, None
 
-    # ---- what a tool may know ----------------------------------------------------------------------------------------
+    # ---- the context of a tool ---------------------------------------------------------------------------------------
 
     def inspect(self, call: ToolCall, tool: Tool) -> tuple[tuple[Operand, ...], str]:
-        """What a call is about, as its tool tells it, and why that could not be found out.
+        """Return the operands of a call according to its tool, and why they are unknown if they are.
 
-        It is asked before a decision, and again right before the call runs.
+        The driver calls this before the decision and again right before the call runs.
         """
         if tool.inspect is None:
             return (), ""
         try:
-            # What it does to its arguments is not what will run, and it may go on for ever.
+            # `inspect` gets a copy, since its changes must not reach the call. Its result may be endless, so it is cut.
             told = tool.inspect(copy.deepcopy(call.arguments), self._still(call))
             found = tuple(islice(told, _MOST_OPERANDS + 1))
-        except Exception as problem:  # The tool's own code; what it cannot say has to be asked about.
+        except Exception as problem:  # The tool's own code. A call without known operands needs an approval.
             return (), f"{type(problem).__name__}: {problem}"[:300]
         if not all(isinstance(each, Operand) for each in found):
-            return (), "the tool told something else than operands"
+            return (), "`inspect` of the tool returned values that are not operands"
         if len(found) > _MOST_OPERANDS:
-            words = f"the call is about more than {_MOST_OPERANDS} things, which nobody can look through"
+            words = f"the call has more than {_MOST_OPERANDS} operands, too many to check"
             return found[:_MOST_OPERANDS], words
         return found, ""
 
@@ -381,7 +381,7 @@ class Calls:
         loop = asyncio.get_running_loop()
 
         def progress(message: str, fraction: float | None = None) -> None:
-            # Tools call this from threads; listeners are called on the loop alone.
+            # Tools call this from threads; listeners are called only on the event loop.
             event = ToolProgressed(call.id, call.name, str(message), fraction)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(driver.emit, event)

@@ -1,4 +1,4 @@
-"""The decided values of one run. Nothing in here changes while it runs."""
+"""The configuration of one run. It does not change during the run."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class RunConfig(Struct, frozen=True):
     tools: Toolset
     limits: Limits = Limits()
     rules: Rules = Rules()
-    """The mode and the rules by which calls are decided."""
+    """The mode and the rules that decide on calls."""
     rules_above: tuple[Rules, ...] = ()
-    """Those of the runs above, for a run that a tool started: none of them is ever loosened below."""
+    """The rules of the parent runs, for a run that a tool started. The child run cannot loosen any of them."""
     policy: Policy | None = None
-    """What the developer adds to the rules; it can only make them stricter."""
+    """The developer's policies. They can only make the rules stricter."""
     sandboxed: bool = False
-    """Whether commands run in a sandbox that was seen to work; found out only where a mode relies on it."""
+    """Whether commands run in a sandbox that passed its check. It is checked only if a mode depends on it."""
     tool_mode: ToolModeName = "auto"
     trust: str | Profile = "default"
     options: dict[str, Any] = field(default_factory=dict)
@@ -45,37 +45,37 @@ class RunConfig(Struct, frozen=True):
     watch: WatchSettings = WatchSettings()
     has_approver: bool = False
     has_reviewers: bool = False
-    """Whether hooks want to see every call before it runs."""
+    """Whether hooks see every call before it runs."""
     answer: Tool | None = None
-    """The tool through which a structured answer is given; its one parameter is `answer`."""
+    """The tool that receives a structured answer. Its one parameter is `answer`."""
     nonce: bool = False
-    """In text mode, teach a wrapper with a random word for every request."""
+    """In text mode, instruct the model to use a wrapper with a random nonce for every request."""
     window: int | None = None
-    """Tokens that the model's context holds; None where it is not known."""
+    """The context window of the model in tokens; None if it is unknown."""
     context: ContextSettings = ContextSettings()
     fallbacks: tuple[Endpoint, ...] = ()
-    """Who is asked when the endpoint fails before it has said anything."""
+    """The endpoints that replace an endpoint that fails before it sends anything."""
     price: Callable[[Usage, Endpoint, str], float | None] = _no_price
-    """What a reply of a model at an endpoint cost."""
+    """The cost of a reply of a model at an endpoint."""
     resettle: Callable[[Endpoint, Fact], Endpoint] | None = None
-    """An endpoint as it is spoken to after this was learned of it."""
+    """Return the endpoint with a new fact about it applied."""
     seed: bytes = b""
-    """The source of all random words of the run, so that it can be brought back exactly."""
+    """The seed of all nonces of the run. With the same seed a replay gives the same requests."""
     chosen_mode: ToolMode | None = None
-    """How the endpoint is spoken to, where that was settled before: it is the same for every run of an agent."""
+    """The tool mode, if it is already chosen: it is the same for every run of an agent."""
     run_id: str = ""
     session: str | None = None
 
 
 class SeededNonces:
-    """Random words from a seed: nobody can guess them, and the same seed gives the same ones."""
+    """Nonces from a seed. They cannot be guessed, and the same seed gives the same nonces."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
         self._count = 0
 
     def next(self) -> str:
-        """The next word."""
+        """Return the next nonce."""
         self._count += 1
         digest = hashlib.blake2b(self._count.to_bytes(8, "big"), key=self._seed[:64], digest_size=9).digest()
         return base64.urlsafe_b64encode(digest).decode().replace("-", "x").replace("_", "y")

@@ -16,26 +16,26 @@ from dragoman.tools.results import cut_text
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# A conversation in passages: what can be left out of it as a whole without tearing a call from its results.
+# A conversation in passages. A passage can be removed as a whole without separating a call from its results.
 
 PINNED = "pinned"
 NOTE = "compacted"
-"""The key in `Message.extra` of a message that stands for others."""
+"""The key in `Message.extra` of a message that replaces others."""
 _MOST_NAMES = 6
 
 
 class Passage(Struct):
-    """Messages that stay or go together: an assistant message with all results of its calls, or one message alone."""
+    """Messages that stay or go together: an assistant message with the results of its calls, or one message."""
 
     places: list[int]
     is_turn: bool = False
     kept: bool = False
-    """Whether it has to stay, because one of its messages has to."""
+    """Whether it must stay, because one of its messages must."""
     note: bool = False
 
 
 class SummaryNote(Struct, frozen=True):
-    """What a message that stands for others says of them."""
+    """What a message that replaces others says about them."""
 
     messages: int = 0
     calls: dict[str, int] = field(default_factory=dict)
@@ -47,9 +47,9 @@ def is_pinned(message: Message) -> bool:
 
 
 def read_passages(messages: Sequence[Message]) -> list[Passage]:
-    """The passages of a conversation, in order. Results that come late bind everything back to their call."""
+    """Return the passages of a conversation, in order. A late result joins everything back to its call."""
     passages: list[Passage] = []
-    waiting: dict[str, list[int]] = {}  # the id of a call -> the passages in which it waits for its result
+    waiting: dict[str, list[int]] = {}  # the id of a call -> the passages in which it has no result yet
     for place, message in enumerate(messages):
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if results:
@@ -68,9 +68,9 @@ def read_passages(messages: Sequence[Message]) -> list[Passage]:
 
 
 def _bind(place: int, results: Sequence[ToolResult], passages: list[Passage], waiting: dict[str, list[int]]) -> None:
-    """Put results to the passage of their calls, and everything in between with them."""
+    """Add results to the passage of their calls, with everything in between."""
     last = len(passages) - 1
-    # A result whose call is not to be found stays where it is, with what stands before it.
+    # A result without a known call stays in its position, with the passage before it.
     first = last if passages and passages[last].is_turn else last + 1
     for result in results:
         if places := waiting.get(result.call_id):
@@ -88,13 +88,13 @@ def _bind(place: int, results: Sequence[ToolResult], passages: list[Passage], wa
 
 
 def _before_last(passages: Sequence[Passage], keep_turns: int) -> Sequence[Passage]:
-    """The passages before the last so many turns; none where there are not so many."""
+    """Return the passages before the last `keep_turns` turns; none if there are fewer turns."""
     turns = [place for place, passage in enumerate(passages) if passage.is_turn]
     return passages[: turns[-keep_turns]] if len(turns) >= keep_turns else ()
 
 
 def _find_staying(messages: Sequence[Message]) -> set[int]:
-    """What always stays: system messages, the first and the last words of the user, pinned messages, summaries."""
+    """Return the places that always stay: system messages, first and last user message, pinned messages, summaries."""
     spoken = [
         place
         for place, message in enumerate(messages)
@@ -113,7 +113,7 @@ def _find_staying(messages: Sequence[Message]) -> set[int]:
 
 
 def note_of(message: Message) -> SummaryNote:
-    """What a message says that stands for others; of any other message, that it is one of those left out."""
+    """Return the note of a message that replaces others; for any other message, a note that counts this message."""
     told: Any = message.extra.get(NOTE)
     if isinstance(told, dict):
         calls = told.get("calls")
@@ -137,7 +137,7 @@ def add_notes(notes: Iterable[SummaryNote]) -> SummaryNote:
 
 
 def write_note(note: SummaryNote) -> Message:
-    """The message that stands for those left out, or for those that are summarised."""
+    """Return the message that replaces the removed or summarised messages."""
     extra: dict[str, Any] = {NOTE: {"messages": note.messages, "calls": note.calls, "summary": bool(note.summary)}}
     many = f"{note.messages:,} earlier message{'s' if note.messages != 1 else ''}"
     if note.summary:
@@ -157,7 +157,7 @@ def _name_calls(calls: dict[str, int]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Results made shorter: old ones down to their beginning, the latest ones in the middle.
+# Shortened results: old ones keep their beginning; the latest ones lose their middle.
 
 _MARK = "[result trimmed: "
 
@@ -168,9 +168,9 @@ def size_of(message: Message) -> int:
 
 
 def trim_results(message: Message, head: int, least: int) -> tuple[Message, int]:
-    """The message with its results of `least` characters and more trimmed, and how many characters were lost.
+    """Return the message with its results of at least `least` characters trimmed, and the number of lost characters.
 
-    Images and files in results go whatever the size of the text.
+    Images and files in results are removed whatever the size of the text.
     """
     parts: list[Part] = []
     lost = 0
@@ -185,7 +185,7 @@ def trim_results(message: Message, head: int, least: int) -> tuple[Message, int]
 
 
 def trim_result(result: ToolResult, head: int, least: int) -> ToolResult:
-    """The result with its first characters and a note for the rest; itself where that would save nothing."""
+    """Return the result with its first characters and a note for the rest; unchanged if that saves nothing."""
     content = result.content
     if isinstance(content, str):
         note = _note(content, head, least)
@@ -201,7 +201,7 @@ def trim_result(result: ToolResult, head: int, least: int) -> ToolResult:
 
 
 def shorten_results(message: Message, limit: int) -> Message:
-    """The message with results of at most so many characters: their beginning and their end, with a note between."""
+    """Return the message with results of at most `limit` characters: beginning and end, with a note between."""
     return replace(message, parts=[_shorten(part, limit) for part in message.parts])
 
 
@@ -223,7 +223,7 @@ def _note(text: str, head: int, least: int) -> str | None:
         return None
     beginning = " ".join(text[:head].split())
     note = f"{_MARK}{len(text):,} characters" + (f", began with: {beginning}]" if beginning else "]")
-    # A note may take more tokens for a character than what it stands for, so it has to save a good deal.
+    # A note may need more tokens per character than the text it replaces, so it has to be much shorter.
     return note if 2 * len(note) < len(text) else None
 
 
@@ -239,17 +239,16 @@ def _kind(part: Image | File) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Compaction of a conversation before the context window of the model is full, with a report of what was lost.
+# Compaction of a conversation before the context window of the model is full, with a report of the losses.
 #
-# Whatever is done, a call and its results stay together or go together, the system message, the first and the last
-# words of the user and pinned messages (`Message.extra["pinned"]`) stay as they are, and nothing is left out without
-# a note in its place.
+# Every compaction keeps a call and its results together or removes both. The system message, the first and the last
+# user message and pinned messages (`Message.extra["pinned"]`) stay unchanged. A note replaces what is removed.
 
 __all__ = ["Compaction", "Compactor", "ContextBudget", "Summarise", "TrimOldResults"]
 
-_SHORTEST = 400  # characters that are left of a result of the last turn, at least
+_SHORTEST = 400  # the least number of characters that a result of the last turn keeps
 _STEP = 0.7
-_DRIFT = 0.01  # what adding and taking away fractions may be off by
+_DRIFT = 0.01  # the tolerance for rounding errors of sums
 
 
 class ContextBudget(Struct, frozen=True):
@@ -268,33 +267,34 @@ class ContextBudget(Struct, frozen=True):
 
 
 class Compaction(Struct, frozen=True):
-    """A conversation that was made smaller, and in words what it lost."""
+    """A compacted conversation, with a description of each loss."""
 
     messages: list[Message]
     losses: list[str] = field(default_factory=list)
     fits: bool = True
-    """False when everything that may go is gone, and it is still too large; the last of the losses says by how much."""
+    """False if everything that may go is gone and the conversation is still too large; the last loss says by how much.
+    """
 
 
 class Compactor(Protocol):
-    """Makes a conversation fit a context budget: at once, or after waiting for something such as a summary."""
+    """Makes a conversation fit a context budget, synchronously or as a coroutine (for example to request a summary)."""
 
     def __call__(self, messages: Sequence[Message], budget: ContextBudget, /) -> Compaction | Awaitable[Compaction]: ...
 
 
 class TrimOldResults:
-    """The compactor that is used where nobody gives another one.
+    """The default compactor.
 
-    It goes from what is missed least to what is missed most, and stops as soon as the rest fits: old results down to
-    their beginning (large ones first, the oldest of them first), then whole old turns; then the same with fewer turns
-    counted as recent, down to the last; and at the very end the middle of the results of the last turn.
+    It removes the least useful content first and stops as soon as the rest fits: first it trims old results to their
+    beginning (large ones first, the oldest of them first), then it removes whole old turns. Then it does the same with
+    fewer turns counted as recent, down to the last. Finally it cuts the middle of the results of the last turn.
     """
 
     def __init__(self, *, keep_turns: int = 3, keep_head: int = 160, large: int = 2000) -> None:
         if keep_turns < 1 or keep_head < 0 or large < 0:
             raise ConfigError(
                 f"TrimOldResults with keep_turns={keep_turns}, keep_head={keep_head}, large={large}",
-                hint="the last turn is always kept; the others are numbers of characters",
+                hint="keep_turns is at least 1; the other values are numbers of characters",
             )
         self._keep_turns = keep_turns
         self._head = keep_head
@@ -314,7 +314,7 @@ class TrimOldResults:
 
 
 class _Compaction:
-    """A conversation that is being made smaller: every step stops as soon as it fits."""
+    """A compaction in progress: every step stops as soon as the conversation fits."""
 
     def __init__(self, messages: Sequence[Message], budget: ContextBudget) -> None:
         self._budget = budget
@@ -324,7 +324,7 @@ class _Compaction:
         self._note: Message | None = None
         self.passages = read_passages(messages)
         self._tokens = budget.estimate.measure(messages, budget.tools)
-        self._trimmed: dict[int, int] = {}  # by place: the characters that were lost
+        self._trimmed: dict[int, int] = {}  # by place: the number of lost characters
         self._shortened = 0
 
     @property
@@ -344,7 +344,7 @@ class _Compaction:
                     self._trimmed[place] = self._trimmed.get(place, 0) + lost
 
     def drop(self, old: Sequence[Passage]) -> None:
-        """Leave whole passages out, the oldest first, and put one note in the place of all of them."""
+        """Remove whole passages, the oldest first, and replace all of them by one note."""
         before = (set(self._gone), self._note, self._tokens)
         for passage in old:
             if self.fits:
@@ -355,7 +355,7 @@ class _Compaction:
             self._tokens -= sum(self._weigh(self._messages[place]) for place in passage.places)
             self._write_note([note_of(self._given[place]) for place in passage.places])
         if self._tokens >= before[2]:
-            self._gone, self._note, self._tokens = before  # the note would be longer than what it stands for
+            self._gone, self._note, self._tokens = before  # the note would be longer than the removed messages
 
     def _write_note(self, left_out: list[SummaryNote]) -> None:
         if self._note is not None:
@@ -401,11 +401,11 @@ class _Compaction:
             losses.append(f"results of the last turn were cut to {self._shortened:,} characters each")
         if not fits:
             over = self._budget.count(messages) - self._budget.target
-            losses.append(f"still about {over:,} tokens too many: nothing more may be left out")
+            losses.append(f"still about {over:,} tokens too many; nothing more can be removed")
         return losses
 
     def _put(self, place: int, message: Message) -> bool:
-        """Put a message in the place of another, if that makes the conversation smaller."""
+        """Replace a message, if that makes the conversation smaller."""
         gain = self._weigh(self._messages[place]) - self._weigh(message)
         if gain <= 0:
             return False
@@ -420,7 +420,7 @@ class _Compaction:
 # ---- summaries -------------------------------------------------------------------------------------------------------
 
 Ask = Callable[[list[Message]], Awaitable[str]]
-"""Asks a model something, without tools, and gives its words."""
+"""Asks a model without tools, and returns its text."""
 
 _REQUEST = (
     "Summarise the beginning of a conversation between a user and an assistant that calls tools; the assistant will go "
@@ -433,11 +433,11 @@ _LONGEST_PART = 2000
 
 
 class Summarise:
-    """A compactor that has the old part of a conversation summarised by a model, and trims where that fails."""
+    """A compactor that asks a model for a summary of the old messages. If that fails, it trims results."""
 
     def __init__(self, ask: Ask, *, keep_turns: int = 3, otherwise: TrimOldResults | None = None) -> None:
         if keep_turns < 1:
-            raise ConfigError(f"Summarise with keep_turns={keep_turns}", hint="the last turn is always kept")
+            raise ConfigError(f"keep_turns of Summarise is {keep_turns}", hint="keep_turns is at least 1")
         self._ask = ask
         self._keep_turns = keep_turns
         self._trim = otherwise or TrimOldResults(keep_turns=keep_turns)
@@ -450,24 +450,24 @@ class Summarise:
             return self._trim(messages, budget)
         try:
             summary = (await self._ask([_request([messages[place] for place in places], budget)])).strip()
-        except Exception as error:  # Whatever a model call does: the conversation has to become smaller.
+        except Exception as error:  # The conversation must become smaller, whatever the model request raises.
             return self._fall_back(messages, budget, f"{type(error).__name__}: {error}")
         if not summary:
             return self._fall_back(messages, budget, "it was empty")
         shorter = _replace(messages, places, cut_text(summary, max(budget.target, _SHORTEST)))
         if budget.count(shorter) >= budget.count(messages):
-            return self._fall_back(messages, budget, "it was longer than what it stands for")
+            return self._fall_back(messages, budget, "it was longer than the messages it replaces")
         trimmed = self._trim(shorter, budget)
         told = f"{len(places):,} old messages were replaced by a summary"
         return Compaction(trimmed.messages, [told, *trimmed.losses], trimmed.fits)
 
     def _choose(self, messages: Sequence[Message]) -> list[int]:
-        """The messages to be summarised: all old ones that need not stay, an earlier summary included."""
+        """Return the messages to summarise: all old ones that need not stay, including an earlier summary."""
         old = _before_last(read_passages(messages), self._keep_turns)
         chosen = [
             place for passage in old if not passage.kept or _is_summary(messages, passage) for place in passage.places
         ]
-        # One summary alone says all there is to say already.
+        # A single summary needs no summary.
         return [] if all(note_of(messages[place]).summary for place in chosen) else chosen
 
     def _fall_back(self, messages: Sequence[Message], budget: ContextBudget, why: str) -> Compaction:
@@ -491,7 +491,7 @@ def _replace(messages: Sequence[Message], places: list[int], summary: str) -> li
 
 def _request(messages: list[Message], budget: ContextBudget) -> Message:
     words = "\n".join(line for message in messages for line in _transcribe(message))
-    # About three characters for a token: what is to be summarised has to fit into the window as well.
+    # About three characters per token: the text to summarise has to fit into the context window as well.
     return Message("user", [Text(_REQUEST.format(words=cut_text(words, 3 * budget.target)))])
 
 
@@ -517,24 +517,24 @@ def _words(result: ToolResult) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# When a conversation has to be made shorter, and how short.
+# When a conversation is compacted, and to which size.
 
 
 class ContextSettings(Struct, frozen=True, kw_only=True):
     """When a conversation is compacted, and to which size."""
 
     window: int | None = None
-    """Tokens that the model's context holds; None takes what is known of the model."""
+    """The context window of the model in tokens; None uses the known value of the model."""
     full: float = 0.85
     """The share of the context window at which compaction starts."""
     aim: float = 0.6
-    """The share that is in use afterwards, at most."""
+    """The share of the context window that is in use after compaction, at most."""
     reply: int = 4096
-    """Tokens that are kept free for the reply, where the request sets no limit of its own."""
+    """Tokens that are kept free for the reply, if the request sets no limit."""
     compactor: Compactor | None = None
-    """Makes the conversation shorter; None removes old results."""
+    """The compactor; None trims old results."""
     max_output: int | None = None
-    """The most characters of one tool result; None takes the default of the tools."""
+    """The maximum number of characters of one tool result; None uses the default of the tools."""
     summary: bool = False
     """At a turn, mistake or loop limit, ask once more, without tools, for a summary."""
 
@@ -549,9 +549,9 @@ def budget_for(
     max_tokens: int | None = None,
     overflowed: bool = False,
 ) -> ContextBudget | None:
-    """The budget that the messages have to fit; None when they may stay as they are.
+    """Return the budget that the messages have to fit; None if they fit.
 
-    `overflowed` says that the provider refused them as too long: then the estimate was wrong, and is not asked.
+    `overflowed` means that the provider rejected them as too long. Then the estimate was wrong and is ignored.
     """
     if window is None and not overflowed:
         return None

@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The clients of an agent: one for each endpoint that it speaks to.
+# The clients of an agent: one for each endpoint.
 
 
 class ClientPool:
-    """Makes clients when they are needed and keeps them, so that connections are used again."""
+    """Creates clients on demand and keeps them, so that connections are reused."""
 
     def __init__(self, connection: Connection, key: str | None) -> None:
         self._connection = connection
@@ -67,11 +67,11 @@ class ClientPool:
         self._key_of: tuple[str, str] | None = None
 
     def get(self, endpoint: Endpoint) -> Client:
-        """The client of an endpoint."""
+        """Return the client of an endpoint."""
         where = (endpoint.provider.name, endpoint.base_url, endpoint.wire)
         client = self._clients.get(where)
         if client is None:
-            # A key that was given by hand is the first endpoint's; others find their own.
+            # An explicit key belongs to the first endpoint; other endpoints look up their own.
             if self._key_of is None:
                 self._key_of = where[:2]
             key = self._key if where[:2] == self._key_of else None
@@ -95,63 +95,63 @@ class ClientPool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a driver is given to work with: who carries requests, who is asked, who is told, and what time it is.
+# The services of a driver: clients, approver, listeners, journal, clock.
 
 Listener = Callable[[str, RunEvent], object]
 
 
 class ModelClient(Protocol):
-    """Whatever can carry a request: `dragoman.client.Client`, or something of your own."""
+    """An object that can send a request: `dragoman.client.Client`, or your own implementation."""
 
     def stream(self, request: Request, *, whole: bool = False, deadline: float | None = None) -> AsyncIterator[Any]: ...
 
 
 class RunServices(Struct, kw_only=True):
-    """What a driver is given to work with."""
+    """The services of one run."""
 
     client_for: Callable[[Endpoint], ModelClient]
     hooks: Hooks = field(default_factory=Hooks)
-    """What guards the calls of this run and of those below it."""
+    """The hooks of this run and of its child runs."""
     approver: Approver | None = None
-    """Who approves calls in this run and in those below it."""
+    """The approver of this run and of its child runs."""
     compactor: Compactor | None = None
     run_journal: RunJournal | None = None
     learn: Callable[[Endpoint, Fact], None] | None = None
     listeners: Sequence[Listener] = ()
     streaming: bool = False
     data: Any = None
-    """What the caller handed to the run for its tools."""
+    """The value that the caller passed to the run for its tools."""
     workspace: str | None = None
     max_output: int | None = None
     approval_seconds: float | None = None
-    """How long an approval is valid, and how long an approver may take; None for ever."""
+    """How long an approval is valid, and how long an approver may take; None means no limit."""
     defers: bool = False
-    """Whether a request that nobody answers now may be answered later."""
+    """Whether a request that nobody answers now may wait in the journal."""
     human_sink: HumanSink = field(default_factory=HumanSink)
-    """Hides secrets from people and logs."""
+    """Redacts what people and logs see."""
     model_sink: ModelSink | None = None
-    """Hides secrets in results from the model; None where it may see them."""
+    """Redacts results for the model; None if the model may see secrets."""
     auditor: Auditor | None = None
     pending: Mapping[str, ApprovalRequest] = field(default_factory=dict)
     """The approval requests in the journal, by call, with their answers."""
     sandbox: Any = None
     ask_user: Callable[..., Any] | None = None
     budget: Callable[[], Awaitable[None]] | None = None
-    """Waited for between two pieces of a reply, so that a slow listener makes the model wait."""
+    """Awaited between two pieces of a reply: backpressure from a slow listener to the model."""
     clock: Callable[[], float] = time.monotonic
-    """The clock that deadlines are written in."""
+    """The clock of all deadlines."""
     wall: Callable[[], float] = time.time
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The driver: it does what the machine says, and tells it how that went.
+# The driver executes the commands of the machine and sends the outcome of each back as an input.
 #
-# Everything that waits, counts time, opens connections or runs the developer's code is here and in the modules beside
-# it. Decisions are the machine's.
+# All code that waits, reads the clock, opens connections or calls the developer's code is here and in `calls`,
+# `approvals` and `hooks`. The machine decides.
 
 
 class Driver:
-    """Drives one machine to its end."""
+    """Drives one machine until the run ends."""
 
     def __init__(self, machine: Machine, services: RunServices, *, elapsed: float = 0.0) -> None:
         self.machine = machine
@@ -175,23 +175,23 @@ class Driver:
         self._cancel_reason: str | None = None
         self._task: asyncio.Task[Any] | None = None
         self.abandoned = 0
-        """Tools that did not stop when they were told to."""
+        """The number of tools that did not stop after their cancellation."""
 
-    # ---- from outside ------------------------------------------------------------------------------------------------
+    # ---- the interface of the handle ---------------------------------------------------------------------------------
 
     def steer(self, message: Message) -> None:
-        """Put in a word; the model hears it with the next request."""
+        """Add a message to the conversation. The model receives it with the next request."""
         self._steering.append(message)
 
     def cancel(self, reason: str = "") -> None:
-        """End the run where it is; its result says `cancelled`."""
+        """End the run now. The outcome of its result is `cancelled`."""
         if self.machine.result is None and self._cancel_reason is None:
             self._cancel_reason = reason or "cancelled by the caller"
             if self._task is not None:
                 self._task.cancel()
 
     async def run(self, commands: list[do.Command], *, started: Iterable[str] = ()) -> RunResult:
-        """Do what the machine wants until it is done. `started` are calls that an earlier process had begun."""
+        """Execute commands until the run ends. `started` are the ids of calls that an earlier process had started."""
         self._calls.started = set(started)
         task = self._task = asyncio.current_task()
         was_cancelled = self._cancel_reason is not None
@@ -201,13 +201,14 @@ class Driver:
             else:
                 await self._drive(commands)
                 if self._cancel_reason is not None:
-                    # It was over before it could be cancelled; that is not to hit whoever waits for the result.
+                    # The run ended before the cancellation: let it arrive here, not in the code that waits for the
+                    # result.
                     await asyncio.sleep(0)
         except asyncio.CancelledError:
             await self._abort()
             if self._cancel_reason is None:
                 raise
-            # It was our own doing: the task goes on, and hands out a result.
+            # The driver itself cancelled the task, so the task continues and returns a result.
             if task is not None:
                 task.uncancel()
         finally:
@@ -223,7 +224,7 @@ class Driver:
             await self._perform(self._waiting.popleft())
 
     async def _abort(self) -> None:
-        """Cancelled in the middle: stop what runs, answer what is open, and record the end."""
+        """Cancel the running calls, give every open call a result, and record the end."""
         await self._calls.cancel_all()
         partial = self._partial.reply.text if self._partial is not None else ""
         self._waiting.clear()
@@ -236,23 +237,23 @@ class Driver:
     # ---- the machine -------------------------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Seconds since the run began, those of an earlier process included."""
+        """Seconds since the run began, including those in an earlier process."""
         return self._services.clock() - self._began
 
     def left(self) -> float | None:
-        """Seconds until the run has to be over."""
+        """Seconds until the deadline of the run."""
         deadline = self.machine.deadline
         return None if deadline is None else max(0.0, deadline - self.now())
 
     async def tell(self, told: Input) -> None:
-        """Record what happened, then tell it; what somebody put in meanwhile comes first."""
+        """Record an input, then send it to the machine. Pending messages of the user come first."""
         while self._steering:
             await self._record_and_tell(Steered(self._steering.popleft(), at=self.now()))
         await self._record_and_tell(told)
 
     async def _record_and_tell(self, told: Input) -> None:
         while self._problems:
-            # Before the input: the last one composes the result, which lists them.
+            # Problems come before the input: after the last input, the machine composes the result, which lists them.
             await self._record(self._problems.popleft())
         await self._record(told)
 
@@ -263,7 +264,7 @@ class Driver:
         self._take(self.machine.receive(told))
 
     def _take(self, commands: Iterable[do.Command]) -> None:
-        """Put commands in line. News is told at once, and a tool that has to stop is stopped at once."""
+        """Queue commands. Emit events and cancel tools immediately."""
         for command in commands:
             if isinstance(command, do.Emit):
                 self.emit(command.event)
@@ -273,7 +274,7 @@ class Driver:
                 self._waiting.append(command)
 
     def emit(self, event: RunEvent) -> None:
-        """Tell the listeners what they may know. One that fails is not asked again, and harms nobody else."""
+        """Send a redacted event to the listeners. A listener that raises is removed; the others still get the event."""
         if self._services.auditor is not None:
             self._services.auditor.note(self._config.run_id, event)
         if not self._services.listeners:
@@ -362,10 +363,10 @@ class Driver:
             async with asyncio.timeout(None if deadline is None else max(0.0, deadline - self.now())):
                 await self._listen(composed, reader, deadline)
         except TimeoutError:
-            reply = replace(reader.reply, failure=Failure("timed_out", "the reply was not there in time"))
+            reply = replace(reader.reply, failure=Failure("timed_out", "the reply did not arrive before the deadline"))
             self._partial = None
             return Replied(reply, at=self.now(), model=model)
-        # If it was cancelled meanwhile, what there is of the reply is still looked at.
+        # If the run was cancelled meanwhile, the received part of the reply is still read.
         self._partial = None
         for event in reader.close():
             self.emit(event)
@@ -387,7 +388,7 @@ class Driver:
                     await self._services.budget()
 
     def _hear(self, event: RequestPrepared | RequestRetried | ModelReplaced) -> None:
-        """News of the client's: a retry is told, and what a wire cannot carry is kept for the result."""
+        """Handle a notice of the client: emit a retry, and note in the result what the wire cannot carry."""
         if isinstance(event, RequestRetried):
             self.emit(event)
         elif isinstance(event, RequestPrepared):
@@ -397,7 +398,7 @@ class Driver:
                     self._note("request_changed", str(loss))
 
     def _reread(self, told: Replied, reply: Reply, composed: ComposedRequest) -> Replied:
-        """A hook changed the reply: what it holds now is judged like the model's own words."""
+        """A hook changed the reply: judge its content again, like a reply of the model."""
         from dragoman.replies import unfold
 
         reader = open_reader(composed, self.machine.conversation)
@@ -422,7 +423,7 @@ class Driver:
             return Reviewed(call.id, "deny", reason=given.reason, at=self.now())
         if isinstance(given, Stop):
             return Reviewed(call.id, "stop", reason=given.reason, at=self.now())
-        # A hook may also have changed them where they are; that has to be checked and recorded like any other change.
+        # A hook may also have changed the arguments in place. That is checked and recorded like any other change.
         changed = given.arguments if given is not call or given.arguments != before else None
         operands, uninspected = self._calls.inspect(given, command.tool)
         return Reviewed(call.id, arguments=changed, at=self.now(), operands=operands, uninspected=uninspected)
@@ -435,7 +436,7 @@ class Driver:
 
         request, told, ignored = await self.broker.ask(command, self.left(), announce)
         if ignored:
-            self.note("approval_ignored", f"an answer about {call.name} does not count: {ignored}")
+            self.note("approval_ignored", f"the stored answer for {call.name} does not count: {ignored}")
         told = replace(told, at=self.now())
         if isinstance(told, Approved | Denied):
             reason = told.reason if isinstance(told, Denied) else ""
@@ -450,18 +451,18 @@ class Driver:
             if inspect.isawaitable(made):
                 async with asyncio.timeout(self.left()):
                     made = await made
-        except Exception as problem:  # The developer's code; trimming needs nobody's.
+        except Exception as problem:  # The developer's code failed; trimming needs no other code.
             self.note("compactor_failed", f"{type(problem).__name__}: {problem}")
             made = TrimOldResults()(list(command.messages), command.budget)
         return Compacted(made.messages, made.losses, at=self.now())
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An agent as a tool of another: it never has more rights than the run that calls it, and spends from its budget.
+# An agent as a tool of another agent. It has at most the rights of the run that calls it, and uses its budget.
 
 
 def delegate_to(agent: Agent, name: str, description: str, options: dict[str, Any]) -> Tool:
-    """A tool that hands a task to an agent and gives back its answer."""
+    """Return a tool that gives a task to an agent and returns its answer."""
 
     async def delegate(task: str, context: ToolContext) -> Any:
         parent = context.scope if isinstance(context.scope, Driver) else None

@@ -1,4 +1,4 @@
-"""What the loop tells whoever watches, besides the events of each reply.
+"""The events of the agent loop. Listeners also receive the events of each reply.
 
     RunStarted
       ( Asked RequestRetried* <events of the reply>
@@ -27,11 +27,11 @@ class RunStarted(Struct, frozen=True):
     resumed: bool = False
     provider: str = ""
     parent: str = ""
-    """The run whose tool started this one, where it is a sub-agent's."""
+    """The parent run, if a tool of that run started this one."""
 
 
 class Asked(Struct, frozen=True):
-    """A request went out. `mode` is `native` or `text`: how the tools are offered, empty without tools."""
+    """A request was sent. `mode` says how it offers the tools: `native` or `text`; empty without tools."""
 
     turn: int
     model: str
@@ -42,7 +42,7 @@ class Asked(Struct, frozen=True):
 
 
 class CallDecided(Struct, frozen=True):
-    """The policy has spoken: `verdict` is allow, ask or deny; `rule` and `code` say what it rests on."""
+    """The policy decided on a call: `verdict` is allow, ask or deny; `rule` and `code` give the reason."""
 
     call: ToolCall
     verdict: str
@@ -57,7 +57,7 @@ class ApprovalNeeded(Struct, frozen=True):
     why: str
     turn: int = 0
     request: str = ""
-    """The id of the request, by which it can be answered."""
+    """The id of the request. An answer refers to it."""
     digest: str = ""
 
 
@@ -90,7 +90,7 @@ class ToolEnded(Struct, frozen=True):
 
 
 class Noticed(Struct, frozen=True):
-    """What a person would want to know: a watcher's block, tools offered as text, trimmed context, a failing hook."""
+    """Information for people: a blocked call, tools offered as text, a trimmed context, a failed hook."""
 
     kind: str
     message: str

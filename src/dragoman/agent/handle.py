@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a run is asked to do, in whatever form it is given, and the conversation it begins with.
+# The task of a run in any of its forms, and the initial conversation.
 
 Task = str | Message | Mapping[str, Any] | Iterable[Message | Mapping[str, Any] | str | Text | Image | File]
-"""A text, a message, messages or dicts as the chat wires write them, or texts, images and files."""
+"""A text, a message, messages or dicts in the form of the chat wires, or texts, images and files."""
 _HINT = "give text, a Message, a list of messages or dicts, or a list of texts and images"
 
 
 def read_task(task: Task) -> list[Message]:
-    """The messages of a task."""
+    """Return the messages of a task."""
     if isinstance(task, str):
         return [Message("user", [Text(task)])]
     if isinstance(task, Message):
@@ -37,7 +37,7 @@ def read_task(task: Task) -> list[Message]:
         return _read_list([task])
     if isinstance(task, Iterable):
         return _read_list(list(task))
-    raise ConfigError(f"no task: {task!r}"[:200], hint=_HINT)
+    raise ConfigError(f"not a task: {task!r}"[:200], hint=_HINT)
 
 
 def _read_list(given: list[Any]) -> list[Message]:
@@ -45,12 +45,12 @@ def _read_list(given: list[Any]) -> list[Message]:
         return read_messages(given)
     parts = [Text(each) if isinstance(each, str) else each for each in given]
     if not all(isinstance(part, Text | Image | File) for part in parts):
-        raise ConfigError("a task of things that are neither messages nor texts nor images", hint=_HINT)
+        raise ConfigError("the task contains a value that is not a message, text, image or file", hint=_HINT)
     return [Message("user", parts)]
 
 
 def begin_conversation(system: str | None, before: Iterable[Message], task: Iterable[Message]) -> list[Message]:
-    """The system prompt of the agent, what was said before, and the task. An older system prompt gives way."""
+    """Return the agent's system prompt, the earlier messages and the task. It replaces an earlier system prompt."""
     history = [*before, *task]
     if system is None:
         return history
@@ -64,7 +64,7 @@ def begin_conversation(system: str | None, before: Iterable[Message], task: Iter
 
 Opening = Callable[["Run[Any]"], Awaitable[tuple["Driver", list[Any], frozenset[str]]]]
 _AHEAD = 256
-"""Events that may wait for whoever follows a run, before the model is made to wait."""
+"""The number of events that may wait for a slow reader before the model has to wait."""
 
 
 class Run(Generic[AnswerT]):
@@ -84,10 +84,10 @@ class Run(Generic[AnswerT]):
         self._result: RunResult[AnswerT] | None = None
         self._is_followed = False
 
-    # ---- its end -----------------------------------------------------------------------------------------------------
+    # ---- the result --------------------------------------------------------------------------------------------------
 
     async def result(self, *, check: bool = True) -> RunResult[AnswerT]:
-        """Do the run and return its result. Raise `RunFailed` if it failed; `check=False` returns every result."""
+        """Execute the run and return its result. Raise `RunFailed` if it failed; `check=False` returns every result."""
         result = await self._finish()
         return check_result(result) if check else result
 
@@ -95,7 +95,7 @@ class Run(Generic[AnswerT]):
         if self._result is not None:
             return self._result
         if self._has_begun:
-            raise ConfigError("this run was begun already", hint="start another one")
+            raise ConfigError("this run has already started", hint="start another run")
         self._has_begun = True
         driver, commands, started = await self._open(self)
         self._driver = driver
@@ -109,18 +109,18 @@ class Run(Generic[AnswerT]):
             self._result = driver.machine.result
 
     def wait(self, *, check: bool = True) -> RunResult[AnswerT]:
-        """The same in blocking code."""
+        """The same as `result`, in blocking code."""
         return portal.run(self.result(check=check))
 
     @property
     def outcome(self) -> RunResult[AnswerT] | None:
-        """The result, once the run is over."""
+        """The result, after the run has ended."""
         return self._result
 
-    # ---- while it goes on --------------------------------------------------------------------------------------------
+    # ---- control -----------------------------------------------------------------------------------------------------
 
     def steer(self, words: Any) -> None:
-        """Put in a word: the model hears it with the next request."""
+        """Add a user message during the run. The model receives it with the next request."""
         if self._driver is None:
             self._words.append(words)
             return
@@ -128,20 +128,20 @@ class Run(Generic[AnswerT]):
             self._driver.steer(message)
 
     def cancel(self, reason: str = "") -> None:
-        """End the run where it is; every call gets its answer, and the result says `cancelled`.
+        """End the run now. Every call gets a result, and the outcome is `cancelled`.
 
         From another thread, call it through `loop.call_soon_threadsafe`.
         """
         if self._driver is None:
-            self._cancelled = reason or "cancelled before it began"
+            self._cancelled = reason or "cancelled before the start"
         else:
             self._driver.cancel(reason)
 
-    # ---- its events --------------------------------------------------------------------------------------------------
+    # ---- the events --------------------------------------------------------------------------------------------------
 
     @property
     def listeners(self) -> list[Listener]:
-        """Who is to be told of the events of this run, besides the agent's own listeners."""
+        """The listeners of this run, in addition to those of the agent."""
         return [self._take] if self._is_followed else []
 
     def _take(self, run_id: str, event: RunEvent) -> None:
@@ -149,7 +149,7 @@ class Run(Generic[AnswerT]):
         self._news.set()
 
     async def wait_for_room(self) -> None:
-        """Make the model wait while whoever follows is far behind."""
+        """Wait while the reader of the events is far behind."""
         while self._is_followed and len(self._events) > _AHEAD:
             self._room.clear()
             await self._room.wait()
@@ -181,7 +181,7 @@ class Run(Generic[AnswerT]):
         return portal.iterate(self.__aiter__())
 
     def text_stream(self, *, check: bool = True) -> TextStream:
-        """The text of the replies in pieces, without reasoning and calls: `async for`, or `for` in blocking code.
+        """Iterate over the text of the replies, without reasoning and calls: `async for`, or `for` in blocking code.
 
         At the end it raises `RunFailed` if the run failed, unless `check=False`.
         """

@@ -1,16 +1,16 @@
-"""Hooks: code of the developer's around every request and every call. It may look, change, deny or stop.
+"""Hooks: functions of the developer around every request and every call. They may observe, change, deny or stop.
 
-A hook is any object with some of these methods, sync or async; what they give back decides:
+A hook is any object with some of these methods, sync or async. The return value decides:
 
-| method | None | may also give |
+| method | None | other return values |
 |---|---|---|
 | `before_model(request)` | send it | a changed `Request`, `Stop(reason)` |
 | `after_model(reply)` | take it | a changed `Reply`, `Stop(reason)` |
 | `before_tool(call, tool)` | let it run | other arguments (a dict), `Deny(reason)`, `Stop(reason)` |
 | `after_tool(call, result)` | take it | a changed `ToolResult`, or any value for the model, `Stop(reason)` |
 
-A hook that fails is never passed over: before a call, the call is denied; after it, the result is withheld; around a
-request, the run ends. Either way it is reported.
+dragoman never skips a failed hook: before a call, the call is denied; after it, the result is withheld; around a
+request, the run ends. It reports the failure in each case.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ NAMES = ("before_model", "after_model", "before_tool", "after_tool")
 
 
 class Deny(Struct, frozen=True):
-    """This call does not run; the model is told the reason."""
+    """Do not run this call. The model receives the reason."""
 
     reason: str = ""
 
 
 class Stop(Struct, frozen=True):
-    """The run ends here."""
+    """End the run now."""
 
     reason: str = ""
 
 
 class HookFailed(Exception):
-    """A hook raised, or gave something that has no meaning in its place."""
+    """A hook raised an exception or returned a value that has no meaning for its method."""
 
     def __init__(self, hook: object, method: str, problem: BaseException | str) -> None:
         name = type(hook).__name__ if not inspect.isroutine(hook) else getattr(hook, "__name__", "hook")
@@ -52,7 +52,7 @@ class HookFailed(Exception):
 
 
 class Hooks:
-    """The hooks of a run, in the order in which they were given."""
+    """The hooks of a run, in the order of their definition."""
 
     def __init__(self, hooks: Iterable[object] = ()) -> None:
         given = list(hooks)
@@ -60,14 +60,16 @@ class Hooks:
         for hook in given:
             found = [name for name in NAMES if callable(getattr(hook, name, None))]
             if not found:
-                raise ConfigError(f"{hook!r} is no hook"[:200], hint=f"a hook has one of {', '.join(NAMES)}")
+                raise ConfigError(
+                    f"{hook!r} is not a hook"[:200], hint=f"a hook has at least one of the methods {', '.join(NAMES)}"
+                )
             for name in found:
                 self._methods[name].append((hook, getattr(hook, name)))
 
     def under(self, parent: Hooks | None) -> Hooks:
-        """These hooks in a run below another: what guards the calls of the upper run guards those below it as well.
+        """Return these hooks for a child run: the hooks of the parent run also apply to the calls of the child.
 
-        The upper ones are asked last, so that they see a call as it will run.
+        The hooks of the parent run last, so that they see a call as it will run.
         """
         if parent is None or not parent.has("before_tool"):
             return self
@@ -79,14 +81,14 @@ class Hooks:
         return joined
 
     def has(self, name: str) -> bool:
-        """Whether anybody wants to be asked there."""
+        """Whether any hook has this method."""
         return bool(self._methods[name])
 
     async def ask(self, name: str, subject: Any, *others: Any, change: Any, seconds: float | None = None) -> Any:
-        """Show the subject to every hook in turn; gives it as it is after them, or the Deny or Stop of one of them.
+        """Pass the subject to every hook in turn. Return it as changed by them, or the Deny or Stop of one of them.
 
-        `change(subject, given)` makes the next subject of what a hook gave; it raises TypeError where that is nothing.
-        A hook that takes longer than so many seconds has failed.
+        `change(subject, given)` returns the next subject from the return value of a hook. It raises TypeError for a
+        value without meaning. A hook that takes longer than `seconds` has failed.
         """
         for hook, method in self._methods[name]:
             try:
@@ -104,13 +106,13 @@ class Hooks:
         return subject
 
 
-# ---- what may stand in the place of what ----------------------------------------------------------------------------
+# ---- the return values of hooks -------------------------------------------------------------------------------------
 
 
 def _takes_only(kind: type[_Subject], method: str) -> Callable[[_Subject, Any], _Subject]:
     def change(before: _Subject, given: Any) -> _Subject:
         if not isinstance(given, kind):
-            raise TypeError(f"{method} has to give a {kind.__name__}, Stop or None, not {type(given).__name__}")
+            raise TypeError(f"{method} must return a {kind.__name__}, Stop or None, not {type(given).__name__}")
         return given
 
     return change
@@ -123,5 +125,5 @@ change_reply = _takes_only(Reply, "after_model")
 def change_call(call: ToolCall, given: Any) -> ToolCall:
     arguments = given.arguments if isinstance(given, ToolCall) else given
     if not isinstance(arguments, dict):
-        raise TypeError(f"before_tool has to give arguments, Deny, Stop or None, not {type(given).__name__}")
+        raise TypeError(f"before_tool must return arguments, Deny, Stop or None, not {type(given).__name__}")
     return replace(call, arguments=arguments)

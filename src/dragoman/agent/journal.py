@@ -1,4 +1,4 @@
-"""The journal of one run: everything the machine is told is on record before it acts on it."""
+"""The journal of one run. It stores every input before the machine receives it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.types import Message, ToolCall
 
 
 class RunJournal:
-    """Writes one run into a journal."""
+    """Writes the records of one run into a journal."""
 
     def __init__(self, journal: Journal, run_id: str, token: int, start: list[Message]) -> None:
         self._journal = journal
@@ -25,11 +25,11 @@ class RunJournal:
         self._has_ended = False
 
     def carry(self, call_ids: tuple[str, ...]) -> None:
-        """The next request tells the model the results of these calls for the first time."""
+        """Note that the next request sends the results of these calls to the model for the first time."""
         self._delivering = call_ids
 
     async def record(self, told: Input) -> None:
-        """Write down what the machine is about to be told."""
+        """Store an input before the machine receives it."""
         kind, call_id = kind_of(told)
         entries: list[Entry] = []
         calls: tuple[str, ...] = ()
@@ -42,15 +42,15 @@ class RunJournal:
         await self._append(*entries)
 
     async def start(self, call: ToolCall, at: float, request: str = "") -> None:
-        """Write down that a call is about to run, and that its approval is used up; on the disk before it does."""
+        """Store that a call is about to run and uses its approval. The record is on disk before the call runs."""
         await self._append(Entry("started", encode(Started(call.name, call.arguments, at, request)), call.id))
 
     async def ask(self, call_id: str, body: bytes) -> None:
-        """Write down that somebody was asked about a call, and may answer when this process is gone."""
+        """Store an approval request. Somebody may answer it after this process has ended."""
         await self._append(Entry("asked", body, call_id))
 
     async def end(self, result: RunResult) -> None:
-        """Write down how the run ended."""
+        """Store the outcome of the run."""
         outcome = result.outcome
         kept = count_common(self._start, result.messages)
         body = Ended(
@@ -68,7 +68,7 @@ class RunJournal:
         self._has_ended = True
 
     async def close(self) -> None:
-        """Give the run back, so that another process may go on with it."""
+        """Release the run, so that another process can continue it."""
         await self._journal.release(self._run_id, token=self._token)
 
     async def _append(self, *entries: Any) -> None:

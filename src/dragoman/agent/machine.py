@@ -1,4 +1,62 @@
-"""The loop as a pure state machine: inputs in, commands out."""
+"""The agent loop as a pure state machine: inputs in, commands out.
+
+The machine decides, and a driver acts. `start` and `receive` take an input (what happened) and return commands (what
+to do next); `protocol` defines both. The driver executes each command and answers it with an input:
+
+    command       meaning                        answered by
+    Ask           send a request to the model    Replied
+    Compact       shorten the conversation       Compacted
+    Review        call the hooks, inspect        Reviewed
+    AskApproval   ask the approver               Approved, Denied, Postponed
+    RunTools      run a batch of calls           ToolAnswered or Stale, for each call
+    Emit, CancelTools, RememberFact              nothing
+    Finish, Defer                                nothing: the run is over, or waits for an approval
+
+Steered, ProblemNoted, Stopped, Cancelled and Ticked answer no command; they may arrive at any time.
+
+A run is in one of four states. Three have an attribute of their own, and at most one of these is set:
+
+    asking       `_ask`       waits for Replied
+    compacting   `_compact`   waits for Compacted
+    calling      `_turn`      waits for inputs about the calls of the last reply
+    over         `result`     ignores every input
+
+    start -> [compacting ->] asking -> calling -> [compacting ->] asking -> ... -> over
+
+`_next` leads to the next request, unless a limit ends the run. `turn.CallTurn` is the machine of the calling state. It
+has one slot for each call, and each slot follows this path (any state can also lead directly to settled):
+
+    planned -> reviewing -> reviewed -> asking -> ready -> running -> settled
+                                ^       |    ^                |
+                                |       +> parked (Postponed) |
+                                +------------ Stale ----------+
+
+Why it is pure. The machine opens no file or connection, reads no clock and uses no randomness. Times are the `at` of
+the inputs, nonces come from `config.seed`, and prices and policies are functions in the configuration. A contract in
+pyproject.toml forbids the imports that would break this. So the same inputs always give the same commands: an async
+driver, a test and a durable engine share all decisions, and a test needs neither a model nor a mock of time.
+
+How replay works. The driver stores each input in the journal before the machine receives it. To resume a run,
+`resume.restore` builds a machine with the recorded seed and messages, sends it the recorded inputs and ignores the
+commands, since they were executed before. Then `outstanding` returns the commands that have no answer yet. Three
+details keep history and replay equal. `records.Past` supplies the recorded decisions, because the rules may have
+changed since. A call with a record of its start but no result does not run again unless its tool is repeatable or
+read-only; its result says that the outcome is unknown. Postponed is not recorded, so a resumed run asks again.
+
+Invariants, and where they are enforced:
+
+- Every call gets exactly one result, in the order of the calls. `CallTurn._settle` is the only code that sets the
+  result of a slot, and `CallTurn.receive` ignores inputs for a slot in another state. `_settle` answers calls that
+  never become slots; `_give_up` settles every open slot before the run ends.
+- No request is sent while a call is open: `_after_calls` continues only when the turn is done.
+- A call runs only if it is valid and the policy or an approver allowed it: `CallTurn._run` takes only `ready` slots.
+- An input without its command changes nothing: `_dispatch` checks the state. After the end, `receive` returns [].
+- The time of the machine never decreases: `receive` takes the maximum of `at`.
+- Every run ends: `_next` enforces turns, tokens and cost, `receive` the deadline, `MistakeBudget` repeated mistakes,
+  `watch` loops. `_finish` and `_defer` set the result, once.
+
+tests/agent/test_laws.py checks these properties with random models, tools and approvers.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +95,11 @@ from dragoman.extraction.tool_mode import ComposedRequest, Mode, answer_parts, f
 from dragoman.types import Failure, InvalidCall, Message, Part, Reply, Text, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
-# The account of a run: what was spent, what was called, what went wrong on the way.
+# Statistics of a run: usage, cost, calls, results and problems.
 
 
 class RunStats:
-    """Keeps everything that the result of a run tells, but for the conversation."""
+    """Collects the content of the result, except for the conversation."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
@@ -56,7 +114,7 @@ class RunStats:
         self._turn = 0
 
     def spend(self, usage: Usage, cost: float | None, model: str) -> None:
-        """Take in one reply."""
+        """Add the usage and cost of one reply."""
         self._turn += 1
         self._model = model
         self.last_usage, self.last_cost = usage, cost
@@ -64,13 +122,13 @@ class RunStats:
         self.cost = None if self.cost is None or cost is None else self.cost + cost
 
     def note(self, kind: str, message: str) -> None:
-        """Keep what went wrong, or was done about it."""
+        """Add a problem, or a measure against one."""
         self._problems.append(Problem(kind, message, self._turn))
 
     def conclude(
         self, outcome: Outcome, text: str, data: Any, messages: list[Message], turns: int, model: str
     ) -> RunResult:
-        """The result of the run."""
+        """Return the result of the run."""
         return RunResult(
             outcome,
             text,
@@ -89,12 +147,7 @@ class RunStats:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The loop as a pure state machine: it is told what happened and says what is to be done next.
-#
-#     start -> Ask -> Replied -> (Review, AskApproval, RunTools -> ...)* -> Ask -> ... -> Finish
-#
-# It waits for nothing, reads no clock and uses no randomness. Whatever drives it (async code, a test, a durable engine)
-# does what the commands say, and tells it how that went; the same inputs always give the same commands.
+# The machine. The docstring of this module describes its states and invariants.
 
 _SUMMARY = "You cannot call tools any more. Say briefly what you found, what you did, and what is still open."
 _BLANK = "Your last reply was empty. Answer in words, or call a tool."
@@ -104,7 +157,7 @@ _SUMMARISED: frozenset[OutcomeKind] = frozenset({"turn_limit", "looping", "mista
 
 
 class Machine:
-    """One run."""
+    """The state machine of one run."""
 
     def __init__(
         self, config: RunConfig, *, spending: Spending | None = None, estimate: Estimate | None = None
@@ -135,20 +188,20 @@ class Machine:
         self._text = ""
         self.result: RunResult | None = None
 
-    # ---- in and out --------------------------------------------------------------------------------------------------
+    # ---- the interface of the driver ---------------------------------------------------------------------------------
 
     def start(self, messages: Iterable[Message], at: float = 0.0) -> list[Command]:
-        """Begin with this conversation."""
+        """Start the run with this conversation."""
         self._now = self._turn_began = at
         self._add(*messages)
         config = self.config
         if config.limits.cost is not None and config.price(Usage(1, 1), config.endpoint, "") is None:
-            # A limit that cannot be watched is no limit; better to say so before anything is spent.
-            return self._finish(end("cost_limit", "a limit of cost is set, and no price is known for the model"))
+            # A limit that cannot be checked is no limit. The run fails before it spends anything.
+            return self._finish(end("cost_limit", "a cost limit is set, but the price of the model is unknown"))
         return self._next()
 
     def receive(self, told: Input) -> list[Command]:
-        """Take in what happened. After the end, nothing changes any more."""
+        """Process an input and return the next commands. After the end of the run, inputs change nothing."""
         self._now = max(self._now, told.at)
         if self.result is not None:
             return []
@@ -168,8 +221,8 @@ class Machine:
         return self._run_out(told) if is_late else self._dispatch(told)
 
     def _run_out(self, told: Any) -> list[Command]:
-        """The time is over. What was just brought is still taken in: it was paid for, or has had its effect."""
-        outcome = end("time_limit", f"{self.config.limits.seconds:g} seconds are over")
+        """The deadline has passed. The last input still counts: a reply was paid for, and a tool had its effect."""
+        outcome = end("time_limit", f"the limit of {self.config.limits.seconds:g} seconds is reached")
         taken: list[Command] = []
         partial = ""
         if isinstance(told, Replied) and self._ask is not None:
@@ -196,26 +249,26 @@ class Machine:
 
     @property
     def deadline(self) -> float | None:
-        """When the run has to be over."""
+        """The deadline of the run, in seconds since its start."""
         return self.config.limits.seconds
 
     def outstanding(self) -> list[Command]:
-        """What a driver still owes, said again: for a run that was brought back."""
+        """Return the commands without an answer, for a driver that resumes the run."""
         if self._turn is not None:
             return self._turn.outstanding()
         waiting: Command | None = self._compact or self._ask
         return [waiting] if waiting is not None else []
 
-    # ---- asking ------------------------------------------------------------------------------------------------------
+    # ---- requests ----------------------------------------------------------------------------------------------------
 
     def _next(self) -> list[Command]:
-        """Ask the model, unless a limit is reached or the conversation has to be made shorter first."""
+        """Ask the model, unless a limit is reached or the conversation has to be compacted first."""
         limits = self.config.limits
         exceeded = self.spending.exceeded()
         if exceeded is not None:
             return self._limit(*exceeded)
         if self._asks >= limits.turns:
-            return self._limit("turn_limit", f"the model was asked {self._asks} times, which is the limit")
+            return self._limit("turn_limit", f"the turn limit of {self._asks} is reached")
         notice = [Message("user", [Text(self._notice)])] if self._notice else []
         self._add(*notice, *self._steering)
         self._steering = []
@@ -223,7 +276,7 @@ class Machine:
         return self._shorten() or self._send()
 
     def _shorten(self, *, overflowed: bool = False) -> list[Command]:
-        """Have the conversation made shorter where it no longer fits."""
+        """Request a compaction if the conversation no longer fits."""
         if self._was_compacted:
             return []
         config = self.config
@@ -300,7 +353,7 @@ class Machine:
         return [*learned, *self._read(told, sent.composed)]
 
     def _spend(self, usage: Usage, model: str, *, was_sent: bool = True) -> None:
-        """Count a reply. What never came costs nothing, also where no price is known."""
+        """Count a reply. A request without a reply costs nothing, even if no price is known."""
         endpoint = self._asking.endpoint
         priced = was_sent or usage != Usage()
         cost = self.config.price(usage, endpoint, model or endpoint.model) if priced else 0.0
@@ -315,7 +368,7 @@ class Machine:
                 self._add_answer(told)
                 return self._repair(found.notice, f"the model's calls do not count: {found.refused[0].why}")
             if is_empty(reply, found):
-                # It is not kept: some providers would refuse it, and it teaches the model nothing.
+                # The empty reply is not kept: some providers would reject it, and it is of no use to the model.
                 return self._starved(reply) if is_starved(reply) else self._blank()
         self._mistakes.blanks = 0
         calls = self._add_answer(told)
@@ -334,27 +387,27 @@ class Machine:
         if self.config.answer is not None:
             return self._take_text(found.text, complete=reply.stop != "length")
         if reply.stop == "length":
-            return self._finish(end("truncated", "the answer was cut off by the limit of tokens"))
+            return self._finish(end("truncated", "the token limit cut off the answer"))
         return self._answered(None)
 
     def _add_answer(self, told: Replied) -> list[ToolCall | InvalidCall]:
-        """Put the reply into the conversation; gives its calls in their order."""
+        """Add the reply to the conversation. Return its calls in order."""
         read: list[ToolCall | InvalidCall] = [*told.found.calls, *told.found.invalid]
         parts = answer_parts(told.reply.message.parts, told.found.text, read)
         self._add_reply(told.reply.message, parts)
         return [part for part in parts if isinstance(part, ToolCall | InvalidCall)]
 
     def _add_words(self, message: Message) -> None:
-        """Put a reply into the conversation whose calls do not count."""
+        """Add a reply whose calls do not count to the conversation."""
         self._add_reply(message, [part for part in message.parts if not isinstance(part, ToolCall | InvalidCall)])
 
     def _add_reply(self, message: Message, parts: Sequence[Part]) -> None:
-        """Nothing is added of a reply that is nothing but white space: some providers would refuse it."""
+        """A reply that contains only white space is not added: some providers would reject it."""
         if any(not isinstance(part, Text) or part.text.strip() for part in parts):
             self._add(Message("assistant", list(parts), message.extra))
 
     def _answered(self, data: Any) -> list[Command]:
-        """The model is done, unless somebody has put in a word meanwhile."""
+        """The model is done, unless the user has added a message meanwhile."""
         if self._steering:
             return self._next()
         return self._finish(end("answered"), data)
@@ -364,35 +417,35 @@ class Machine:
         return [*told, *self._finish(end("refused", self._text or "the model or its provider declined to answer"))]
 
     def _refuse_choice(self, calls: Sequence[ToolCall | InvalidCall], breach: str) -> list[Command]:
-        """The endpoint let the model break the tool choice: nothing of the reply runs, and the model is told."""
+        """The endpoint let the model violate the tool choice: no call of the reply runs, and the model learns why."""
         told = self._settle(calls, f"Not run: {breach}.")
         return [*told, *self._repair(f"{breach[:1].upper()}{breach[1:]}. Please keep to it.", breach)]
 
     def _blank(self) -> list[Command]:
         if not self._mistakes.allows_blank():
-            return self._finish(end("blank", f"the model said nothing {self._mistakes.blanks} times in a row"))
-        self.stats.note("blank", "the model said nothing and was asked again")
+            return self._finish(end("blank", f"the model sent {self._mistakes.blanks} empty replies in a row"))
+        self.stats.note("blank", "the model sent an empty reply and was asked again")
         self._nudge = _BLANK
         return self._next()
 
     def _starved(self, reply: Reply) -> list[Command]:
         allowed = self._asking.escalate(reply.usage.output_tokens)
         if allowed is None:
-            return self._finish(end("starved", "the model spent all its tokens on thinking"))
-        words = f"the model spent all its tokens on thinking; it may now write {allowed}"
+            return self._finish(end("starved", "the model used all its tokens for reasoning"))
+        words = f"the model used all its tokens for reasoning; the limit is now {allowed}"
         self.stats.note("starved", words)
         return [Emit(Noticed("starved", words, self._asks)), *self._next()]
 
     def _repair(self, words: str, reason: str) -> list[Command]:
-        """Tell the model what was wrong with its reply, so many times in a row."""
+        """Tell the model what was wrong with its reply, up to a limit in a row."""
         if not self._mistakes.allows_repair():
             asked = self._mistakes.repairs - 1
-            return self._limit("mistake_limit", f"{reason}; the model was asked {asked} times to mend it")
+            return self._limit("mistake_limit", f"{reason}; the model was asked {asked} times to correct it")
         self._add(Message("user", [Text(words)]))
         return self._next()
 
     def _take_text(self, text: str, *, complete: bool) -> list[Command]:
-        """A structured answer was asked for, and the model wrote words: they may hold it."""
+        """The model wrote text instead of a structured answer: the text may contain the answer."""
         assert self.config.answer is not None
         data, faults = read_answer(text, self.config.answer, complete=complete)
         if not faults:
@@ -413,9 +466,9 @@ class Machine:
         return self._finish(self._summarising or judge_failure(failure))
 
     def _try_otherwise(self, told: Replied, failure: Failure) -> list[Command] | None:
-        """What can be done about a failure: a shorter conversation, another manner, another model. Else None.
+        """React to a failure with a shorter conversation, another tool mode or another model; None if none helps.
 
-        A request that got no reply does not count as one.
+        A request that got no reply does not count as a turn.
         """
         if failure.kind == "context_too_long" and not self._was_forced:
             self._was_forced = True
@@ -448,7 +501,7 @@ class Machine:
         return [*commands, *self._after_calls()]
 
     def _take_answer(self, calls: list[ToolCall | InvalidCall]) -> list[Command] | None:
-        """The structured answer, if it is among the calls; what else was called is then not run."""
+        """Return the commands after a structured answer, if the calls contain one. The other calls do not run."""
         answer = self.config.answer
         named = answer.name if answer is not None else None
         given = next((call for call in calls if call.name == named and isinstance(call, ToolCall)), None)
@@ -467,7 +520,7 @@ class Machine:
     def _settle(
         self, calls: Sequence[ToolCall | InvalidCall], words: str, own: ToolResult | None = None
     ) -> list[Command]:
-        """Answer calls of which none has run: all with the same words, but for the one that has its `own` result."""
+        """Give calls that did not run a result: all the same text, except for the call with its `own` result."""
         results = [
             own if own and own.call_id == call.id else ToolResult(call.id, call.name, words, is_error=True)
             for call in calls
@@ -481,7 +534,7 @@ class Machine:
         return [*self._turn.receive(told, self._now), *self._after_calls()]
 
     def _after_calls(self) -> list[Command]:
-        """Go on when every call of the reply has its result."""
+        """Continue when every call of the reply has a result."""
         turn = self._turn
         if turn is not None and turn.is_parked:
             return self._defer(turn)
@@ -511,16 +564,16 @@ class Machine:
         return [*commands, *self._limit("mistake_limit", reason)]
 
     def _defer(self, turn: CallTurn) -> list[Command]:
-        """Leave the run where it is; its result shows every call with an answer."""
+        """Leave the run open. Its result shows every call with a result."""
         messages = [*self.messages, Message("tool", list(turn.show_waiting()))]
         names = ", ".join(slot.call.name for slot in turn.slots if slot.state == "parked")
-        outcome = end("awaiting_approval", f"somebody has to approve {names}")
+        outcome = end("awaiting_approval", f"approval is needed for {names}")
         model = self._asking.endpoint.model
         self.result = self.stats.conclude(outcome, self._text, None, messages, self._asks, model)
         return [Defer(self.result)]
 
     def _close_turn(self, results: Sequence[ToolResult] = ()) -> list[Command]:
-        """Tell of the end of a turn, once."""
+        """Emit the end of a turn, once."""
         number, self._open_turn = self._open_turn, 0
         spent = self.stats
         return [Emit(TurnEnded(number, spent.last_usage, spent.last_cost, list(results)))] if number else []
@@ -528,7 +581,7 @@ class Machine:
     # ---- ends --------------------------------------------------------------------------------------------------------
 
     def _limit(self, kind: Any, reason: str) -> list[Command]:
-        """A limit is reached. By option, the model may say once more, without tools, what it has."""
+        """End at a limit. If the settings allow it, the model writes a summary first, without tools."""
         outcome = end(kind, reason)
         may_summarise = self.config.context.summary and kind in _SUMMARISED and self.spending.exceeded() is None
         if not may_summarise or self._summarising is not None:
@@ -538,7 +591,7 @@ class Machine:
         return self._send(offers_tools=False)
 
     def _give_up(self, outcome: Outcome, words: str, partial: str = "") -> list[Command]:
-        """End at once, wherever the run is; every call that was made gets its result."""
+        """End immediately, in any state. Every call gets a result."""
         commands: list[Command] = []
         if self._turn is not None:
             commands += self._turn.abandon(words)
@@ -552,7 +605,7 @@ class Machine:
 
     def _finish(self, outcome: Outcome, data: Any = None) -> list[Command]:
         for message in self._steering:
-            self.stats.note("unheard", f"the run was over before the model could hear: {message.text[:200]}")
+            self.stats.note("unheard", f"the run ended before the model received: {message.text[:200]}")
         closed = self._close_turn()
         model = self._asking.endpoint.model
         self.result = self.stats.conclude(outcome, self._text, data, list(self.messages), self._asks, model)

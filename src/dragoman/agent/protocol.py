@@ -15,71 +15,71 @@ from dragoman.providers import Endpoint, Fact
 from dragoman.types import JsonObject, Message, Operand, Reply, Tool, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the machine is told. Whatever happens in the world reaches it as one of these, and nothing else does.
+# Inputs: what happened. The machine receives nothing else.
 #
-# They are plain data: the journal records them, and a run that broke off is brought back by telling a new machine the
-# same things again. `at` is the number of seconds since the run began, on a clock that never jumps.
+# Inputs are plain data. The journal stores them, and a new machine that receives the same inputs reaches the same
+# state. `at` is the number of seconds since the run began, on a monotonic clock.
 
 
 class Replied(Struct, frozen=True, tag="replied"):
-    """The model answered, or failed to. `found` is what reading the reply made of it."""
+    """The model replied, or the request failed. `found` is the extraction of the reply."""
 
     reply: Reply
     found: Extraction = Extraction()
     at: float = 0.0
     model: str = ""
-    """The model that answered, where a fallback took over."""
+    """The model that replied, if a fallback replaced the first one."""
 
 
 class Reviewed(Struct, frozen=True, tag="reviewed"):
-    """The hooks have seen a call that is about to run, and its tool has said what it is about."""
+    """The hooks have seen a call that is about to run, and its tool has reported the operands."""
 
     call_id: str
     verdict: Literal["go", "deny", "stop"] = "go"
     arguments: JsonObject | None = None
-    """Other arguments for the call; they are checked like the model's own."""
+    """Arguments that replace the model's. They are validated like the model's."""
     reason: str = ""
     at: float = 0.0
     operands: tuple[Operand, ...] = ()
     uninspected: str = ""
-    """Why nobody could find out what the call is about."""
+    """Why the operands of the call are unknown."""
 
 
 class Approved(Struct, frozen=True, tag="approved"):
-    """Somebody allowed a call, exactly as it stood in the request with this digest."""
+    """The approver allowed a call, exactly as in the request with this digest."""
 
     call_id: str
     arguments: JsonObject | None = None
-    """Other arguments than the model's; they are checked and decided on like its own."""
+    """Arguments that replace the model's. They are validated, and the policy decides on them as on the model's."""
     by: str = ""
     at: float = 0.0
     request: str = ""
-    """The id of the request that was answered; no two are alike."""
+    """The id of the answered request. It is unique."""
     digest: str = ""
     expires: float | None = None
-    """Until when it holds, in seconds since 1970."""
+    """When the approval expires, in seconds since 1970."""
     rule: str = ""
-    """A rule that is to hold for the rest of the run as well."""
+    """A rule that also applies for the rest of the run."""
     result: str | None = None
-    """What the model is told instead: the call does not run."""
+    """A text that the model receives as the result. The call does not run."""
     operands: tuple[Operand, ...] = ()
-    """What the call is about with the other arguments."""
+    """The operands of the call with the replaced arguments."""
     uninspected: str = ""
 
 
 class Stale(Struct, frozen=True, tag="stale"):
-    """What was approved is no longer what would run, or the approval has expired."""
+    """The approved call is no longer the call that would run, or the approval has expired."""
 
     call_id: str
     reason: str = ""
     at: float = 0.0
     operands: tuple[Operand, ...] = ()
-    """What the call is about now."""
+    """The operands of the call now."""
     uninspected: str = ""
 
 
 class Postponed(Struct, frozen=True, tag="postponed"):
-    """Nobody has answered yet, and somebody may later. It is never recorded: a run that goes on asks again."""
+    """Nobody has answered yet. The journal does not store this input: a resumed run asks again."""
 
     call_id: str
     request: str = ""
@@ -90,35 +90,35 @@ class Denied(Struct, frozen=True, tag="denied"):
     call_id: str
     reason: str = ""
     by: str = ""
-    """Who denied it: `the user`, or whatever stood in for one."""
+    """Who denied it: `the user`, or what decided instead of a user."""
     at: float = 0.0
     request: str = ""
 
 
 class ToolAnswered(Struct, frozen=True, tag="tool_answered"):
-    """A call that was started has its result, whatever became of it."""
+    """A started call has a result, whether it succeeded or not."""
 
     call_id: str
     result: ToolResult
     ends: Literal["finished", "halted", "failed"] | None = None
     reason: str = ""
     is_mistake: bool = False
-    """The arguments could not be converted into the types of the function, and nothing ran."""
+    """The arguments could not be converted to the types of the function, so nothing ran."""
     seconds: float = 0.0
     at: float = 0.0
     ran: bool = True
-    """False where there was no time left to begin."""
+    """False if there was no time left to start."""
 
 
 class Steered(Struct, frozen=True, tag="steered"):
-    """Somebody put in a word while the run was going on."""
+    """The user added a message during the run."""
 
     message: Message
     at: float = 0.0
 
 
 class Compacted(Struct, frozen=True, tag="compacted"):
-    """The conversation was made shorter; `losses` says what is no longer in it."""
+    """The conversation was compacted. `losses` describes what was removed."""
 
     messages: list[Message]
     losses: list[str] = []
@@ -128,23 +128,23 @@ class Compacted(Struct, frozen=True, tag="compacted"):
 class Cancelled(Struct, frozen=True, tag="cancelled"):
     reason: str = ""
     partial: str = ""
-    """What the model had said of a reply that was cut short."""
+    """The received part of an interrupted reply."""
     at: float = 0.0
 
 
 class Stopped(Struct, frozen=True, tag="stopped"):
-    """A hook ended the run, or failed where nothing may go on without it."""
+    """A hook ended the run, or failed in a place where the run cannot continue without it."""
 
     reason: str = ""
     failed: bool = False
     at: float = 0.0
     usage: Usage = Usage()
-    """Of a reply that nobody got to see."""
+    """The usage of a reply that the machine does not receive."""
     model: str = ""
 
 
 class ProblemNoted(Struct, frozen=True, tag="problem_noted"):
-    """Something went wrong outside of the machine and did not end the run: the result lists it."""
+    """A problem outside the machine that did not end the run. The result lists it."""
 
     kind: str
     message: str
@@ -175,7 +175,7 @@ Input = (
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the machine wants done. A driver does it and tells the machine how it went, with one of the inputs.
+# Commands: what to do next. The driver executes a command and answers it with one of the inputs.
 
 
 class Ask(Struct, frozen=True):
@@ -184,20 +184,20 @@ class Ask(Struct, frozen=True):
     turn: int
     composed: ComposedRequest
     deadline: float | None = None
-    """When the reply has to be there, in seconds since the run began."""
+    """The deadline of the reply, in seconds since the run began."""
     delivers: tuple[str, ...] = ()
-    """The ids of the calls whose results the model is told for the first time."""
+    """The ids of the calls whose results this request sends for the first time."""
 
 
 class Review(Struct, frozen=True):
-    """Show a call to the hooks, and find out what it is about. Answered by Reviewed."""
+    """Pass a call to the hooks, and inspect its operands. Answered by Reviewed."""
 
     call: ToolCall
     tool: Tool
 
 
 class AskApproval(Struct, frozen=True):
-    """Ask whoever may approve. Answered by Approved, Denied or Postponed."""
+    """Ask the approver. Answered by Approved, Denied or Postponed."""
 
     call: ToolCall
     tool: Tool
@@ -208,48 +208,48 @@ class AskApproval(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """A call that is to run now, or as soon as there is room for it."""
+    """A call to run now, or as soon as the concurrency limit allows it."""
 
     call: ToolCall
     tool: Tool
     seconds: float
-    """How long it may take once it has begun."""
+    """The time limit of the call after its start."""
     deadline: float | None = None
-    """When it has to be over at the latest, in seconds since the run began."""
+    """The latest end of the call, in seconds since the run began."""
     operands: tuple[Operand, ...] = ()
     approved: Approved | None = None
-    """The approval, where there had to be one: it is checked once more right before the call runs."""
+    """The approval, if the call needed one. It is checked again right before the call runs."""
 
 
 class RunTools(Struct, frozen=True):
-    """Run these calls, beside one another. Each is answered by ToolAnswered, or by Stale."""
+    """Run these calls concurrently. Each is answered by ToolAnswered or by Stale."""
 
     batch: tuple[Planned, ...]
     turn: int
 
 
 class CancelTools(Struct, frozen=True):
-    """Stop these calls; they are answered already, and what they still say is not listened to."""
+    """Cancel these calls. They already have a result; the machine ignores a late one."""
 
     call_ids: tuple[str, ...]
 
 
 class Compact(Struct, frozen=True):
-    """Make the conversation shorter. Answered by Compacted."""
+    """Compact the conversation. Answered by Compacted."""
 
     messages: list[Message]
     budget: ContextBudget
 
 
 class RememberFact(Struct, frozen=True):
-    """Remember this of an endpoint."""
+    """Store a fact about an endpoint."""
 
     fact: Fact
     endpoint: Endpoint
 
 
 class Emit(Struct, frozen=True):
-    """Tell whoever watches."""
+    """Send an event to the listeners."""
 
     event: LoopEvent
 
@@ -261,7 +261,7 @@ class Finish(Struct, frozen=True):
 
 
 class Defer(Struct, frozen=True):
-    """Nothing can go on before somebody approves: leave the run as it is, so that it can be taken up again."""
+    """Every open call waits for an approval: leave the run open, so that it can be resumed."""
 
     result: RunResult
 

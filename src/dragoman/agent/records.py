@@ -1,4 +1,4 @@
-"""Inputs of the machine as journal records, and the past of a run read from them. Pure."""
+"""Journal records of the machine's inputs, and the decisions that a replay reads from them. Pure."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from dragoman.policy import Decision
 from dragoman.types import Message, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# Inputs of the machine as they stand in the journal, and a run brought back from them.
+# Encoding of the inputs, of the header and of the end of a run.
 
 _MOST_SHOWN = 2000
 
 
 class Header(Struct, frozen=True):
-    """What a run was begun with, as far as it is not known from the agent itself.
+    """The start of a run: everything that the configuration of the agent does not contain.
 
-    A run that continues a session stores what it adds. The conversation before it is `before`, a slice [start, stop)
-    of the messages at the end of the parent run, between `lead` and `messages`: a journal grows linearly with its runs.
+    A run that continues a session stores only what it adds. The conversation before it is `before`, a slice [start,
+    stop) of the messages at the end of the parent run, between `lead` and `messages`. So a journal grows linearly with
+    its runs.
     """
 
     seed: str
@@ -36,21 +37,21 @@ class Header(Struct, frozen=True):
     task: str = ""
     version: int = 2
     mode: str = ""
-    """How the tools were offered at first; the agent may have learned otherwise since."""
+    """The tool mode at the start. The agent may have learned another one since."""
     options: dict[str, Any] = field(default_factory=dict)
     lead: list[Message] = field(default_factory=list)
     before: tuple[int, int] | None = None
     """None: `messages` is the whole conversation, as in the first format and after a run that has no end."""
 
     def start(self, parent: Sequence[Message]) -> list[Message]:
-        """The conversation that the run was begun with; `parent` is the one at the end of the parent run."""
+        """Return the conversation at the start of the run. `parent` is the one at the end of the parent run."""
         if self.before is None:
             return self.messages
         return [*self.lead, *parent[slice(*self.before)], *self.messages]
 
 
 class Started(Struct, frozen=True):
-    """A call was about to run. `request` is the approval that it used up, where there had to be one."""
+    """A call was about to run. `request` is the id of the approval that it used, if it needed one."""
 
     name: str
     arguments: dict[str, Any]
@@ -59,7 +60,7 @@ class Started(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """How the run ended, and what was said: the first `kept` messages of its start, then `messages`."""
+    """The end of a run. The conversation is the first `kept` messages of its start, then `messages`."""
 
     kind: str
     category: str
@@ -73,11 +74,11 @@ class Ended(Struct, frozen=True):
 
 
 def refer(conversation: list[Message], before: list[Message]) -> tuple[list[Message], tuple[int, int]] | None:
-    """The lead and the slice of `before` that `conversation` begins with; None where it is not found there."""
+    """Return the lead and the slice of `before` with which `conversation` begins; None if it lacks them."""
     lead: list[Message] = []
     first = 0
     if conversation and before and conversation[0] != before[0] and conversation[0].role == "system":
-        # The system prompt of the agent is in front; an older one gave way to it.
+        # The system prompt of the agent is the first message. It replaced an older one.
         lead = conversation[:1]
         first = 1 if before[0].role == "system" else 0
     length = len(before) - first
@@ -87,7 +88,7 @@ def refer(conversation: list[Message], before: list[Message]) -> tuple[list[Mess
 
 
 def count_common(one: Sequence[Message], other: Sequence[Message]) -> int:
-    """How many messages both begin with."""
+    """Return the number of messages that both have in common at the start."""
     count = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine != theirs:
@@ -97,10 +98,10 @@ def count_common(one: Sequence[Message], other: Sequence[Message]) -> int:
 
 
 def _shown(value: Any) -> Any:
-    """What JSON cannot hold (the data of a tool, for its caller) is kept as words."""
+    """Return a text for a value that JSON cannot represent, such as tool data for the caller."""
     try:
         return repr(value)[:_MOST_SHOWN]
-    except Exception:  # The words of a class of the developer's may fail as well.
+    except Exception:  # `repr` of a developer's class may fail as well.
         return f"<{type(value).__name__}>"
 
 
@@ -109,7 +110,7 @@ _inputs: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Input)
 
 
 def encode(value: Any) -> bytes:
-    """A record's body."""
+    """Encode the body of a record."""
     try:
         return _encoder.encode(value)
     except (UnicodeError, OverflowError, ValueError, TypeError, RecursionError):
@@ -117,18 +118,18 @@ def encode(value: Any) -> bytes:
     try:
         return _encode_slowly(value)
     except (ValueError, TypeError, RecursionError):
-        # Only the data of a tool can hold itself, or keys that are no words.
+        # Only tool data can be self-referential or have keys that are not strings.
         return _encode_slowly(_with_words(value))
 
 
 def _encode_slowly(value: Any) -> bytes:
-    """Half a character, or a number of more than 64 bits: rare, and this encoder writes both."""
+    """Encode lone surrogates and integers over 64 bits, which the fast encoder rejects."""
     plain = msgspec.to_builtins(value, enc_hook=_shown)
     return json.dumps(plain, default=_shown).encode()
 
 
 def _with_words(value: Any) -> Any:
-    """The same, with words in the place of the data of tools."""
+    """Return the value with tool data replaced by text."""
     if isinstance(value, ToolAnswered):
         return replace(value, result=_worded(value.result))
     if isinstance(value, Ended | Header | Compacted):
@@ -142,16 +143,16 @@ def _worded(part: Any) -> Any:
 
 
 def decode(body: bytes, kind: Any = Input) -> Any:
-    """What a record's body holds: an input, or whatever else is written in one."""
+    """Decode the body of a record: an input, or a value of another type."""
     try:
         return _inputs.decode(body) if kind is Input else msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeError):
-        # Written by the other encoder; strictness is not needed for what we wrote ourselves.
+        # The slow encoder wrote it. Strict types are unnecessary for our own records.
         return msgspec.convert(json.loads(body), kind)  # noqa: TID251
 
 
 def kind_of(told: Input) -> tuple[Any, str]:
-    """Under which kind an input is recorded, and which call it is about."""
+    """Return the kind of the record for an input, and the id of its call."""
     if isinstance(told, Replied):
         return "reply", ""
     if isinstance(told, Approved):
@@ -159,35 +160,36 @@ def kind_of(told: Input) -> tuple[Any, str]:
     if isinstance(told, Denied):
         return "denied", told.call_id
     if isinstance(told, ToolAnswered):
-        # A call whose arguments could not be converted, or whose time was over, was never started: it cannot finish.
+        # A call whose arguments could not be converted, or whose deadline had passed, was never started: it cannot
+        # finish.
         return ("finished" if told.ran and not told.is_mistake else "input"), told.call_id
-    # Only a call that was answered by it is named: one that was merely looked at is still open.
+    # Only an input that settles a call names it. A call that was only reviewed is still open.
     return "input", told.call_id if isinstance(told, Reviewed) and told.verdict != "go" else ""
 
 
 def canonical(value: Any) -> bytes:
-    """A value as JSON that is the same whenever the value is: keys in order, 1 and true and "1" kept apart."""
+    """Encode a value as JSON that is equal for equal values: sorted keys; 1, true and "1" differ."""
     try:
         return msgspec.json.encode(value, order="deterministic")
     except (UnicodeError, OverflowError, ValueError, TypeError, RecursionError):
-        # Half a character, a number of more than 64 bits, or something that is no JSON at all.
+        # A lone surrogate, an integer over 64 bits, or a value that JSON cannot represent.
         plain = msgspec.to_builtins(value, enc_hook=repr)
         return json.dumps(plain, sort_keys=True, default=repr).encode()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What became of the calls of a run that is brought back, as its records tell it. Pure.
+# The earlier decisions of a run that is replayed, according to its records. Pure.
 #
-# The rules may be others by now: somebody resumes with another mode, or kept a rule meanwhile. What happened under
-# the old ones has happened: a call that was denied is not run after all, and one that has run is not run twice.
+# The rules may have changed: the run may be resumed in another mode, or with an additional rule. The old decisions stay
+# valid: a denied call does not run, and a call that has run does not run again.
 
 _TELLING = {"approved": "ask", "denied": "ask", "finished": "allow", "input": "allow"}
-"""What was decided on a call, by the first record about it that stands behind the decision."""
+"""The decision on a call, by the kind of the first record about the call after the decision."""
 _WAS_DENIED = "it was denied when the run came to it, before it was resumed"
 
 
 class Past:
-    """The records of a run, and how far they have been told again."""
+    """The records of a run, and the position of the replay in them."""
 
     def __init__(self, records: Sequence[Record], config: RunConfig) -> None:
         self._records = records
@@ -196,13 +198,13 @@ class Past:
         self._calls: list[ToolCall] = []
 
     def reach(self, record: Record, told: Input) -> None:
-        """This one is told next."""
+        """Note that the replay has reached this record."""
         self._place = record.number
         if isinstance(told, Replied):
             self._calls = list(told.found.calls)
 
     def correct(self, now: Decision, call: ToolCall, tool: Tool) -> Decision:
-        """What was decided on a call then, where it is known; else what is decided `now`."""
+        """Return the recorded decision on a call, if there is one; otherwise the decision `now`."""
         behind = self._find_behind(call)
         seen: set[str] = set()
         for number in range(self._place + 1, len(self._records)):
@@ -215,13 +217,13 @@ class Past:
                 if record.kind in _TELLING:
                     return replace(now, verdict=_TELLING[record.kind])
         if "started" in seen and not (tool.repeatable or tool.read_only):
-            # It is not run again: the model is told that its outcome is unknown.
+            # The call does not run again: the model learns that its outcome is unknown.
             return replace(now, verdict="allow")
-        # An answer that waits is read first, also where no question would be asked any more: it may be a denial.
+        # A stored answer is read first, even if no approval would be needed now: it may be a denial.
         return replace(now, verdict="ask") if "answered" in seen and now.verdict == "allow" else now
 
     def _find_behind(self, call: ToolCall) -> set[str]:
-        """The calls that cannot have begun before this one was settled; safe ones run beside one another."""
+        """Return the calls that cannot have started before this one was settled. Safe calls run concurrently."""
         ids = [each.id for each in self._calls]
         if call.id not in ids:
             return set()

@@ -24,7 +24,7 @@ from dragoman.secrets import HumanSink, ModelSink
 from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Text, Thinking, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the model is shown of a result, and what a tool that writes gets back: secrets leave, and return, unharmed.
+# Secrets in results are replaced before the model sees them, and restored in the arguments of tools that write.
 
 _TAGGED = re.compile(r"#[A-Za-z0-9]+-\d+\]\Z")
 LOST = (
@@ -34,7 +34,7 @@ LOST = (
 
 
 def hide_secrets(result: ToolResult, sink: ModelSink | HumanSink) -> ToolResult:
-    """The result with a placeholder for each secret; what is for the caller alone stays as it is."""
+    """Return the result with a placeholder for each secret. Data for the caller stays unchanged."""
     content = result.content
     if isinstance(content, str):
         hidden: Any = sink.text(content)
@@ -44,7 +44,7 @@ def hide_secrets(result: ToolResult, sink: ModelSink | HumanSink) -> ToolResult:
 
 
 def restore_secrets(arguments: JsonObject, sink: ModelSink) -> tuple[JsonObject, str]:
-    """The arguments with the secrets in the place of their placeholders; and the first placeholder of another run."""
+    """Return the arguments with the secrets restored, and the first placeholder that belongs to another run."""
     unknown: list[str] = []
 
     def walk(value: Any) -> Any:
@@ -52,7 +52,7 @@ def restore_secrets(arguments: JsonObject, sink: ModelSink) -> tuple[JsonObject,
             if "[redacted:" not in value:
                 return value
             restored = sink.restore(value)
-            # Whoever writes about placeholders has none with a tag; those of another run have another one.
+            # A placeholder that somebody invents has no tag. A placeholder of another run has another tag.
             unknown.extend(each for each in restored.unknown if _TAGGED.search(each))
             return restored.text
         if isinstance(value, dict):
@@ -63,10 +63,10 @@ def restore_secrets(arguments: JsonObject, sink: ModelSink) -> tuple[JsonObject,
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Events as people and logs may see them: the secrets in them are hidden.
+# Events for people and logs, with their secrets redacted.
 #
-# A text that comes in pieces is let go word by word, each word judged with what stands before it, so that whoever
-# reads along does not wait for the end of a line. What is held back meanwhile is told before anything else is.
+# Text that arrives in pieces is released word by word. Each word is checked together with the text before it, so that a
+# reader does not wait for the end of a line. Text that is still held back is released before any other event.
 
 _BEHIND = 512
 _BLANKS = " \t\n\r"
@@ -76,7 +76,7 @@ _LONGEST_BLOCK = 16_384
 
 
 class _StreamRedactor:
-    """One text that comes in pieces. Known secrets may have several words: they are looked for first, and exactly."""
+    """One text that arrives in pieces. Known secrets may have several words; they are searched first, and exactly."""
 
     def __init__(self, sink: HumanSink) -> None:
         self._sink = sink
@@ -107,7 +107,8 @@ class _StreamRedactor:
             out = ready
         else:
             before = self._sink.text(self._behind)
-            # Where the new words change what the old ones mean, those are shown already; the new ones stand alone.
+            # If new words change the meaning of old ones, the old ones are already released; the new ones are checked
+            # alone.
             out = shown[len(before) :] if shown.startswith(before) else self._sink.text(ready)
         begin = whole.rfind(_BLOCK)
         kept = whole[begin:] if begin >= 0 and len(whole) - begin <= _LONGEST_BLOCK else whole[-_BEHIND:]
@@ -116,7 +117,7 @@ class _StreamRedactor:
 
 
 class EventRedactor:
-    """Shows the events of one run with their secrets hidden."""
+    """Redacts the events of one run."""
 
     def __init__(self, sink: HumanSink) -> None:
         self._sink = sink
@@ -125,7 +126,7 @@ class EventRedactor:
         self._last: Any = None
 
     def show(self, event: RunEvent) -> list[RunEvent]:
-        """What may be told of an event, with whatever was held back before it."""
+        """Return the redacted event, preceded by the text that was held back."""
         if isinstance(event, TextDelta | ThinkingDelta | ArgumentsDelta):
             return self._take(event)
         held = self._flush()
@@ -152,7 +153,7 @@ def _with_text(event: Any, text: str) -> Any:
     return TextDelta(text) if isinstance(event, TextDelta) else replace(event, text=text)
 
 
-# ---- the types of values that events hold --------------------------------------------------------------------------
+# ---- the types of values in events ---------------------------------------------------------------------------------
 
 
 def _show_call(sink: HumanSink, call: Any) -> Any:
@@ -203,13 +204,13 @@ _RULES: dict[type, Callable[[HumanSink, Any], Any]] = {
     Failure: _show_failure,
     Usage: lambda sink, usage: usage,
 }
-"""Types that keep something as it is: ids, media, and data that only the codec of a wire reads."""
+"""Types with fields that stay unchanged: ids, media, and opaque data for the codec of a wire."""
 UNCHANGED = (PartEnded, PartReceived, UsageReported, ReplyEnded)
-"""Event types that pass as they are: they carry numbers, media, and data that only the codec of a wire reads."""
+"""Event types that stay unchanged: they carry numbers, media, and opaque data for the codec of a wire."""
 
 
 def redact(sink: HumanSink, value: Any) -> Any:
-    """A value with every text in it redacted, whatever its type: a new event type or field leaks nothing."""
+    """Return a value with every text in it redacted, whatever its type: a new event type or field cannot leak."""
     if isinstance(value, str):
         return sink.text(value)
     if type(value) in _RULES:

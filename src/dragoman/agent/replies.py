@@ -1,4 +1,4 @@
-"""What a reply means for the run, and structured answers. Pure."""
+"""The meaning of a reply for the run, and structured answers. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.types import TRANSIENT_FAILURES, Failure, File, Image, Reply, Tool
 from dragoman.wire.failures import as_error
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a reply means for the run: an answer, calls, nothing, or a failure. Pure questions, asked by the machine.
+# The meaning of a reply: an answer, calls, nothing, or a failure. Pure functions for the machine.
 
 _OUTCOMES: dict[str, OutcomeKind] = {
     "unauthorized": "unauthorized",
@@ -31,7 +31,7 @@ _about_something_else = re.compile(r"tool_call_id|tool_use_id|tool messages?|too
 
 
 def judge_failure(failure: Failure) -> Outcome:
-    """How a run ends that could not get a reply."""
+    """Return the outcome of a run that got no reply."""
     words = failure.message or failure.code or failure.kind.replace("_", " ")
     reason = f"{words} (HTTP {failure.status})" if failure.status else words
     if failure.kind in _OUTCOMES:
@@ -47,7 +47,7 @@ def _hint_for(failure: Failure) -> str:
 
 
 def learn_from(failure: Failure) -> Fact | None:
-    """What a failure teaches of the endpoint: that it takes no tools, or wants another wire."""
+    """Return the fact that a failure reveals about the endpoint: it accepts no tools, or needs another wire."""
     fact = learn_from_error(failure.message, failure.status)
     if fact is None and failure.body is not None:
         fact = learn_from_error(failure.body, failure.status)
@@ -55,14 +55,14 @@ def learn_from(failure: Failure) -> Fact | None:
 
 
 def rejects_tools(failure: Failure) -> bool:
-    """Whether a refused request may have been refused for its tools, though the words are not known."""
+    """Whether the tools may be the reason for a rejected request whose message is unknown."""
     told = failure.message or str(failure.body or "")[:2000]
     is_rejection = failure.status in _REJECTIONS or failure.kind == "bad_request"
     return is_rejection and _about_tools(told) is not None and _about_something_else(told) is None
 
 
 def only_refused(found: Extraction) -> bool:
-    """Whether a reply consists of calls that do not count and of nothing else, so that its writer expects results."""
+    """Whether a reply consists only of calls that do not count, so that the model expects results."""
     if not found.refused or not found.notice:
         return False
     rest = found.text
@@ -72,22 +72,22 @@ def only_refused(found: Extraction) -> bool:
 
 
 def is_empty(reply: Reply, found: Extraction) -> bool:
-    """Whether nothing came of a reply that anybody could see."""
+    """Whether a reply contains nothing that a person could see."""
     return is_blank(found.text) and not any(isinstance(part, Image | File) for part in reply.message.parts)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Structured answers: a form for the answer, given by the model through a tool of its own.
+# Structured answers: the model returns its answer through a special tool with the schema of the answer.
 
 NAME = "final_answer"
 _DESCRIPTION = "Give the final answer. Call this when you are done, and only once."
 
 
 def answer_tool(form: Any, tools: Toolset) -> Tool:
-    """The tool through which an answer of this form is given. `form` is a JSON Schema, or a type as a tool may take."""
+    """Return the tool that receives an answer of this form: a JSON Schema, or the type of a tool parameter."""
     name, number = NAME, 1
     while tools.find(name) is not None:
-        # Names are found whatever their case and their dashes, so that only another letter makes another name.
+        # Name matching ignores case, dashes and underscores, so only another letter makes another name.
         number += 1
         name = f"{NAME}_{number}"
 
@@ -98,33 +98,33 @@ def answer_tool(form: Any, tools: Toolset) -> Tool:
         schema = {"type": "object", "properties": {"answer": form}, "required": ["answer"]}
         definitions = form.get("$defs")
         if isinstance(definitions, dict):
-            # Pointers such as #/$defs/place are written from the top, which is one level higher now.
+            # Pointers such as #/$defs/place start at the root, which is one level higher now.
             schema["$defs"] = definitions
         return tool_from_schema(name, schema, final_answer, description=_DESCRIPTION)
     if not (isinstance(form, type) or hasattr(form, "__origin__") or hasattr(form, "__args__")):
-        raise InvalidTool(f"no form of an answer: {form!r}"[:200], hint="give a JSON Schema or a type")
+        raise InvalidTool(f"not a form of an answer: {form!r}"[:200], hint="give a JSON Schema or a type")
 
     final_answer.__annotations__ = {"answer": form}
     return tool_from_function(final_answer, {"name": name, "description": _DESCRIPTION})
 
 
 def unwrap_answer(call: ToolCall, tool: Tool) -> tuple[Any, str]:
-    """The answer in a call, in the type that was asked for, and what is wrong with it, if anything."""
+    """Return the answer in a call, in the requested type, and its faults if it has any."""
     try:
         return bind(tool, call.arguments)(), ""
     except InvalidArguments as mistake:
         return None, "; ".join(map(str, mistake.faults))
-    except Exception as problem:  # A class of the developer's may refuse its members in any way it likes.
+    except Exception as problem:  # A class of the developer may raise anything for its members.
         return None, f"{type(problem).__name__}: {problem}"
 
 
 def read_answer(text: str, tool: Tool, *, complete: bool = True) -> tuple[Any, str]:
-    """The answer in a text that is nothing but its JSON, with or without the wrapping of the tool.
+    """Return the answer in a text that contains only its JSON, with or without the wrapper of the tool.
 
-    Where the end of the text was not seen, nothing that is missing there is made up.
+    If the text is truncated, nothing is added to complete it.
     """
     read = repair(text, complete=complete)
-    faults = read.error or "there is no answer in it"
+    faults = read.error or "it contains no answer"
     tried: list[Any] = [{"answer": read.value}] if read.error is None else []
     if isinstance(read.value, dict) and "answer" in read.value:
         tried.insert(0, read.value)
@@ -133,7 +133,7 @@ def read_answer(text: str, tool: Tool, *, complete: bool = True) -> tuple[Any, s
         if not loaded.errors and loaded.value is not None:
             return unwrap_answer(ToolCall("answer", tool.name, loaded.value), tool)
         faults = "; ".join(map(str, loaded.errors)) or faults
-    # Words are an answer where words were asked for.
+    # A text is an answer if a text was requested.
     spoken = load({"answer": text}, tool)
     if complete and not spoken.errors and not spoken.changes and spoken.value is not None:
         return unwrap_answer(ToolCall("answer", tool.name, spoken.value), tool)
@@ -141,6 +141,6 @@ def read_answer(text: str, tool: Tool, *, complete: bool = True) -> tuple[Any, s
 
 
 def write_answer(call: ToolCall) -> str:
-    """The answer in a call as text: the JSON of it, or the text that it is."""
+    """Return the answer in a call as text: its JSON, or the text itself."""
     answer = call.arguments.get("answer")
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)

@@ -23,13 +23,13 @@ from dragoman.types import Failure, InvalidCall, Message, Text, Tool, ToolCall, 
 from dragoman.wire.options import read_choice
 
 # --------------------------------------------------------------------------------------------------------------------
-# What strangers wrote before anything was said: the definitions of tools that come from servers.
+# Untrusted text that exists before the conversation: the definitions of tools that come from servers.
 
 _FOREIGN = "mcp:"
 
 
 def untrusted_tool_texts(tools: Iterable[Tool]) -> list[Message]:
-    """Definitions of strangers as content of the conversation, so that a call that stands in one is an echo of it."""
+    """Return the definitions of untrusted tools as messages, so that the echo guard finds calls copied from them."""
     return [
         Message("tool", [ToolResult("", f"the definition of {tool.name}", text)])
         for tool in tools
@@ -39,15 +39,15 @@ def untrusted_tool_texts(tools: Iterable[Tool]) -> list[Message]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How the model is asked: at which endpoint, in which manner, with which options. An endpoint may teach otherwise.
+# Requests of a run: endpoint, tool mode and options. Failures of the endpoint can change all three.
 
 _ESCALATION = 4
-"""How much more a model may write that spent all its tokens on thinking."""
+"""The factor for `max_tokens` after a model used all its tokens for reasoning."""
 _SPARE_BOUNDARIES = 4
 
 
 class LearnedFact(Struct, frozen=True):
-    """What a failure taught. One that is not sure is remembered when a request has gone through with it."""
+    """A fact that a failure revealed. An unsure one is stored only after a request succeeded with it."""
 
     fact: Fact
     endpoint: Endpoint
@@ -56,7 +56,7 @@ class LearnedFact(Struct, frozen=True):
 
 
 class RequestBuilder:
-    """Writes the requests of one run, and keeps what was learned of whoever is asked."""
+    """Builds the requests of one run, and keeps what it learns about the endpoint."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
@@ -71,12 +71,12 @@ class RequestBuilder:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Who is asked."""
+        """The current endpoint."""
         return self._chosen_mode.endpoint
 
     @property
     def mode(self) -> Mode:
-        """How the tools are offered."""
+        """The tool mode."""
         return self._chosen_mode.mode
 
     @property
@@ -86,7 +86,7 @@ class RequestBuilder:
     def write(
         self, messages: Sequence[Message], nudge: str | None = None, *, offers_tools: bool = True
     ) -> ComposedRequest:
-        """The next request. `nudge` is a last word that is not part of the conversation."""
+        """Build the next request. `nudge` is a last message that is not part of the conversation."""
         chosen_mode = self._chosen_mode
         if not offers_tools:
             chosen_mode = choose_tool_mode(self.endpoint, Toolset(()), trust=self._config.trust)
@@ -98,10 +98,10 @@ class RequestBuilder:
         return composed
 
     def _draw_boundaries(self, messages: Sequence[Message], chosen_mode: ToolMode) -> tuple[str, ...]:
-        """One random word for each turn with results; the old ones stay, so that prompts keep their beginning."""
+        """Return one boundary for each turn with results. Old ones stay, so that a prompt cache still matches."""
         if not is_written_as_text(messages, chosen_mode, self._options):
             return ()
-        # Results stand in a message, or are owed for it.
+        # A message contains results, or calls that will get results.
         needed = sum(
             message.role == "tool" or any(isinstance(part, ToolCall | InvalidCall) for part in message.parts)
             for message in messages
@@ -114,16 +114,16 @@ class RequestBuilder:
         config = self._config
         return choose_tool_mode(endpoint, config.tools, mode, trust=config.trust, aliases=config.aliases)
 
-    # ---- what changes ------------------------------------------------------------------------------------------------
+    # ---- adaptation --------------------------------------------------------------------------------------------------
 
     def relax_choice(self) -> None:
-        """A call was demanded and has run: from here on the model may answer."""
+        """The required call has run: from now on the model may answer."""
         choice = read_choice(self._options)
         if choice is not None and choice.mode == "required":
             self._options["tool_choice"] = "auto"
 
     def escalate(self, spent: int) -> int | None:
-        """Let the model write more, once; how much, or None where that cannot be."""
+        """Raise `max_tokens` once. Return the new limit, or None if that is impossible."""
         limit = self.max_tokens or spent
         if self._has_escalated or not limit:
             return None
@@ -132,18 +132,18 @@ class RequestBuilder:
         return int(limit) * _ESCALATION
 
     def replace_model(self, failure: Failure) -> str | None:
-        """Go on with the next model, if there is one and the failure is not the request's own fault."""
+        """Switch to the next fallback model, if there is one and the request itself is not the cause of the failure."""
         if judge_failure(failure).category != "retryable" or not self._fallbacks:
             return None
         before = self.endpoint.model
         self._chosen_mode = self._settle(self._fallbacks.pop(0), self._config.tool_mode)
         self._unsure = None
-        return f"{before} failed ({failure.message or failure.kind}); {self.endpoint.model} goes on"
+        return f"{before} failed ({failure.message or failure.kind}); {self.endpoint.model} replaces it"
 
     def relearn(self, failure: Failure) -> LearnedFact | None:
-        """Speak otherwise to an endpoint that rejects native tools or wants another wire; None if that is not it.
+        """Adapt to an endpoint that rejects native tools or needs another wire; None if that is not the cause.
 
-        A lesson that was learned before (by another run, while this one lay in a journal) counts as well, once.
+        A fact that another run learned while this one waited in a journal also counts, once.
         """
         config, before = self._config, self.endpoint
         fact = learn_from(failure)
@@ -162,12 +162,12 @@ class RequestBuilder:
         mode: ToolModeName = "text" if fact.native_tool_calls is False else config.tool_mode
         self._chosen_mode = self._settle(endpoint, mode)
         how = f"on the wire {endpoint.wire}" if fact.wire else "as text"
-        words = f"the endpoint rejected the tools ({fact.why or failure.message}); they are offered {how} from here on"
+        words = f"the endpoint rejected the tools ({fact.why or failure.message}); they are now offered {how}"
         learned = LearnedFact(fact, before, is_sure, words)
         self._unsure = None if is_sure else learned
         return learned
 
     def confirm(self) -> LearnedFact | None:
-        """A request went through: what was not sure before is worth remembering now."""
+        """A request succeeded: return the unsure fact, which is now worth storing."""
         fact, self._unsure = self._unsure, None
         return fact

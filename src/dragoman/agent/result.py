@@ -1,4 +1,4 @@
-"""How a run can end, what it leaves behind, and the limits it runs under."""
+"""The outcomes of a run, its result, and its limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
     AnswerT = TypeVar("AnswerT")
 
 # --------------------------------------------------------------------------------------------------------------------
-# How a run can end, and what it leaves behind.
+# The outcomes of a run, and its result.
 
 Category = Literal["success", "waiting", "retryable", "capacity", "fatal"]
 OutcomeKind = Literal[
@@ -58,7 +58,7 @@ CATEGORIES = {kind: category for category, kinds in _BY_CATEGORY.items() for kin
 
 
 HINTS: dict[OutcomeKind, str] = {
-    "cancelled": "start the run again, or resume it where a journal was kept",
+    "cancelled": "start the run again, or resume it if it has a journal",
     "turn_limit": "allow more with limits=Limits(turns=...)",
     "token_limit": "allow more with limits=Limits(tokens=...)",
     "cost_limit": "allow more with limits=Limits(cost=...), or give prices with connection=Connection(prices=...)",
@@ -72,18 +72,18 @@ HINTS: dict[OutcomeKind, str] = {
     "refused": "the provider declined the content of the request",
     "tool_failed": "look at the error of the tool in result.results",
     "provider_failed": "the reason is the message of the provider or of the connection",
-    "unauthorized": "check the key and what it may do",
-    "hook_failed": "a hook raised; result.problems names it",
+    "unauthorized": "check the key and its permissions",
+    "hook_failed": "a hook raised an exception; result.problems names it",
     "interrupted": "resume the run: agent.resume(run_id)",
     "awaiting_approval": "answer the approval, then resume the run: agent.resume(run_id)",
 }
-"""What a developer can do about an outcome. The command line has its own, which name its options."""
+"""The next step of a developer after an outcome. The command line has its own table, which names its options."""
 
 
 class Outcome(Struct, frozen=True):
-    """Why a run ended. `category` says what a caller may do about it.
+    """Why a run ended. `category` tells the caller how to react.
 
-    `success`: nothing. `waiting`: answer, then resume the run. `retryable`: try again. `capacity`: allow more.
+    `success`: nothing to do. `waiting`: answer, then resume the run. `retryable`: try again. `capacity`: raise a limit.
     `fatal`: change something first.
     """
 
@@ -91,7 +91,7 @@ class Outcome(Struct, frozen=True):
     reason: str = ""
     category: Category = "success"
     hint: str = ""
-    """What to do next; empty after a success."""
+    """The next step; empty after a success."""
 
     @property
     def is_success(self) -> bool:
@@ -99,12 +99,12 @@ class Outcome(Struct, frozen=True):
 
 
 def end(kind: OutcomeKind, reason: str = "", *, category: Category | None = None, hint: str = "") -> Outcome:
-    """An outcome with the category and the hint of its kind, unless the caller knows better."""
+    """Return an outcome with the category and the hint of its kind, unless the caller gives others."""
     return Outcome(kind, reason, category or CATEGORIES[kind], hint or HINTS.get(kind, ""))
 
 
 class Problem(Struct, frozen=True):
-    """Something that went wrong on the way and did not end the run, or was done about it."""
+    """A problem that did not end the run, or a measure against one."""
 
     kind: str
     message: str
@@ -112,22 +112,22 @@ class Problem(Struct, frozen=True):
 
 
 class RunResult(Struct, Generic[AnswerT], frozen=True):
-    """Everything a run leaves behind."""
+    """The result of a run."""
 
     outcome: Outcome
     text: str = ""
-    """The final answer; on another outcome, the last words of the model."""
+    """The final answer. For an outcome other than success, the last text of the model."""
     data: AnswerT = None  # type: ignore[assignment]
-    """The structured answer, where one was asked for; None where the run did not get that far."""
+    """The structured answer, if one was requested; None if the run ended before it."""
     messages: list[Message] = field(default_factory=list)
-    """The whole conversation, with every call answered; give it to another run to go on."""
+    """The whole conversation, with a result for every call. Pass it to another run to continue."""
     results: list[ToolResult] = field(default_factory=list)
-    """The results of this run, in order, with the structured data of the tools."""
+    """The tool results of this run, in order, with the structured data of the tools."""
     calls: list[ToolCall | InvalidCall] = field(default_factory=list)
-    """The calls of this run that were answered by `results`, in the same order."""
+    """The calls of this run, in the order of `results`."""
     usage: Usage = Usage()
     cost: float | None = None
-    """In US dollars; None where no price is known."""
+    """In US dollars; None if a price is unknown."""
     turns: int = 0
     problems: list[Problem] = field(default_factory=list)
     run_id: str = ""
@@ -139,7 +139,7 @@ class RunResult(Struct, Generic[AnswerT], frozen=True):
 
 
 class RunFailed(DragomanError):
-    """A run ended without an answer. `result` is what it left behind, and `outcome` says why it ended."""
+    """A run ended without an answer. `result` is its result, and `outcome` says why it ended."""
 
     def __init__(self, result: RunResult[Any]) -> None:
         outcome = result.outcome
@@ -150,54 +150,54 @@ class RunFailed(DragomanError):
 
 
 def check_result(result: RunResult[AnswerT]) -> RunResult[AnswerT]:
-    """The result of a run that succeeded or waits for an approval; any other one raises `RunFailed`."""
+    """Return the result of a run that succeeded or waits for an approval. Raise `RunFailed` for any other."""
     if result.outcome.category not in ("success", "waiting"):
         raise RunFailed(result)
     return result
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How much a run may take, and what it has taken so far.
+# The limits of a run, and what it has used so far.
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """The bounds of a run. None means that there is none."""
+    """The limits of a run. None means no limit."""
 
     turns: int = 10
-    """Requests to the model. The calls of the last reply still run."""
+    """The number of requests to the model. The calls of the last reply still run."""
     tokens: int | None = None
-    """Input and output of all requests together."""
+    """The tokens of all requests and replies together."""
     cost: float | None = None
-    """In US dollars. Where no price is known, a run with this limit does not start."""
+    """The cost in US dollars. A run with this limit does not start if no price is known for its model."""
     seconds: float | None = None
-    """Of the whole run, waiting for approvals included."""
+    """The duration of the whole run, including the wait for approvals."""
     turn_seconds: float | None = None
-    """Of one request and the calls of its reply."""
+    """The duration of one request and the calls of its reply."""
     tool_seconds: float = 120.0
-    """Of one call, where its tool says nothing else."""
+    """The duration of one call, if its tool has no timeout of its own."""
     calls_per_turn: int = 64
-    """More calls than this in one reply, and none of them runs."""
+    """The number of calls in one reply. If a reply has more, none of them runs."""
     repairs: int = 2
-    """How often in a row the model is asked again because a reply held nothing but calls that cannot be run."""
+    """How often in a row the model is asked again because a reply contains only calls that cannot run."""
     mistakes: int = 3
-    """Turns in a row without one good call, after which the run ends."""
+    """The number of turns in a row without a valid call after which the run ends."""
     blanks: int = 1
-    """How often in a row the model is asked again because it said nothing."""
+    """How often in a row the model is asked again because its reply is empty."""
     concurrency: int = 8
-    """Calls of one run that run at the same time."""
+    """The number of calls of one run that run at the same time."""
 
     def __post_init__(self) -> None:
         for name in ("turns", "calls_per_turn", "concurrency", "mistakes"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"limits.{name} has to be at least 1", hint="leave it out for the default")
+                raise ConfigError(f"limits.{name} must be at least 1", hint="omit it for the default")
         for name in ("tokens", "cost", "seconds", "turn_seconds", "tool_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise ConfigError(f"limits.{name} has to be more than 0", hint="None stands for no limit")
+                raise ConfigError(f"limits.{name} must be more than 0", hint="None means no limit")
 
 
 class Spending:
-    """What a run and the runs below it have used. Whoever has a parent adds to the parent's account as well."""
+    """What a run and its child runs have used. A child run also adds to its parent."""
 
     def __init__(self, limits: Limits, parent: Spending | None = None) -> None:
         self.limits = limits
@@ -206,22 +206,22 @@ class Spending:
         self.cost: float | None = 0.0
 
     def add(self, usage: Usage, cost: float | None) -> None:
-        """Take in one reply."""
+        """Add the usage of one reply."""
         self.usage = add_usage(self.usage, usage)
         self.cost = None if self.cost is None or cost is None else self.cost + cost
         if self.parent is not None:
             self.parent.add(usage, cost)
 
     def exceeded(self) -> tuple[str, str] | None:
-        """The kind of limit that is reached here or further up, and the words for it."""
+        """Return the kind of limit that is reached here or in a parent run, and its message."""
         tokens = self.usage.input_tokens + self.usage.output_tokens
         if self.limits.tokens is not None and tokens >= self.limits.tokens:
-            return "token_limit", f"{tokens} tokens were used, and {self.limits.tokens} are allowed"
+            return "token_limit", f"{tokens} tokens are used; the limit is {self.limits.tokens}"
         if self.limits.cost is not None:
             if self.cost is None:
-                return "cost_limit", "a limit of cost is set, and no price is known for the model"
+                return "cost_limit", "a cost limit is set, but the price of the model is unknown"
             if self.cost >= self.limits.cost:
-                return "cost_limit", f"{self.cost:.4f} dollars were spent, and {self.limits.cost:g} are allowed"
+                return "cost_limit", f"{self.cost:.4f} dollars are spent; the limit is {self.limits.cost:g}"
         return self.parent.exceeded() if self.parent is not None else None
 
 

@@ -1,4 +1,4 @@
-"""A run brought back from its records: the machine is told again what it was told before."""
+"""Replay: a new machine receives the recorded inputs of a run and reaches the same state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INPUTS = frozenset({"reply", "approved", "denied", "finished", "input"})
 
 
 class Restored(Struct, frozen=True):
-    """A machine where it was, what it still wants, and which calls were under way."""
+    """A restored machine, its outstanding commands, and the calls that were running."""
 
     machine: Machine
     commands: list[Command]
@@ -30,18 +30,18 @@ class Restored(Struct, frozen=True):
 
 
 def read_header(records: Sequence[Record]) -> Header:
-    """What the run was begun with."""
+    """Return the first record of a run."""
     header: Header = decode(records[0].body, Header)
     return header
 
 
 async def read_start(journal: Journal, run_id: str, records: Sequence[Record]) -> list[Message]:
-    """The conversation that a run was begun with: what each run of its session added, from the first one on."""
+    """Return the conversation at the start of a run: it joins what each earlier run of the session added."""
     chain, seen = [records], {run_id}
     while read_header(chain[-1]).before is not None:
         parent = (await journal.run(run_id)).parent
         if parent is None or parent in seen:
-            raise JournalDamaged("the journal", "the run before this one is not there", run_id=run_id)
+            raise JournalDamaged("the journal", "the parent run is missing", run_id=run_id)
         seen.add(parent)
         run_id = parent
         chain.append(await journal.read(run_id))
@@ -63,7 +63,7 @@ def restore(
     *,
     start: list[Message] | None = None,
 ) -> Restored:
-    """Restore a run. The time in which nobody ran it does not count. `start` is what `read_start` returns."""
+    """Restore a run. The time between the processes does not count. `start` is what `read_start` returns."""
     header = read_header(records)
     config = _as_it_was(config, header, records)
     machine = Machine(config, spending=spending)
@@ -90,7 +90,7 @@ def restore(
 
 
 def _as_it_was(config: RunConfig, header: Header, records: Sequence[Record]) -> RunConfig:
-    """The settings that the run was begun with, as far as they matter for what it was told."""
+    """Return the configuration with the recorded settings on which a replay depends."""
     was_asked = any(record.kind in ("asked", "approved", "denied") for record in records)
     config = replace(
         config,
@@ -105,7 +105,7 @@ def _as_it_was(config: RunConfig, header: Header, records: Sequence[Record]) -> 
 
 
 async def last_messages(journal: Journal, run_id: str, records: Sequence[Record], config: RunConfig) -> list[Message]:
-    """The conversation at the end of a run. One that was interrupted is closed, with a result for every call."""
+    """Return the conversation at the end of a run. An interrupted run is closed, with a result for every call."""
     start = await read_start(journal, run_id, records)
     if records[-1].kind == "ended":
         return _messages_at_end(records, start)

@@ -1,4 +1,4 @@
-"""What keeps the runs of an agent safe, beside its rules: redaction, the audit log, the sandbox."""
+"""The safety services of an agent besides its rules: redaction, the audit log, the sandbox."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.types import ModeName
 
 
 class SafetyServices:
-    """What the runs of an agent share: the redactors, the audit log, the sandbox. Each is made when it is needed."""
+    """The services that the runs of an agent share: redactors, audit log, sandbox. Each is created on first use."""
 
     def __init__(
         self, settings: Safety, mode: ModeName, key: str | None, environment: Mapping[str, str] | None
@@ -30,16 +30,16 @@ class SafetyServices:
         self._key = key
         self._environment = environment
         self.wall: Callable[[], float] = time.time
-        """The clock by which approvals expire."""
+        """The clock for the expiry of approvals."""
         self._secrets: Secrets | None = None
         self._human: HumanSink | None = None
         self._auditor: Auditor | None = None
 
     def is_boxed(self, rules: Rules, parent_rules: Iterable[Rules] = ()) -> bool:
-        """Whether commands run in a sandbox that a mode relies on: that of a run, or that of the runs above it.
+        """Whether commands run in a sandbox on which the mode of the run, or of a parent run, depends.
 
-        The run's own mode wants proof that nothing gets out. No other mode asks, so the sandbox is left alone there:
-        it may have to be looked for first.
+        The run's own mode `sandboxed` requires a proof of confinement. With any other mode the sandbox is not touched,
+        since the search for one can be slow.
         """
         if not any(TRAITS[each.mode].uses_sandbox for each in (rules, *parent_rules)):
             return False
@@ -52,13 +52,13 @@ class SafetyServices:
         return proof(self.sandbox).holds
 
     def auditor(self) -> Auditor | None:
-        """What writes the audit log, if there is to be one."""
+        """Return the writer of the audit log, if there is an audit log."""
         if self._auditor is None and self.settings.audit is not None:
             self._auditor = Auditor(_open_audit(self.settings.audit, self.human_sink()))
         return self._auditor
 
     def human_sink(self, *endpoints: Endpoint | tuple[Endpoint, ...]) -> HumanSink:
-        """What hides secrets from people and logs; the same for every run."""
+        """Return the redactor for people and logs. All runs share it."""
         if self._human is None:
             named = [each for given in endpoints for each in (given if isinstance(given, tuple) else (given,))]
             self._secrets = Secrets(self._collect(named))
@@ -66,13 +66,13 @@ class SafetyServices:
         return self._human
 
     def model_sink(self) -> ModelSink | None:
-        """What hides secrets in results from the model, with a vault of its own for each run."""
+        """Return the redactor for results that the model sees. Each run has its own vault."""
         if not self.settings.scrub:
             return None
         return ModelSink(self._secrets or Secrets(), Vault(os.urandom(3).hex()))
 
     def _collect(self, endpoints: list[Endpoint]) -> dict[str, str]:
-        """The secrets that are known: those that were given, our own keys, and what the environment calls one."""
+        """Return the known secrets: those of the settings, provider keys, and secret environment variables."""
         services = os.environ if self._environment is None else self._environment
         given = self.settings.secrets
         listed = ((f"secret_{number}", value) for number, value in enumerate(given, 1))
@@ -96,7 +96,7 @@ def _open_audit(given: AuditSink | str | os.PathLike[str], sink: HumanSink) -> A
 
 
 def _find_sandbox(given: Any) -> Any:
-    """A sandbox by its name, or as it was given."""
+    """Return a sandbox by its name, or the given one."""
     if not isinstance(given, str):
         return given
     from dragoman.sandbox import find_sandbox

@@ -22,55 +22,57 @@ DAY = 86_400.0
 
 
 class Connection(Struct, frozen=True, kw_only=True):
-    """How an agent reaches its endpoints, and what it knows of them."""
+    """How an agent connects to its endpoints, and what it knows about them."""
 
     transport: Transport | None = None
-    """What carries the requests; None takes dragoman's own HTTP client."""
+    """The transport of requests; None uses dragoman's own HTTP client."""
     timeouts: Timeouts | None = None
     retries: Retries | None = None
     environment: Mapping[str, str] | None = None
-    """Where keys are looked up; None takes the environment of the process."""
+    """Where keys are looked up; None uses the environment of the process."""
     registry: Registry | None = None
-    """Providers and models; None takes the built-in tables."""
+    """The tables of providers and models; None uses the built-in tables."""
     facts: Facts | None = None
-    """What was learned of endpoints; None keeps it in memory."""
+    """The store of facts about endpoints; None keeps them in memory."""
     prices: Prices | None = None
 
 
 class Safety(Struct, frozen=True, kw_only=True):
-    """What may run, what may be seen, and who is asked, beside `mode`, `allow`, `ask`, `deny` and `approve`."""
+    """What may run, who may see what, and who approves, in addition to `mode`, `allow`, `ask`, `deny` and `approve`."""
 
     policy: Policy | Iterable[Policy] | None = None
-    """Functions that decide on calls; they can only make the rules stricter."""
+    """Functions that decide on calls. They can only make the rules stricter."""
     rules: Rules | Iterable[Rule] | None = None
     trust: str | Profile = "default"
-    """How far calls in text are trusted: strict, default, compat, or a profile."""
+    """The trust profile for calls in text: strict, default, compat, or your own."""
     nonce: bool = False
-    """In text mode, teach a wrapper with a random word for every request."""
+    """In text mode, instruct the model to use a wrapper with a random nonce for every request."""
     aliases: Mapping[str, str] = {}
-    """Other names by which a model may call a tool."""
+    """Other names that a model may use for a tool."""
     watch: WatchSettings = WatchSettings()
     """When a run counts as looping."""
     defer_approvals: bool = False
-    """Store approval requests in the journal and end the run, instead of a denial where nobody can answer."""
+    """Store approval requests in the journal and end the run, instead of a denial, if nobody can answer."""
     approval_seconds: float | None = DAY
-    """How long an approval is valid; None for ever."""
+    """How long an approval is valid; None means no limit."""
     ask_user: Callable[..., Any] | None = None
     """Answers the questions of the tool `ask_user`."""
     scrub: bool = True
-    """Hide secrets in tool results from the model."""
+    """Redact secrets in tool results before the model sees them."""
     secrets: Iterable[str] | Mapping[str, str] = ()
-    """Secrets to hide beside those that are recognised."""
+    """Secrets to redact in addition to those that are recognised."""
     audit: AuditSink | str | os.PathLike[str] | None = None
     """The file of the audit log."""
     sandbox: Any = None
-    """Where commands run: a name, a sandbox, or None for the choice of the mode."""
+    """The sandbox for commands: a name, a sandbox, or None for the choice of the mode."""
     workspace: str | None = None
-    """The folder that the tools work in."""
+    """The working folder of the tools."""
 
     def __post_init__(self) -> None:
         if self.approval_seconds is not None and self.approval_seconds <= 0:
-            hint = "give the seconds that an approval is valid, or None"
+            hint = "give a number of seconds, or None for no limit"
             raise ConfigError(f"approval_seconds is {self.approval_seconds}", hint=hint)
         if isinstance(self.secrets, str):
-            raise ConfigError("secrets is a single string", hint="give a list of them, or a mapping of names")
+            raise ConfigError(
+                "secrets is a single string", hint="give a list of strings, or a mapping from names to strings"
+            )

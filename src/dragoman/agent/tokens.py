@@ -1,7 +1,7 @@
-"""How many tokens a conversation has, before anybody has counted them; and how many a model takes.
+"""Estimates of the number of tokens in a conversation, and the context windows of models.
 
-The tokenizers of most models are not to be had, so this is an estimate: characters by kind, at a rate per family of
-models, corrected by what the provider reports after each request. It errs on the high side.
+The tokenizers of most models are not available. The estimate counts characters by kind, at a rate per model family, and
+corrects the rate by the usage that the provider reports after each request. It errs on the high side.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from dragoman.providers.provider import UNKNOWN, Profile, plain_name
 from dragoman.types import File, Image, InvalidCall, Message, Part, Text, Thinking, Tool, ToolCall, ToolResult
 
 CHARACTERS_PER_TOKEN = 3.6
-"""English text in a family of models that nobody has measured."""
+"""The rate for English text in a model family without a measurement."""
 IMAGE_TOKENS = 1500
 FILE_TOKENS = 1500
 
-_JSON = 0.8  # JSON takes more tokens than prose: so many characters of it fit where one of prose does
+_JSON = 0.8  # JSON needs more tokens than prose: this many characters of JSON count as one character of prose
 _BYTES_PER_TOKEN = 4.5  # of other scripts in UTF-8: about 1.5 characters of Chinese, 2.2 of Russian
 _MESSAGE = 4.0
 _CALL = 8.0
 _TOOL = 12.0
 _FILE_BYTES_PER_TOKEN = 20.0
 
-# The first family whose name begins so; names are those of providers/profiles.toml.
+# The first family whose prefix matches. The names are those of providers/profiles.toml.
 _RATES = (
     ("claude", 3.3),
     ("gpt_5", 4.0),
@@ -46,18 +46,18 @@ _RATES = (
     ("phi", 3.5),
 )
 
-_LEAST_TO_LEARN = 50  # tokens; what is smaller is mostly the provider's own wrapping
+_LEAST_TO_LEARN = 50  # tokens; smaller requests consist mostly of the provider's own wrapper
 _LOWEST, _HIGHEST = 0.25, 4.0
 _WEIGHT = 0.5
-_SPARE = 64  # weights of messages that are gone, before they are forgotten
+_SPARE = 64  # the number of stored weights of removed messages before they are deleted
 
 _write = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Estimate:
-    """Counts the tokens of one conversation with one model, and learns from what the provider reports.
+    """Counts the tokens of one conversation with one model, and learns from the reported usage.
 
-    What was counted once is not read again, so that a conversation that grows costs no more than its length.
+    Each message is counted once, so that the total work is linear in the length of the conversation.
     """
 
     def __init__(self, target: str | Profile | Endpoint = "", *, characters_per_token: float | None = None) -> None:
@@ -71,29 +71,29 @@ class Estimate:
 
     @property
     def factor(self) -> float:
-        """What was learned: reported tokens for each estimated one."""
+        """The learned correction: reported tokens per estimated token."""
         return self._factor
 
     def count(self, messages: Sequence[Message], tools: Iterable[Tool] = ()) -> int:
-        """The tokens of a request."""
+        """Return the tokens of a request."""
         return ceil(self.measure(messages, tools))
 
     def measure(self, messages: Sequence[Message], tools: Iterable[Tool] = ()) -> float:
-        """The same with its fraction, so that it can be added up."""
+        """Return the tokens of a request with the fraction, so that sums are exact."""
         return self._factor * (self._sum(messages) + (self._sum_tools(tuple(tools)) if tools else 0.0))
 
     def of(self, message: Message) -> float:
-        """The tokens of one message, with the fraction."""
+        """Return the tokens of one message, with the fraction."""
         return self._factor * self._weight(message)
 
     def characters(self, messages: Sequence[Message], tools: Iterable[Tool] = ()) -> int:
-        """The size of a request, in characters of plain English: other scripts, JSON and images count as many times."""
+        """Return the size of a request in characters of plain English. Other scripts, JSON and images count more."""
         return int(self._rate * (self._sum(messages) + self._sum_tools(tuple(tools))))
 
     def learn(self, sent_characters: int, reported_input_tokens: int) -> None:
-        """Correct the rate: `sent_characters` is what `characters` gave for a request, the rest is the provider's word.
+        """Correct the rate: `sent_characters` is what `characters` returned, the tokens are the reported ones.
 
-        One report moves the rate half of the way, and never far: some providers report nonsense.
+        One report moves the rate at most half of the way, and within bounds: some providers report wrong numbers.
         """
         if reported_input_tokens < _LEAST_TO_LEARN or sent_characters < _LEAST_TO_LEARN * self._rate:
             return
@@ -164,7 +164,7 @@ class Estimate:
             return self._walk(value)
 
     def _walk(self, value: Any) -> float:
-        """The weight of what cannot be written as JSON: half characters, deep nesting, numbers without end."""
+        """Return the weight of what JSON cannot represent: lone surrogates, deep nesting, infinite numbers."""
         weight = 0.0
         waiting = [value]
         while waiting:
@@ -177,7 +177,7 @@ class Estimate:
             elif isinstance(item, str):
                 weight += self._weigh_text(item, dense=True)
             elif isinstance(item, int):
-                weight += item.bit_length() / 10  # ten bits are three digits, and those are a token
+                weight += item.bit_length() / 10  # ten bits are three digits, which are one token
         return weight
 
     def _weigh_text(self, text: str, *, dense: bool = False) -> float:
@@ -194,7 +194,7 @@ def rate_of(target: str | Profile | Endpoint) -> float:
         from dragoman.providers.registry import shipped
 
         known = shipped().profile(target)
-        # `provider:model`, or a model with a colon of its own.
+        # `provider:model`, or a model name that contains a colon.
         target = known if known != UNKNOWN else shipped().profile(target.partition(":")[2])
     family = (target.profile if isinstance(target, Endpoint) else target).name
     return next((rate for prefix, rate in _RATES if family.startswith(prefix)), CHARACTERS_PER_TOKEN)
@@ -202,8 +202,8 @@ def rate_of(target: str | Profile | Endpoint) -> float:
 
 # ---- windows -------------------------------------------------------------------------------------------------------
 
-# Tokens that a model takes in one request, by the beginning of its plain name; the first match wins. Where the window
-# differs between the members of a family, or between its hosts, the smaller one stands here.
+# The context window in tokens by the prefix of the plain model name; the first match wins. If the window differs
+# between the members of a family, or between its hosts, the table has the smallest.
 _WINDOWS = tuple(
     (re.compile(pattern).match, tokens)
     for pattern, tokens in (
@@ -254,10 +254,10 @@ _WINDOWS = tuple(
 
 
 def window(endpoint: Endpoint, override: int | None = None) -> int | None:
-    """The most tokens that a request and its reply may have together; None where nobody can say.
+    """Return the maximum number of tokens of a request and its reply together; None if it is unknown.
 
-    What the user says counts, then what is asked of the server or was found out about it, then what the vendor of the
-    model says. A server on one's own machine gives what it was started with, so nothing else is known of it.
+    The setting of the user has priority, then what the server reports or a probe found, then the value of the vendor.
+    The window of a local server depends on its start options, so no other value is assumed.
     """
     if override:
         return override

@@ -36,16 +36,17 @@ from dragoman.policy.rules import strictest_of
 from dragoman.types import InvalidCall, Operand, Text, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the model is told when a call does not run. It names who decided: a user only where a user did.
+# Messages to the model for calls that did not run. They name the user only if a user decided.
 
 NOBODY = (
     "Not run: this call needs approval, and nobody is there to give it. Go on without it, or say what you would have "
     "done."
 )
 _HOW_TO_ALLOW = (
-    "Whoever starts the run can allow it beforehand: with a rule in `allow` or `auto_approve`, or with an approver."
+    "The person who starts the run can allow it in advance, with a rule in `allow` or `auto_approve`, or with an "
+    "approver."
 )
-_ONLY_A_PERSON = "No rule allows it beforehand: somebody has to look at it, so the run needs an approver."
+_ONLY_A_PERSON = "No rule can allow it in advance: a person has to check it, so the run needs an approver."
 _FIRM = ("trust", "protected", "uninspected")
 TOO_STALE = (
     "Not run: what was approved changed again and again before it could run ({reason}). Find out what changes it first."
@@ -54,27 +55,27 @@ WAITING = "Not run yet: this call waits for approval."
 
 
 def say_decided(decision: Decision) -> str:
-    """The words for a denial by the policy."""
+    """Return the message for a denial by the policy."""
     return f"Denied by policy: {decision.reason}"
 
 
 def say_nobody(decision: Decision) -> str:
-    """The words where nobody can be asked."""
+    """Return the message for a call that needs an approval, in a run without an approver."""
     why = f" ({decision.reason})" if decision.reason else ""
     how = _ONLY_A_PERSON if decision.code in _FIRM else _HOW_TO_ALLOW
     return f"{NOBODY}{why} {how}"
 
 
 def say_denied(told: Denied) -> str:
-    """The words for a denial by whoever was asked."""
+    """Return the message for a denial by the approver."""
     by = told.by or "the user"
     return f"Denied by {by}: {told.reason}" if told.reason else f"Denied by {by}."
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whether a call may run: what the rules say, what the developer's policies say, and what the runs above say.
+# Permission: the rules of the run, the developer's policies, and the rules of the parent runs.
 #
-# The strictest of them counts. Rules that somebody approved on the way are added for the rest of the run.
+# The strictest decision counts. Rules that an approver added apply for the rest of the run.
 
 
 class PermissionState:
@@ -84,15 +85,15 @@ class PermissionState:
         self._config = config
         self.rules = config.rules
         self.past: Past | None = None
-        """What was decided before, while a run is brought back."""
+        """The recorded decisions, during a replay."""
 
     @property
     def chain(self) -> tuple[Rules, ...]:
-        """The rules of this run and of those above it."""
+        """The rules of this run and of its parent runs."""
         return (self.rules, *self._config.rules_above)
 
     def decide(self, call: ToolCall, tool: Tool, operands: Sequence[Operand], uninspected: str = "") -> Decision:
-        """What becomes of a call."""
+        """Return the decision on a call."""
         sandboxed = self._config.sandboxed and tool.metadata.get("class") == "exec"
         context = DecisionContext(tool, tuple(operands), sandboxed, uninspected)
         decisions = [decide(call, context, rules) for rules in self.chain]
@@ -102,7 +103,7 @@ class PermissionState:
         return decision if self.past is None else self.past.correct(decision, call, tool)
 
     def add(self, text: str) -> str:
-        """Allow what this rule describes from now on; what is wrong with it, where it is no rule."""
+        """Add an allow rule. Return an error message if the text is not a rule."""
         try:
             rule = read_rule(text, "allow", "session")
         except ConfigError as mistake:
@@ -112,31 +113,31 @@ class PermissionState:
         return ""
 
     def suggest(self, call: ToolCall, tool: Tool, operands: Sequence[Operand]) -> str:
-        """The rule that would allow calls like this one."""
+        """Return the rule that would allow calls like this one."""
         rule = suggest_rule(call, DecisionContext(tool, tuple(operands)))
         return "" if rule is None else str(rule)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The calls of one reply, on their way from planned to answered.
+# The calls of one reply, from planned to settled.
 #
-# Each call is a slot. Slots are taken from the front: one call alone, or several safe ones that stand next to each
-# other. A group is shown to the hooks, decided by the policy, approved where that is asked for, and run; then comes
-# the next. Whatever happens, each slot ends with exactly one result, and the results keep the order of the calls.
+# Each call is a slot. The turn processes slots from the front, in groups: one call alone, or several adjacent parallel-
+# safe calls. Hooks review a group, the policy decides, the approver approves if necessary, and the tools run; then the
+# next group follows. Every slot ends with exactly one result, and the results keep the order of the calls.
 
 State = Literal["planned", "reviewing", "reviewed", "asking", "parked", "ready", "running", "settled"]
 _WAITING = ("reviewing", "asking", "running")
 CallNews = Reviewed | Approved | Denied | Stale | Postponed | ToolAnswered
-"""What a turn can be told of one of its calls."""
+"""The inputs that concern one call of a turn."""
 _EXPECTED: dict[type, tuple[State, ...]] = {
     Reviewed: ("reviewing",),
-    # A run that is brought back may be asked about the calls beside this one, which ran all the same.
+    # In a replay, calls of the same group may wait for an approval, although this one has already run.
     ToolAnswered: ("running", "ready"),
     Stale: ("running",),
 }
-"""Where a call has to be for such news to count; for all others it has to be asked about."""
+"""The states in which a call accepts such an input. All other inputs need the state `asking`."""
 _MOST_STALE = 3
-"""How often an approval may turn out to be no longer true before the call is given up."""
+"""How many stale approvals a call may have before it is denied."""
 
 DUPLICATE = "Skipped duplicate tool call {name!r} with identical arguments in this turn. It was not run again."
 TOO_MANY = "Not run: the reply held {count} calls, and {most} are allowed. Make fewer calls at a time."
@@ -148,7 +149,7 @@ UNKNOWN_OUTCOME = (
 
 
 class Slot(Struct):
-    """One call, and how far it is."""
+    """One call and its state."""
 
     call: ToolCall | InvalidCall
     tool: Tool | None
@@ -157,7 +158,7 @@ class Slot(Struct):
     ran: bool = False
     seconds: float = 0.0
     twin: str | None = None
-    """The id of the first call of the turn that is the same as this one."""
+    """The id of the first identical call of the turn."""
     operands: tuple[Operand, ...] = ()
     uninspected: str = ""
     approved: Approved | None = None
@@ -165,7 +166,7 @@ class Slot(Struct):
 
 
 class CallTurn:
-    """The calls of one reply. `begin` and `receive` give what is to be done next, until `is_done`."""
+    """The calls of one reply. `begin` and `receive` return the next commands, until `is_done`."""
 
     def __init__(
         self,
@@ -187,7 +188,7 @@ class CallTurn:
         self._by_id = {slot.call.id: slot for slot in self.slots}
         self.outcome: Outcome | None = None
         self.answer = ""
-        """The final answer, where a tool gave it."""
+        """The final answer, if a tool gave one."""
         self.mistakes = 0
 
     @property
@@ -196,24 +197,24 @@ class CallTurn:
 
     @property
     def is_parked(self) -> bool:
-        """Whether nothing can go on before somebody approves a call."""
+        """Whether the turn cannot continue before an approval."""
         group = self._group()
         return any(slot.state == "parked" for slot in group) and not any(
             slot.state in (*_WAITING, "ready") for slot in group
         )
 
     def show_waiting(self) -> list[ToolResult]:
-        """A result for each call, also for those that have none yet."""
+        """Return a result for each call, including calls that have none yet."""
         return [slot.result or ToolResult(slot.call.id, slot.call.name, WAITING, is_error=True) for slot in self.slots]
 
     @property
     def results(self) -> list[ToolResult]:
         return [slot.result for slot in self.slots if slot.result is not None]
 
-    # ---- from the reply ----------------------------------------------------------------------------------------------
+    # ---- the start ---------------------------------------------------------------------------------------------------
 
     def begin(self, now: float) -> list[Command]:
-        """Settle what cannot run at all, then start with the first calls that can."""
+        """Settle the calls that cannot run, then start the first group."""
         commands: list[Command] = []
         most = self._config.limits.calls_per_turn
         if len(self.slots) > most:
@@ -231,7 +232,7 @@ class CallTurn:
         return commands + self._advance(now)
 
     def _refuse(self, slot: Slot, text: str) -> list[Command]:
-        """Answer a call that the model got wrong."""
+        """Settle an invalid call or a call of an unknown tool."""
         self.mistakes += 1
         return self._deny(slot, text)
 
@@ -248,10 +249,10 @@ class CallTurn:
             commands += self._deny(slot, DUPLICATE.format(name=slot.call.name))
         return commands
 
-    # ---- the next calls ----------------------------------------------------------------------------------------------
+    # ---- the next group ----------------------------------------------------------------------------------------------
 
     def _group(self) -> list[Slot]:
-        """The calls whose turn it is: one, or all safe ones up to the next that is not."""
+        """Return the calls to process now: one, or all parallel-safe ones up to the next that is not."""
         group: list[Slot] = []
         for slot in self.slots:
             if slot.state == "settled" or slot.twin is not None:
@@ -276,16 +277,16 @@ class CallTurn:
                 return commands
             ready = [slot for slot in group if slot.state == "ready"]
             if self._deadline is not None and now >= self._deadline:
-                # Approvals and hooks may take longer than a turn has.
+                # Approvals and hooks may take longer than the turn limit.
                 commands += [each for slot in ready for each in self._deny(slot, TOO_LATE)]
             elif ready:
-                # What was allowed beside a call that waits for somebody need not wait with it.
+                # An allowed call does not wait for the approval of another call in its group.
                 return [*commands, self._run(ready)]
             elif any(slot.state == "parked" for slot in group):
                 return commands
 
     def _prepare(self, slot: Slot) -> list[Command]:
-        """Bring one call as far as it gets without waiting."""
+        """Advance one call as far as possible without a wait."""
         call, tool = slot.call, slot.tool
         if not isinstance(call, ToolCall) or tool is None:
             return []
@@ -336,10 +337,10 @@ class CallTurn:
             batch.append(Planned(slot.call, slot.tool, seconds, self._deadline, slot.operands, slot.approved))
         return RunTools(tuple(batch), self.number)
 
-    # ---- news --------------------------------------------------------------------------------------------------------
+    # ---- inputs ------------------------------------------------------------------------------------------------------
 
     def receive(self, told: CallNews, now: float) -> list[Command]:
-        """Take in what became of a call. What comes too late, or for no call of this turn, changes nothing."""
+        """Process an input about a call. A late input, or one about an unknown call, changes nothing."""
         slot = self._by_id.get(told.call_id)
         if slot is None or slot.state not in _EXPECTED.get(type(told), ("asking",)):
             return []
@@ -379,26 +380,26 @@ class CallTurn:
         if told.rule:
             fault = self._permissions.add(told.rule)
             allowed = f"{by} allowed {told.rule} for the rest of this run"
-            words = f"{told.rule} is no rule: {fault}" if fault else allowed
+            words = f"{told.rule} is not a rule: {fault}" if fault else allowed
             commands.append(self._notice("rule_refused" if fault else "rule_added", words))
         if told.arguments is not None:
             slot.operands, slot.uninspected = told.operands, told.uninspected
         return commands + self._change(slot, told.arguments, by, decides=True)
 
     def _ask_again(self, slot: Slot, told: Stale) -> list[Command]:
-        """What was approved is not what would run now: it is decided anew, so many times."""
+        """The approved call is not the call that would run now: decide again, up to a limit."""
         slot.stale += 1
         slot.approved = None
         if slot.stale >= _MOST_STALE:
             return self._deny(slot, TOO_STALE.format(reason=told.reason))
         slot.state = "reviewed"
         slot.operands, slot.uninspected = told.operands, told.uninspected
-        return [self._notice("approval_stale", f"{slot.call.name} is asked about again: {told.reason}")]
+        return [self._notice("approval_stale", f"{slot.call.name} needs approval again: {told.reason}")]
 
     def _change(
         self, slot: Slot, arguments: dict[str, object] | None, by: str, *, decides: bool = False
     ) -> list[Command]:
-        """Put in other arguments, if they fit the schema; the call as it is then is decided on like any other."""
+        """Replace the arguments, if they fit the schema. The policy decides on the changed call as on any other."""
         if arguments is None or not isinstance(slot.call, ToolCall) or slot.tool is None:
             return []
         loaded = load(arguments, slot.tool)
@@ -433,7 +434,7 @@ class CallTurn:
             kind: Literal["halted", "tool_failed"] = "halted" if told.ends == "halted" else "tool_failed"
             return commands + self._end(end(kind, told.reason), f"Not run: {told.ends}. {told.reason}".strip())
         if self.outcome is not None:
-            return commands + self._end(self.outcome, "Not run: the run was ended because it went round in circles.")
+            return commands + self._end(self.outcome, "Not run: the run was ended because it repeated itself.")
         return commands
 
     # ---- ends --------------------------------------------------------------------------------------------------------
@@ -443,12 +444,12 @@ class CallTurn:
         return self.abandon(words)
 
     def take_last(self, told: ToolAnswered) -> list[Command]:
-        """Take in the result of a call, and begin nothing more."""
+        """Accept the result of a call, but start no other call."""
         slot = self._by_id.get(told.call_id)
         return self._answer(slot, told) if slot is not None and slot.state == "running" else []
 
     def abandon(self, words: str) -> list[Command]:
-        """Answer everything that is still open: what runs is stopped, what was not started never will be."""
+        """Give every open call a result: running calls are cancelled, the others never start."""
         commands = self._settle_twins()
         running = tuple(slot.call.id for slot in self.slots if slot.state == "running")
         if running:
@@ -465,7 +466,7 @@ class CallTurn:
         return commands
 
     def _settle_twins(self) -> list[Command]:
-        """Calls that are the same as an earlier one share its result."""
+        """Give identical calls the result of the first one."""
         commands: list[Command] = []
         for slot in self.slots:
             first = self._by_id[slot.twin] if slot.state != "settled" and slot.twin is not None else None
@@ -478,10 +479,10 @@ class CallTurn:
         slot.result = result
         return [Emit(ToolEnded(slot.call, result, slot.seconds, slot.ran))]
 
-    # ---- after a crash -----------------------------------------------------------------------------------------------
+    # ---- replay ------------------------------------------------------------------------------------------------------
 
     def outstanding(self) -> list[Command]:
-        """What is still to be done for the calls of this turn, said again."""
+        """Return the outstanding commands for the calls of this turn."""
         commands: list[Command] = []
         running: list[Slot] = []
         for slot in self.slots:
@@ -504,11 +505,11 @@ def _with_note(result: ToolResult, note: str) -> ToolResult:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How often a model may get it wrong, or say nothing, before the run is given up.
+# How many mistakes and empty replies in a row end the run.
 
 
 class MistakeBudget:
-    """Counts mistakes, repairs and blank replies, each in a row."""
+    """Counts mistakes, repairs and empty replies in a row."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -517,20 +518,20 @@ class MistakeBudget:
         self.blanks = 0
 
     def allows_blank(self) -> bool:
-        """The model said nothing; whether it may be asked again."""
+        """Count an empty reply. Return whether the model may be asked again."""
         self.blanks += 1
         return self.blanks <= self._limits.blanks
 
     def allows_repair(self) -> bool:
-        """A reply has to be mended by its writer; whether he may be asked to."""
+        """Count a repair request. Return whether the model may be asked to correct its reply."""
         self.repairs += 1
         return self.repairs <= self._limits.repairs
 
     def allows_calls(self, turn: CallTurn) -> bool:
-        """Count a turn, once however many mistakes it held; whether the model may go on.
+        """Count a turn, once for any number of mistakes. Return whether the run may continue.
 
-        A call that ran begins the count anew, whatever came of it. What was denied or blocked is no mistake, and no
-        sign of getting better either.
+        A call that ran resets the count, whatever its result. A denied or blocked call is not a mistake, and does not
+        reset the count either.
         """
         if any(slot.ran for slot in turn.slots):
             self.mistakes = self.repairs = 0

@@ -16,16 +16,16 @@ from dragoman.types import File, Image, InvalidCall, Reply, Thinking, Tool, Tool
 from dragoman.types import Text as TextPart
 
 # --------------------------------------------------------------------------------------------------------------------
-# How patient a watcher is: when it warns, when it blocks, when it ends the run.
+# When a watcher warns, when it blocks a call, and when it ends the run.
 
 Action = Literal["warn", "block", "end"]
 
 
 class Verdict(Struct, frozen=True):
-    """What a watcher has to say of a call, a result or a turn.
+    """The finding of a watcher about a call, a result or a turn.
 
-    `warn`: the message is a note for the model, to be put behind the result. `block`: the call does not run, the
-    message is its result. `end`: the run is over, the message says why. `kind` names the detector.
+    `warn`: the message is a note for the model, appended to the result. `block`: the call does not run, and the message
+    is its result. `end`: the run ends, and the message is the reason. `kind` names the detector.
     """
 
     action: Action
@@ -34,7 +34,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Thresholds(Struct, frozen=True):
-    """At which count a detector warns, blocks and ends the run; None leaves that step out."""
+    """The counts at which a detector warns, blocks and ends the run; None disables a step."""
 
     warn: int | None
     block: int | None
@@ -44,12 +44,12 @@ class Thresholds(Struct, frozen=True):
         given = [step for step in (self.warn, self.block, self.end) if step is not None]
         if any(step < 2 for step in given) or given != sorted(given):
             raise ConfigError(
-                f"the steps of a watcher are {given}",
-                hint="they count from 2 up, in the order warn, block, end; None leaves a step out",
+                f"the thresholds of a watcher are {given}",
+                hint="each is at least 2, in the order warn, block, end; None disables a step",
             )
 
     def reaches(self, action: Action, count: int) -> bool:
-        """Whether this is done at that count; a call is blocked that would bring the count there."""
+        """Whether the count triggers this action. For `block` the count includes the call that would be blocked."""
         step: int | None = getattr(self, action)
         return step is not None and count >= step
 
@@ -58,27 +58,27 @@ class WatchSettings(Struct, frozen=True):
     """The settings of a watcher. A detector that is None is off; `WatchSettings.off()` switches all of them off."""
 
     repeats: Thresholds | None = Thresholds(3, 4, 5)
-    """The same call with the same result, one after the other."""
+    """The same call with the same result, in a row."""
     cycles: Thresholds | None = Thresholds(4, 5, 6)
-    """Two or more calls that alternate, each with its own same result: full rounds."""
+    """Two or more calls that alternate, each with its own constant result. The count is in full rounds."""
     same_results: Thresholds | None = Thresholds(5, 6, 7)
-    """One tool that gives the same result whatever its arguments are."""
+    """One tool that returns the same result for different arguments."""
     failures: int | None = 3
-    """One tool that fails with the same error: after so many in a row, calls that failed so are not run again."""
+    """One tool that fails with the same error. After this many in a row, calls that failed with it do not run again."""
     idle_turns: int | None = 3
     """Turns in a row with the same calls, the same results and no new text."""
     window: int = 20
-    """Successful calls that are remembered for `same_results`."""
+    """The number of successful calls that `same_results` remembers."""
     longest_cycle: int = 5
-    """The most calls in one round of `cycles`."""
+    """The maximum number of calls in one round of `cycles`."""
     exempt: tuple[str, ...] = ()
-    """Names of tools that may repeat themselves, as those with `metadata={"polling": True}` may."""
+    """Tools that may repeat calls, in addition to those with `metadata={"polling": True}`."""
 
     def __post_init__(self) -> None:
         counts = {"failures": self.failures, "idle_turns": self.idle_turns}
         for name, count in counts.items():
             if count is not None and count < 2:
-                raise ConfigError(f"{name} of a watcher is {count}", hint="give 2 or more, or None to switch it off")
+                raise ConfigError(f"{name} of a watcher is {count}", hint="give 2 or more, or None to disable it")
         if self.window < 1 or self.longest_cycle < 2:
             raise ConfigError(
                 f"a watcher with window {self.window} and longest_cycle {self.longest_cycle}",
@@ -87,12 +87,12 @@ class WatchSettings(Struct, frozen=True):
 
     @classmethod
     def off(cls) -> WatchSettings:
-        """Settings under which nothing is ever said."""
+        """Return settings that disable every detector."""
         return cls(repeats=None, cycles=None, same_results=None, failures=None, idle_turns=None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a watcher says: what was repeated, how often, and what to do instead.
+# Messages of a watcher: what was repeated, how often, and what to do instead.
 
 _ADVICE = "Use what you already know, change the arguments, or go another way; if nothing is left to do, answer now."
 
@@ -121,21 +121,21 @@ _MESSAGES = {
         f"{_READ_IT}",
     ),
 }
-"""By the kind of repetition: the note behind a result, and what a blocked call is answered with."""
+"""By the kind of repetition: the note after a result, and the result of a blocked call."""
 
 
 def _speak(action: Action, kind: str, name: str, count: int, period: int = 1) -> Verdict:
     note, refusal = _MESSAGES[kind]
     message = refusal if action == "block" else note
     message = message.format(name=name, count=count, before=count - 1, period=period)
-    # The reason of a run that ends is for people, who need no advice.
+    # The reason of an ended run is for people, so it contains no advice for the model.
     return Verdict(
         action, kind, message.removesuffix(_ADVICE).strip().removesuffix(".") if action == "end" else message
     )
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Fingerprints of calls and results: equal for what a reader would call the same, in one pass and without copies.
+# Fingerprints of calls and results: equal for equal content, computed in one pass without copies.
 #
 # The order of keys does not matter; everything else does.
 
@@ -145,20 +145,20 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def call_digest(call: ToolCall) -> Digest:
-    """What makes two calls the same: the name and the arguments."""
+    """Return the digest of the name and the arguments."""
     state = blake2b(call.name.encode("utf-8", "surrogatepass"), digest_size=_SIZE)
     state.update(b"\0")
     try:
         state.update(_encode(call.arguments))
     except (ValueError, RecursionError, OverflowError, TypeError):
-        # Half characters, deep nesting, numbers of thousands of digits: JSON has no form for them, a walk has.
+        # JSON cannot represent lone surrogates, deep nesting or numbers of thousands of digits; a walk can read them.
         state.update(b"walked")
         _walk(call.arguments, state)
     return state.digest()
 
 
 def result_digest(result: ToolResult) -> Digest:
-    """What makes two results the same: what the model is shown of them, and whether they are errors."""
+    """Return the digest of what the model sees of a result, and of its error flag."""
     state = blake2b(b"error" if result.is_error else b"result", digest_size=_SIZE)
     content = result.content
     for part in [content] if isinstance(content, str) else content:
@@ -187,7 +187,7 @@ def _add_text(kind: str, text: str, state: blake2b) -> None:
 
 
 def _walk(value: Any, state: blake2b) -> None:
-    """Feed a value of any depth, keys in order. What is no JSON counts by its type and its words."""
+    """Hash a value of any depth, with sorted keys. A value without a JSON form counts by its type and its text."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
@@ -201,21 +201,21 @@ def _walk(value: Any, state: blake2b) -> None:
         elif isinstance(item, str):
             _add_text("s", item, state)
         elif isinstance(item, int) and not isinstance(item, bool):
-            _add_text("int", hex(item), state)  # the decimal form of a huge number takes quadratic time
+            _add_text("int", hex(item), state)  # the decimal form of a huge number needs quadratic time
         else:
             _add_text(type(item).__name__, repr(item), state)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The same calls with the same results, over and over: one call that repeats, or several that take turns.
+# Repeated calls with the same results: one call that repeats, or several that alternate.
 
 Pair = tuple[Digest, Digest]
-"""The fingerprints of a call and of its result."""
+"""The digests of a call and of its result."""
 _UNKNOWN = b""
 
 
 class Cycle(Struct, frozen=True):
-    """A round of `period` calls, gone `count` times in full; `whole` when the last round has just been closed."""
+    """A cycle of `period` calls, completed `count` times; `whole` if the last round is complete."""
 
     period: int
     count: int
@@ -223,23 +223,23 @@ class Cycle(Struct, frozen=True):
 
 
 class CycleDetector:
-    """Remembers what was called, and sees when it goes round. A round of one call is a plain repetition."""
+    """Remembers calls and detects cycles. A cycle of one call is a plain repetition."""
 
     def __init__(self, repeats: Thresholds | None, cycles: Thresholds | None, longest: int) -> None:
         self._steps = [repeats, *([cycles] * (longest - 1))]  # by period, less one
         given = [step for steps in (repeats, cycles) if steps for step in (steps.warn, steps.block, steps.end) if step]
         self._most = longest * (max(given, default=1) + 1)
-        self._pairs: list[Pair] = []  # of the turns before this one
-        self._now: dict[Digest, Pair] = {}  # of this turn, in the order of the calls: the result, or the one to expect
+        self._pairs: list[Pair] = []  # of the earlier turns
+        self._now: dict[Digest, Pair] = {}  # of this turn, in the order of the calls: the result, or the expected one
         self._settled: set[Digest] = set()
 
     def steps(self, cycle: Cycle) -> Thresholds:
         steps = self._steps[cycle.period - 1]
-        assert steps is not None, "a circle is only found where it is looked for"
+        assert steps is not None, "only periods with an enabled detector are searched"
         return steps
 
     def foresee(self, call: Digest) -> tuple[Cycle, Pair] | None:
-        """The circle that this call would close or go on with, if its result is the one of last time."""
+        """Return the cycle that this call would complete or continue, if its result is the same as last time."""
         last = next((pair for pair in reversed(self._pairs) if pair[0] == call), (call, _UNKNOWN))
         expected = self._now.setdefault(call, last)
         for cycle in self._find(self._until(call)):
@@ -248,9 +248,9 @@ class CycleDetector:
         return None
 
     def add(self, pair: Pair) -> Cycle | None:
-        """The circle that this call and result belong to, if there is one to speak of.
+        """Return the cycle to which this call and result belong, if there is one.
 
-        Calls of one turn may be answered in any order; what counts is the order in which they were made.
+        Calls of one turn may finish in any order. What counts is the order of the calls in the reply.
         """
         key = pair[0] if pair[0] not in self._settled else pair[0] + pair[1]
         self._now[key] = pair
@@ -258,7 +258,7 @@ class CycleDetector:
         return max(self._find(self._until(key)), key=self._severity, default=None)
 
     def forget(self, call: Digest) -> None:
-        """Nothing is expected of the call any more: it failed."""
+        """Remove the expectation for a call: it failed."""
         if call not in self._settled:
             self._now.pop(call, None)
 
@@ -293,16 +293,16 @@ class CycleDetector:
 
 
 def _run(pairs: list[Pair], period: int) -> int:
-    """How many pairs at the end repeat with this period."""
+    """Return how many pairs at the end repeat with this period."""
     place = len(pairs) - 1
     while place >= period and pairs[place] == pairs[place - period]:
         place -= 1
-    # What stopped the search belongs to the first round, with the others of that round before it.
+    # The pair that stopped the search belongs to the first round, together with the pairs of that round before it.
     return len(pairs) - 1 - place + period if place < len(pairs) - 1 else 0
 
 
 def _is_smallest(pairs: list[Pair], period: int) -> bool:
-    """Whether a round is no repetition itself: `A A` is one call twice, and not a round of two."""
+    """Whether a cycle is not itself a repetition: `A A` is one call twice, not a cycle of two."""
     last = pairs[-period:]
     return not any(
         period % part == 0 and all(last[place] == last[place - part] for place in range(part, period))
@@ -311,7 +311,7 @@ def _is_smallest(pairs: list[Pair], period: int) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One tool that fails with the same error again and again: what failed so is not tried in the same way once more.
+# One tool that fails repeatedly with the same error: a call that failed is not repeated unchanged.
 
 _MOST_CALLS = 200
 
@@ -333,14 +333,14 @@ class _Streak(Struct):
 
 
 class FailureDetector:
-    """Counts failures per tool and per call. Only a call that itself failed is ever blocked; others may be tried."""
+    """Counts failures per tool and per call. It blocks only a call that has failed itself; other calls may run."""
 
     def __init__(self) -> None:
         self._tools: dict[str, _Streak] = {}
         self._calls: dict[Digest, _Streak] = {}
 
     def add(self, turn: int, name: str, call: Digest, error: Digest) -> int:
-        """How often in a row this tool, or this very call, has now failed with this error."""
+        """Return how often in a row this tool, or this call, has now failed with this error."""
         tool = self._tools.setdefault(name, _Streak(error, turn)).goes_on(error, turn)
         own = self._calls.setdefault(call, _Streak(error, turn)).goes_on(error, turn)
         if len(self._calls) > _MOST_CALLS:
@@ -352,7 +352,7 @@ class FailureDetector:
         self._calls.pop(call, None)
 
     def foresee(self, name: str, call: Digest) -> tuple[int, Digest] | None:
-        """How often in a row the error of this call has come, and that error; None for a call that has not failed."""
+        """Return how often in a row the error of this call occurred, and the error; None if it has not failed."""
         own = self._calls.get(call)
         if own is None:
             return None
@@ -361,7 +361,7 @@ class FailureDetector:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One tool that answers the same whatever it is asked: other arguments will not help either.
+# One tool that returns the same result for every request: other arguments are not likely to help.
 
 _LEAST_ARGUMENTS = 2
 
@@ -374,16 +374,16 @@ class _Seen(Struct, frozen=True):
 
 
 class SameResultDetector:
-    """Counts turns in which a tool gave one same result for different arguments, among the last calls.
+    """Counts turns in which a tool returned the same result for different arguments, among the last calls.
 
-    Calls of other tools in between do not matter; another result of the same tool starts the count anew.
+    Calls of other tools in between do not matter. Another result of the same tool resets the count.
     """
 
     def __init__(self, window: int) -> None:
         self._seen: deque[_Seen] = deque(maxlen=window)
 
     def foresee(self, turn: int, name: str, call: Digest) -> tuple[int, Digest] | None:
-        """The count with this call, if its result is the one that the tool gives anyway; and that result."""
+        """Return the count that includes this call, if it gives the usual result of the tool; and that result."""
         result = next((seen.result for seen in reversed(self._seen) if seen.name == name), None)
         if result is None:
             return None
@@ -391,7 +391,7 @@ class SameResultDetector:
         return (count, result) if count else None
 
     def add(self, turn: int, name: str, call: Digest, result: Digest) -> int:
-        """The count with this result, 0 as long as the arguments were the same as well."""
+        """Return the count that includes this result; 0 as long as the arguments were also the same."""
         self._seen.append(_Seen(turn, name, call, result))
         return self._count(name, result)
 
@@ -409,28 +409,27 @@ class SameResultDetector:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A watcher: it sees every call and every result of a run, and says when they go in circles.
+# The watcher sees every call and every result of a run, and detects loops.
 #
 # Calls are compared by name, arguments *and* result, never by the name alone: the same tool with other arguments, or
-# with another answer, is work and not a loop. What happens several times within one turn counts once, because the
-# model had no chance to learn in between. Nothing here reads a clock or uses randomness: replaying the same calls gives
-# the same verdicts.
+# with another result, is progress. Repetitions within one turn count once, because the model had no chance to react in
+# between. The watcher reads no clock and uses no randomness: a replay of the same calls gives the same verdicts.
 
 __all__ = ["Thresholds", "Verdict", "Watch", "WatchSettings", "duplicates", "is_blank", "is_starved"]
 
 _SEVERITY = ("warn", "block", "end")
-# What a tool says that has done something and has nothing to tell: no sign of standing still.
+# Results of tools that acted and have nothing to report. They are not a sign of a loop.
 _ACKNOWLEDGEMENTS = frozenset(
     {"", "ok", "okay", "done", "success", "succeeded", "saved", "written", "created", "updated", "deleted", "sent"}
     | {"true", "null", "none", "{}", "[]", '{"ok":true}', '{"ok": true}', '{"success": true}', '{"status": "ok"}'}
 )
 
 PATIENCE = WatchSettings()
-"""The settings that hold where nobody says otherwise."""
+"""The default settings."""
 
 
 class Watch:
-    """Sees the calls of one run: `before` each, `after` each, and `turn` when all of a turn have their results."""
+    """Watches the calls of one run: `before` each, `after` each, and `turn` when all calls of a turn have results."""
 
     def __init__(self, settings: WatchSettings = PATIENCE) -> None:
         self._settings = settings
@@ -446,7 +445,7 @@ class Watch:
     # ---- before a call -----------------------------------------------------------------------------------------------
 
     def before(self, call: ToolCall, tool: Tool | None = None) -> Verdict | None:
-        """A verdict `block` when the call is not to be run, else None. The message is the result to give instead."""
+        """Return a verdict `block` if the call must not run, otherwise None. The message is the result of the call."""
         if self._is_exempt(call, tool):
             return None
         key = self._turn.key(call)
@@ -461,7 +460,7 @@ class Watch:
 
     def _judge_call(self, call: ToolCall, key: Digest) -> _Blocked | None:
         name, settings = call.name, self._settings
-        cycle = self._cycles.foresee(key)  # asked first and always: it keeps count of what is under way
+        cycle = self._cycles.foresee(key)  # always called first: it tracks the calls of this turn
         failed = self._failures.foresee(name, key)
         if settings.failures is not None and failed is not None and failed[0] >= settings.failures:
             return _Blocked(_speak("block", "repeated_failure", name, failed[0]), failed[1], fails=True)
@@ -474,13 +473,13 @@ class Watch:
         return None
 
     def _count_attempt(self, call: ToolCall, key: Digest) -> None:
-        """A blocked attempt counts as one more of the same, so that insisting on it ends the run."""
+        """Count a blocked attempt as a repetition, so that a model that insists on it ends the run."""
         blocked = self._turn.asked[key]
         if blocked is None:
             return
         self._turn.told = True
         if blocked.fails:
-            self._cycles.forget(key)  # however often: a failing tool does not end a run
+            self._cycles.forget(key)  # not counted: a failing tool does not end a run
             return
         verdict = self._after_success(call, (key, blocked.expected), counts=True)
         if verdict is not None and verdict.action == "end":
@@ -489,7 +488,7 @@ class Watch:
     # ---- after a call ------------------------------------------------------------------------------------------------
 
     def after(self, call: ToolCall, tool: Tool | None, result: ToolResult) -> Verdict | None:
-        """A verdict `warn` (a note for the model) or `end`, or None. Blocked calls may be told as well."""
+        """Return a verdict `warn` (a note for the model) or `end`, or None. Blocked calls may be passed as well."""
         key = self._turn.key(call)
         if self._turn.asked.get(key) is not None:
             return self._turn.ending
@@ -548,9 +547,9 @@ class Watch:
     def turn(
         self, calls: Sequence[ToolCall | InvalidCall], results: Iterable[ToolResult], text: str = ""
     ) -> Verdict | None:
-        """A verdict `end` when turn after turn brings nothing new, or a blocked call is insisted on; else None.
+        """Return a verdict `end` if turns bring nothing new or the model insists on a blocked call.
 
-        Told at the end of every turn that had calls, with all of them, whether they ran or not.
+        It is called at the end of every turn with calls, with all of them, whether they ran or not.
         """
         so_far, self._turn = self._turn, _TurnSoFar()
         self._number += 1
@@ -565,7 +564,7 @@ class Watch:
             return so_far.ending
         self._idle += 1
         limit = self._settings.idle_turns
-        # A model that was told something just now gets its chance to do something about it, but not for ever.
+        # After a warning the model gets one chance to react, but not without limit.
         if limit is None or self._idle < (2 * limit if so_far.told else limit):
             return so_far.ending
         words = (
@@ -578,7 +577,7 @@ class Watch:
 
 
 class _Blocked(Struct, frozen=True):
-    """A call that is not run, and the result or the error that it would have had."""
+    """A blocked call, and the result or the error that it would have had."""
 
     verdict: Verdict
     expected: Digest
@@ -586,7 +585,7 @@ class _Blocked(Struct, frozen=True):
 
 
 class _TurnSoFar:
-    """What one turn has brought until now."""
+    """The calls and results of the current turn."""
 
     def __init__(self) -> None:
         self.asked: dict[Digest, _Blocked | None] = {}
@@ -595,7 +594,7 @@ class _TurnSoFar:
         self.told = False
         self.ending: Verdict | None = None
         self._keys: dict[str, tuple[ToolCall, Digest]] = {}
-        self._kept: dict[str, tuple[Pair, bool]] = {}  # by the id of the call: what came of it, and whether it counts
+        self._kept: dict[str, tuple[Pair, bool]] = {}  # by the id of the call: its outcome, and whether it counts
 
     def key(self, call: ToolCall) -> Digest:
         known = self._keys.get(call.id)
@@ -611,9 +610,9 @@ class _TurnSoFar:
     def sum_up(
         self, calls: Sequence[ToolCall | InvalidCall], results: Iterable[ToolResult]
     ) -> tuple[frozenset[Pair], bool]:
-        """All pairs of the turn whatever their order, and whether it can be one without progress.
+        """Return all pairs of the turn in any order, and whether it can count as a turn without progress.
 
-        A turn in which everything failed, or of polling alone, never is.
+        A turn in which everything failed, or with only polling calls, never counts.
         """
         pairs: set[Pair] = set()
         counts = False
@@ -631,7 +630,7 @@ class _TurnSoFar:
 
 
 def _only_acknowledges(result: ToolResult, tool: Tool | None) -> bool:
-    """`ok` from a tool that writes says that something was done; from one that reads it says nothing."""
+    """Whether the result only confirms. `ok` from a tool that writes is progress; from a tool that reads it is not."""
     content = result.content
     if not isinstance(content, str) or len(content) > 20 or (tool is not None and tool.read_only):
         return False
@@ -639,7 +638,7 @@ def _only_acknowledges(result: ToolResult, tool: Tool | None) -> bool:
 
 
 def duplicates(calls: Iterable[ToolCall | InvalidCall]) -> dict[str, str]:
-    """Identical calls within one turn: the id of each later one, and the id of the first."""
+    """Return identical calls within one turn: from the id of each later one to the id of the first."""
     first: dict[Digest, str] = {}
     found: dict[str, str] = {}
     for call in calls:
@@ -650,10 +649,10 @@ def duplicates(calls: Iterable[ToolCall | InvalidCall]) -> dict[str, str]:
     return found
 
 
-# ---- replies that say nothing ------------------------------------------------------------------------------------
+# ---- empty replies -----------------------------------------------------------------------------------------------
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
-# Fillers and selectors that count as letters or marks and still show nothing.
+# Fillers and selectors that Unicode classifies as letters or marks, but that are invisible.
 _FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10))))
 
 
@@ -669,9 +668,9 @@ def is_blank(what: str | Reply) -> bool:
 
 
 def is_starved(reply: Reply, limit: int | None = None) -> bool:
-    """Whether the model thought until its tokens were used up, and came to neither text nor calls.
+    """Whether the model used all its tokens for reasoning and produced neither text nor calls.
 
-    `limit` is the most tokens that were asked for: some servers report a normal end at the limit.
+    `limit` is the requested maximum of tokens: some servers report a normal end at the limit.
     """
     used_up = reply.stop == "length" or (limit is not None and 0 < limit <= reply.usage.output_tokens)
     thought = reply.usage.reasoning_tokens > 0 or any(

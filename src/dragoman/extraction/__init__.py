@@ -1,7 +1,8 @@
-"""The right calls out of a reply, and only those.
+"""Extraction of the tool calls of a reply, with a trust level for each call.
 
-`extract` takes whatever a provider, a loop or a person has in hand, looks for calls where they may stand, and says of
-each how far it can be trusted. It never raises for what a model wrote, and never returns None for "no calls".
+`extract` accepts a reply in many forms, finds the calls in native fields and in text, and rates how far each can be
+trusted. It never raises an exception for the output of a model, and always returns an `Extraction`, which may contain
+no calls.
 """
 
 from __future__ import annotations
@@ -44,11 +45,11 @@ def extract(
     starts_in_thinking: bool = False,
     opens_thinking: bool = False,
 ) -> Extraction:
-    """The calls in a response: a body of any wire, a Reply, a mapping of `text` and `tool_calls`, or text.
+    """Return the calls in a response: a body of any wire, a Reply, a mapping of `text` and `tool_calls`, or text.
 
     `capabilities` (a mapping, or the Capabilities of a provider) says whether the endpoint has native calls.
-    `conversation` is what came before: a call that is copied from a result in it is refused. `family` names the formats
-    that the model writes, `nonce` the word of this turn's wrapper, `aliases` other names for the tools.
+    `conversation` contains the earlier messages: a call that is copied from a result in them is refused. `family` lists
+    the formats of the model, `nonce` is the nonce of this turn's wrapper, `aliases` maps other names to tools.
     `starts_in_thinking` says that the text begins inside the reasoning. `opens_thinking` says that the prompt template
     of the model opens it: calls before the closing tag are drafts, and a reply without that tag has no reasoning.
     """
@@ -83,7 +84,7 @@ def extractor(
     starts_in_thinking: bool = False,
     opens_thinking: bool = False,
 ) -> Extractor:
-    """The same for a streamed reply: a Stage that takes text or the events of a wire, with `.extraction` at the end."""
+    """Return a Stage for a streamed reply. It takes text or the events of a wire; `.extraction` is set at the end."""
     book = ToolNames(tools, aliases)
     if not isinstance(conversation, ConversationContext):
         conversation = ConversationContext(conversation, book.offered, include_user=include_user)
@@ -103,6 +104,6 @@ def extractor(
 
 
 def _ask(capabilities: Any, *names: str) -> Any:
-    """One capability, under any of its names; None where nothing is said."""
+    """Return one capability, under any of its names; None if it is not given."""
     get = capabilities.get if isinstance(capabilities, Mapping) else lambda name: getattr(capabilities, name, None)
     return next((value for value in map(get, names) if value is not None), None)

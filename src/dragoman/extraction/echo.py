@@ -1,4 +1,50 @@
-"""The echo guard: a call that also appears in untrusted content is treated as copied."""
+"""The echo guard: a call that also appears in untrusted content is treated as copied.
+
+Threat model. A web page, an email, a file or a tool description can contain the text of a tool call. A model in text
+mode that quotes, translates or summarises such content writes the call into its own reply, where it looks like a call
+of the model. The attacker controls the content, its encoding and its size, but not the model: the guard stops copies.
+It cannot stop a model that was persuaded and writes a new call; permissions decide on such calls. Native calls (T5) are
+not checked: they come from a field of the wire. A server that itself turns text into native calls hides their origin;
+use text mode there.
+
+Untrusted content is every tool result (also of tools that the provider ran, and in user messages that carry results
+in text mode), the description of every tool marked `untrusted`, and with `include_user` the messages of the user.
+`EchoReader` adds it to an `EchoIndex` as the conversation grows.
+
+What counts as an echo. `EchoIndex.judge` compares the call with each text and returns a kind:
+
+- `exact`: the text contains the name of the tool and all keys and values of the call, in any order and any format, in
+  brackets, with only words of wrappers in between and nothing after the last value that could be another argument. Two
+  shortcuts: the text contains the call as the model wrote it; or a call without arguments is in a known wrapper.
+- `similar`: the same with foreign words in between, or with changed characters.
+- `none`: everything else. A value alone is never an echo: tools are meant to work with paths, commands and addresses
+  that the model read in a file. A call is also not an echo if the model made it before the content arrived, because a
+  result may repeat the call that produced it; nor if the similar call in the content is such an earlier call.
+
+`trust.decide` refuses an `exact` echo and asks about a `similar` one, in every trust profile and for every tool. A
+read-only tool is no exception: a planted call may read a secret. The guard asks about a similar call because it may
+well be legitimate, and a person sees the difference.
+
+Normalisation. Copies differ in quotes, escapes and layout, so call and content pass through the same views (see
+`text_views`). `unescape` lowers the case, decodes entities, backslash and percent escapes up to three levels deep, and
+removes terminal codes, invisible characters and compatibility forms. `view` keeps letters and digits and reduces
+everything between them to one of four marks: open, close, an empty pair, a blank. `compact` also removes the blanks,
+for copies whose words are split. A page with HTML tags is indexed a second time without them. If a value consists only
+of punctuation, the views cannot show it: an exact match of the rest then counts as similar.
+
+Thresholds (in `echo_match`). A match with foreign words is similar from a score of `ALIKE` (0.85), which follows from
+the share of matched characters. A match with changed characters is similar if it has that share of the keys and values,
+or if at most `_FEW_EDITS` (10) characters changed and they are at most 35 % of values of 20 characters or more. Values
+of fewer than `LEAST_VALUES` (4) characters in total are never similar: they would match by chance.
+`benchmarks/echo_attacks.py` measures how many planted calls run and how many legitimate calls are stopped.
+
+Cost bound. An attacker must not be able to make the guard slow. `add` only unescapes a text. `judge` skips each text
+whose letters and digits do not contain the name, and builds the view of a text once. `echo_match.Budget` grants each
+search 20,000 units plus a quarter of the length of the text, so the work is linear. A text that exhausts the budget has
+thousands of places that nearly match; it counts as similar, so the guard asks. The index holds at
+most `limit` bytes (8 MiB). Beyond that it reduces the oldest texts to the surroundings of tool names, and only then
+forgets whole texts.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +62,10 @@ from dragoman.toolset import Toolset
 from dragoman.types import File, Message, Text, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# The untrusted content of a conversation, kept so that a call can be looked for in it.
+# The index of the untrusted content of a conversation.
 
 _LARGEST = 1 << 20
-"""Longer texts are kept in parts of this many characters, so that they can be forgotten one by one."""
+"""Longer texts are split into parts of this many characters, so that the index can forget them one by one."""
 _OVERLAP = 1 << 15
 _AROUND = 200
 _BEHIND = 4000
@@ -27,11 +73,11 @@ _generic_mention = re.compile(r"(?:name|invoke|function|tool|call|action)[ {][^ 
 
 
 class Echo(Struct, frozen=True):
-    """Whether a call was copied from content that others wrote."""
+    """The result of a check: whether a call was copied from untrusted content."""
 
     kind: Kind = "none"
     source: str = ""
-    """Where the content came from, as in `result of read_file (call_3)`."""
+    """The origin of the content, such as `result of read_file (call_3)`."""
     score: float = 0.0
 
 
@@ -39,7 +85,7 @@ _NONE = Echo()
 
 
 class Segment:
-    """A text as it came, and the views of it that were needed so far."""
+    """A text, and those of its views that were needed so far."""
 
     __slots__ = ("_compact", "_length", "_text", "_view", "alphanumerics", "number", "source")
 
@@ -54,14 +100,14 @@ class Segment:
 
     @property
     def size(self) -> int:
-        """The memory it may take, in characters: most are one byte. Three views of it are kept at most."""
+        """The memory of the text in characters, most of which take one byte. At most three views are kept."""
         return 3 * self._length
 
     @property
     def view(self) -> str:
         if self._view is None:
             self._view = view(self._text)
-            self._text = ""  # whatever else is needed comes from the view
+            self._text = ""  # everything else is derived from the view
         return self._view
 
     @property
@@ -71,12 +117,12 @@ class Segment:
         return self._compact
 
     def condense(self, mentions: re.Pattern[str]) -> None:
-        """Keep only what stands around the names of tools."""
+        """Keep only the surroundings of tool names."""
         kept: list[str] = []
         viewed, end = self.view, 0
         for found in mentions.finditer(viewed):
             start, last = max(end, found.start() - _AROUND), found.end() + _BEHIND
-            # Between stretches that were apart stands a mark, so that they cannot be read as one.
+            # A mark between separate parts prevents a match across them.
             kept.append(viewed[start:last] if start == end else OPEN + viewed[start:last])
             end = max(end, last)
         self._view = "".join(kept)
@@ -86,11 +132,11 @@ class Segment:
 
 
 class EchoIndex:
-    """Content that others wrote, against which calls are judged.
+    """The untrusted content of a conversation. It answers whether a call was copied from it.
 
-    Texts are added as they arrive; adding only strips them of their escapes. The costly view of a text is made when a
-    call is judged whose name occurs in it, and only once. Beyond `limit` bytes of memory the oldest texts are reduced
-    to what stands around the names of the offered tools; only when that is too much as well is anything forgotten.
+    `add` only unescapes a text. The expensive view of a text is built once, when a call is judged whose name occurs in
+    the text. Above `limit` bytes of memory the oldest texts are reduced to the surroundings of the names of the offered
+    tools. If that is not enough, the oldest texts are removed.
     """
 
     def __init__(self, *, tools: Toolset | None = None, limit: int = 8 * 1024 * 1024) -> None:
@@ -103,7 +149,7 @@ class EchoIndex:
         self._own: dict[object, int] = {}
         self._own_calls: list[tuple[int, ToolCall]] = []
         self.work = 0
-        """How many characters judging has looked at so far."""
+        """The work of `judge` so far, in units of the budget."""
 
     @property
     def is_empty(self) -> bool:
@@ -111,11 +157,11 @@ class EchoIndex:
 
     @property
     def size(self) -> int:
-        """The memory that the texts take, in bytes, about."""
+        """The approximate memory of the texts, in bytes."""
         return self._size
 
     def add(self, text: str, source: str = "") -> None:
-        """Take in a text that others wrote."""
+        """Add an untrusted text."""
         if not text or text.isspace():
             return
         for seen in (text, without_tags(text)):
@@ -127,12 +173,12 @@ class EchoIndex:
         self._shrink()
 
     def add_own(self, call: ToolCall) -> None:
-        """Take note of a call that the model made by itself: content that comes later may repeat it."""
+        """Add a call that the model made itself: later content may repeat it."""
         self._own.setdefault(fingerprint(call), self._number)
         self._own_calls.append((self._number, call))
 
     def judge(self, call: ToolCall) -> Echo:
-        """Whether this call stands in the content, wholly or nearly."""
+        """Return whether the content contains this call, exactly or with changes."""
         if self.is_empty:
             return _NONE
         until = self._own.get(fingerprint(call), self._number)
@@ -155,7 +201,7 @@ class EchoIndex:
         return best
 
     def _repeats_own(self, segment: Segment, call: ToolCall) -> bool:
-        """Whether what looks alike is another call that the model itself had made before."""
+        """Whether the similar call in the content is another call that the model had made before."""
         for number, own in reversed(self._own_calls[-50:]):
             is_earlier = own.name == call.name and number <= segment.number
             if is_earlier and Search(CallPattern(own)).find(segment.view).kind == "exact":
@@ -175,7 +221,7 @@ class EchoIndex:
 
 
 def _may_hold(segment: Segment, pattern: CallPattern) -> bool:
-    """Whether a search can find anything: the name, or the very words of the model, which may name it by an alias."""
+    """Whether a search can succeed: the text contains the name, or the raw call, which may use an alias."""
     if any(name in segment.alphanumerics for name in pattern.compacted.names):
         return True
     return bool(pattern.raw) and alphanumerics(pattern.raw) in segment.alphanumerics
@@ -194,10 +240,10 @@ def _compile_mentions(tools: Toolset | None) -> re.Pattern[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# From a conversation to an index: which of its words others wrote, and which calls were the model's own.
+# The index of a conversation: which messages are untrusted, and which calls are the model's own.
 
 _DEEPEST = 20
-# Results that go back to a text model stand in a message of the user.
+# In text mode, results are sent in a user message.
 _holds_results = re.compile(
     r"<<result\b|<tool_result\b|<tool_response>|<function_results?>|<\|tool_response\|?>|<tool_results>"
 )
@@ -205,7 +251,7 @@ _may_hold_calls = re.compile(r"[{(<\[]")
 
 
 class EchoReader:
-    """Goes through the messages of a growing conversation in order, and remembers what each result answers."""
+    """Reads the messages of a growing conversation in order, and remembers which call each result answers."""
 
     def __init__(self, tools: Toolset | None, *, include_user: bool = False) -> None:
         self.index = EchoIndex(tools=tools)
@@ -218,7 +264,7 @@ class EchoReader:
                 self.index.add(words, f"description of {tool.name}")
 
     def read(self, message: Message) -> None:
-        """Take in the next message."""
+        """Add the next message."""
         for part in message.parts:
             if isinstance(part, ToolCall):
                 self._note(part)
@@ -233,7 +279,7 @@ class EchoReader:
             self._read_opaque(part.extra)
 
     def _read_opaque(self, extra: Mapping[str, Any]) -> None:
-        """Results of tools that the provider ran itself: they stand in data that only the codec of the wire reads."""
+        """Add the results of tools that the provider ran. They are in opaque data for the codec of the wire."""
         for data in extra.values():
             held = (data.get("item") or data.get("block")) if isinstance(data, Mapping) else None
             if isinstance(held, Mapping) and ("output" in held or str(held.get("type")).endswith("tool_result")):
@@ -259,27 +305,19 @@ class EchoReader:
 
 
 def _strings(value: object, depth: int = 0) -> Iterator[str]:
-    """Every text in a value, wherever it stands."""
+    """Return every text in a value, at any depth."""
     if isinstance(value, str):
         yield value
     elif depth > _DEEPEST:
         return
     elif isinstance(value, Mapping):
         for key, each in value.items():
-            # The data of pictures holds no words.
+            # Image data contains no text.
             if key not in ("data", "image_url", "url") or not isinstance(each, str) or len(each) < 2000:
                 yield from _strings(each, depth + 1)
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _strings(each, depth + 1)
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# The echo guard: a call that stands in content which others wrote is not the model's own.
-#
-# A model that quotes a web page may quote a call that somebody planted there. So the untrusted content of a
-# conversation is indexed as it arrives, and every call that was read out of text is looked for in it. The same call,
-# however it was quoted, escaped, folded or written in another format, is `exact`; one with the same name and nearly
-# the same arguments is `similar`. A value alone never counts: commands, paths and addresses may be taken from a file.
 
 __all__ = ["Echo", "EchoIndex", "EchoReader"]

@@ -1,4 +1,4 @@
-"""Search for a call in the normalized view of a text."""
+"""Search for a call in the normalised view of a text. The theory is in `echo`."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from dragoman.types import ToolCall
 
 
 class Exhausted(Exception):
-    """A text holds so many places that nearly are the call that looking at all of them would take too long."""
+    """A text has so many places that nearly match that a check of all of them would take too long."""
 
 
 class Budget:
-    """What may be spent on one text, in units of about a microsecond. It grows with the text, so that all is linear."""
+    """The work allowed for one text, in units of about a microsecond. It grows with the text: the total is linear."""
 
     __slots__ = ("_left", "spent")
 
@@ -51,7 +51,7 @@ class Budget:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words that wrap calls: what may stand between a name and its arguments without meaning anything.
+# Words of wrappers: they may occur between a name and its arguments without a meaning of their own.
 
 
 def _words(lines: str) -> frozenset[str]:
@@ -62,12 +62,12 @@ NAME_WORDS = _words("""
     action api begin call calls code func function functioncall functionname functions functools invoke message method
     model name plugin recipient request start tag to tool toolcall toolname tools use uses
 """)
-"""Words behind which the name of a tool stands."""
+"""Words that precede the name of a tool."""
 
 ARGUMENT_WORDS = _words("""
     arg args argument arguments input inputs json kwargs param parameter parameters params payload
 """)
-"""Words behind which the arguments stand."""
+"""Words that precede the arguments."""
 
 MARKUP_WORDS = (
     NAME_WORDS
@@ -79,21 +79,21 @@ MARKUP_WORDS = (
         required role section seed sep separator steptml str string suffix system text true type value values
     """)
 )
-"""Every word of every wrapper in the catalogue, and of the objects that APIs write around a call."""
+"""Every word of every wrapper in the catalogue, and of the objects that APIs put around a call."""
 
 COUNTED_WORDS = _words("call calls functions id index")
-"""Words behind which an identifier may stand that says nothing about the call."""
+"""Words that may precede an identifier, which says nothing about the call."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A call, taken apart into what must stand together in a text for the text to hold that call.
+# A call as a pattern: the parts that a text must contain together to contain the call.
 
 _MOST_LEAVES = 200
 _hump = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Leaf(Struct, frozen=True):
-    """A value of a call: the ways in which it may be written, and the key it belongs to."""
+    """A value of a call: its possible spellings, and its key."""
 
     key: str
     forms: tuple[str, ...]
@@ -104,7 +104,7 @@ class Leaf(Struct, frozen=True):
 
 
 class CallPattern:
-    """What is looked for: a name, keys and values, each as it reads in the plain view of a text."""
+    """The pattern of a call: its name, keys and values, each in the view of a text."""
 
     __slots__ = ("_compacted", "is_vague", "keys", "leaves", "names", "optional", "raw", "weight")
 
@@ -112,10 +112,10 @@ class CallPattern:
         self.names = _spellings(call.name)
         self.keys: dict[str, None] = {}
         self.optional: set[str] = set()
-        """Keys without a value, which some formats leave out."""
+        """Keys with the value null, which some formats leave out."""
         self.leaves: list[Leaf] = []
         self.is_vague = False
-        """Some value consists of punctuation alone, and the view cannot tell it from another."""
+        """A value consists only of punctuation, so the view cannot distinguish it from another."""
         self._collect(call)
         self.weight = sum(leaf.weight for leaf in self.leaves) + sum(map(len, self.keys))
         self.raw = _read_raw(call)
@@ -127,7 +127,7 @@ class CallPattern:
 
     @property
     def compacted(self) -> CallPattern:
-        """The same for texts whose words may be broken anywhere."""
+        """The same pattern for compact texts, whose words may be split anywhere."""
         if self._compacted is None:
             other = object.__new__(CallPattern)
             other.names = tuple({compact(name): None for name in self.names})
@@ -154,7 +154,7 @@ class CallPattern:
             written_forms = (text, repr(value)) if isinstance(value, float) else (text,)
             forms = [form for form in map(piece, written_forms) if form]
             if forms and forms[0] in written:
-                # As the model wrote it, before it was made to fit the schema.
+                # The value as the model wrote it, before coercion.
                 forms.append(piece(written[forms[0]]) or forms[0])
             if forms:
                 self.leaves.append(Leaf(plain, tuple(dict.fromkeys(forms))))
@@ -165,13 +165,13 @@ class CallPattern:
 
 
 def fingerprint(call: ToolCall) -> tuple[str, tuple[tuple[str, str], ...]]:
-    """The same for two calls that say the same, however they were spelt."""
+    """Return a value that is equal for calls with the same content, whatever their spelling."""
     leaves = sorted((piece(key), _spell(value).strip().casefold()) for key, value in _walk(call.arguments))
     return alphanumerics(unescape(call.name)), tuple(leaves)
 
 
 def _walk(arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every value that is no container, with the nearest key above it. A container that is empty is an empty text."""
+    """Yield every value that is not a container, with the nearest key above it. An empty container is an empty text."""
     pending: list[tuple[str, Any]] = [(str(key), value) for key, value in reversed(arguments.items())]
     while pending:
         key, value = pending.pop()
@@ -192,27 +192,27 @@ def _spell(value: object) -> str:
     try:
         return str(value)
     except Exception:
-        # More digits than Python is willing to write.
+        # Python refuses to print this many digits.
         return ""
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """A name as its words, and as one word: dashes, underscores, dots and humps are written in many ways."""
+    """Return a name as separate words and as one word: dashes, underscores, dots and camel case vary."""
     words = piece(name)
     humps = piece(_hump.sub(" ", name))
     return tuple(form for form in dict.fromkeys((words, humps, alphanumerics(unescape(name)))) if form)
 
 
 def _read_raw(call: ToolCall) -> str:
-    """The call as it was written. A native call has only its arguments there, and those alone are no call."""
+    """Return the call as the model wrote it. The raw text of a native call has only arguments, which are not a call."""
     if call.provenance is None or call.provenance.channel == "native" or not call.raw:
         return ""
-    # An empty pair at the end is part of what it says.
+    # An empty pair at the end is part of the call.
     return view(unescape(call.raw)).strip(MARKS[:3])
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Reading on from a name: the keys and values of a call are ticked off in whatever order they come.
+# The reader: from a name on, it finds the keys and values of a call in any order.
 
 _marks = re.compile(r"[ {}@]*").match
 _word = re.compile(r"[^ {}@]+").match
@@ -224,27 +224,27 @@ _MOST_FOREIGN = 300
 
 
 class MatchState(Struct):
-    """What was found from one place on, until all was found or too much else stood in between."""
+    """What was found from one position on, until everything was found or too many foreign words occurred."""
 
     end: int = 0
-    """Behind the last thing that was found; what follows is about that much."""
+    """The end of the last match. The other fields describe the text up to here."""
     matched: int = 0
     foreign: int = 0
     """Characters of words that belong neither to the call nor to a wrapper."""
     has_brackets: bool = False
     opens: bool = False
-    """A bracket stood before the first thing that was found."""
+    """A bracket occurred before the first match."""
     is_complete: bool = False
 
 
 class Reader:
-    """Reads one call. In a compact text there are no words, and every place may begin a key or a value."""
+    """Reads one call. A compact text has no words, so every position may start a key or a value."""
 
     def __init__(self, pattern: CallPattern, budget: Budget, *, is_compact: bool) -> None:
         self.pattern = pattern
         self._budget = budget
         self.is_compact = is_compact
-        # The words of the wrapper that the model used, which the catalogue need not know.
+        # The words of the wrapper that the model used. The catalogue may not know them.
         wrapper = filter(None, _split(pattern.raw[:_MOST_WRAPPER]))
         self.markup = MARKUP_WORDS | pattern.optional | frozenset(wrapper)
         self._allowed = min(_MOST_FOREIGN, max(24, pattern.weight * 3 // 10))
@@ -281,12 +281,12 @@ class Reader:
                 if foreign > self._allowed:
                     break
             previous = word
-        # name(value, value): where the arguments have no keys, none of them may have one.
+        # name(value, value): positional arguments. Either no argument has a key, or all have.
         reading.is_complete = not slots and (not keys or (is_direct and len(keys) == len(self.pattern.keys)))
         return reading
 
     def is_end(self, text: str, place: int) -> bool:
-        """Whether nothing that could be one more argument follows."""
+        """Whether nothing follows that could be another argument."""
         if self.is_compact:
             return self._is_known(text, place)
         if text[place : place + 1] != BLANK:
@@ -301,7 +301,7 @@ class Reader:
         return word.group() if word else ""
 
     def _next_compact(self, text: str, position: int) -> str:
-        """A word of a wrapper, or a character. Of several words the one that something known follows is meant."""
+        """Return a word of a wrapper, or one character. Of several words, the one before a known word is right."""
         longest = ""
         for length in _LENGTHS:
             word = text[position : position + length]
@@ -320,7 +320,7 @@ class Reader:
         return any(text[position : position + length] in MARKUP_WORDS for length in _LENGTHS)
 
     def _take(self, text: str, position: int, word: str, slots: list[Leaf], keys: dict[str, None]) -> int:
-        """The length of what is ticked off here: the longest value that fits, or else the longest key."""
+        """Return the length of the match at this position: the longest value that fits, else the longest key."""
         for form in self._forms if self.is_compact else self._by_first.get(word, ()):
             if self._stands(form, text, position):
                 for place, leaf in enumerate(slots):
@@ -346,14 +346,14 @@ def first_word(form: str) -> str:
 
 
 def _is_identifier(word: str, previous: str, *, was_one: bool) -> bool:
-    """A number or an identifier of the call, also one of several parts, which says nothing about what it does."""
+    """Whether a word is a number or (a part of) an identifier of the call, which says nothing about its meaning."""
     if (len(word) <= 3 and word.isdigit()) or previous in COUNTED_WORDS:
         return True
     return was_one and len(word) <= 40 and any(map(str.isdigit, word))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Calls without arguments. Their name alone is everywhere; only what wraps it shows that it is called.
+# Calls without arguments. The name alone occurs everywhere; only a wrapper shows that it is a call.
 
 
 def _any_of(words: Iterable[str]) -> str:
@@ -364,13 +364,13 @@ _BARE_NAMED, _BARE_WORDS, _ARGUMENTS = _any_of(NAME_WORDS), _any_of(MARKUP_WORDS
 
 
 def find_bare(names: Iterable[str], text: str, *, is_compact: bool = False) -> Literal["none", "exact", "similar"]:
-    """Whether a text holds a call of this name without arguments: surely, perhaps, or not."""
+    """Return whether a text contains a call of this name without arguments: `exact`, `similar` or `none`."""
     name = rf"(?:{_any_of(names)})"
     if re.search(name, text) is None:
         return "none"
     if any(re.search(pattern, text) for pattern in _write_patterns(name, is_compact=is_compact)):
         return "exact"
-    # [x()]: perhaps a link of a manual.
+    # [x()] may be a link in a manual.
     return "similar" if re.search(rf"[{{}}]{name}@", text) else "none"
 
 
@@ -395,24 +395,24 @@ def _write_patterns(name: str, *, is_compact: bool) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How alike a call and a place in a text are, when some of its characters were changed.
+# Similarity of a call and a place in a text, if some characters were changed.
 
 _LONG = 400
-"""Longer values are compared piece by piece: what was changed in them is a small part anyway."""
+"""Longer values are compared in pieces, since a change affects only a small part of them."""
 _PIECE = 16
 _MOST_PLACES = 3
 _ROOM = 60
-"""How much wrapper may stand between a key and its value."""
+"""The maximum number of wrapper characters between a key and its value."""
 _FEW_EDITS, _MOST_CHANGED, _RECOGNISED = 10, 0.35, 20
-"""Up to ten changed characters leave a call similar, unless they are more than a third of values this long."""
+"""A call with up to ten changed characters is similar, if they are at most 35 % of values of this length or more."""
 _FRAME = 4
-"""The quotes, colon and comma around a key, which two calls of the same tool share as well."""
+"""The quotes, colon and comma around a key, which two calls of the same tool also share."""
 
 
 def score_likeness(pattern: CallPattern, window: str, least: float, budget: Budget) -> float:
-    """The part of a call's keys and values that a stretch of text holds, from 0 to 1; 0 if that is too little.
+    """Return the share of a call's keys and values that a window of text contains, from 0 to 1; 0 if it is too small.
 
-    Enough is `least` of the whole, or all but a few characters of values that are long enough to be recognised.
+    The share is large enough if it is at least `least`, or if only a few characters of long values are missing.
     """
     budget.spend(2 + len(window) * (len(pattern.leaves) + len(pattern.keys)) // 1000)
     frame = _FRAME * len(pattern.keys)
@@ -428,7 +428,7 @@ def score_likeness(pattern: CallPattern, window: str, least: float, budget: Budg
 
 
 def _credit(leaf: Leaf, window: str, budget: Budget) -> float:
-    """How many characters of a value stand in the window, at best."""
+    """Return how many characters of a value the window contains, at best."""
     if any(form in window for form in leaf.forms):
         return leaf.weight
     value = leaf.forms[0]
@@ -444,7 +444,7 @@ def _credit(leaf: Leaf, window: str, budget: Budget) -> float:
 
 
 def _places(leaf: Leaf, window: str) -> set[str]:
-    """Where the value may stand: behind its key."""
+    """Return the texts that may contain the value: those after its key."""
     room = len(leaf.forms[0]) * 5 // 4 + _ROOM
     places: set[str] = set()
     at = window.find(leaf.key) if leaf.key else -1
@@ -456,16 +456,16 @@ def _places(leaf: Leaf, window: str) -> set[str]:
 
 
 def _shares_enough(value: str, window: str, budget: Budget) -> bool:
-    """Whether so many pairs of characters are the same that a comparison is worth while."""
+    """Whether enough pairs of characters are equal to justify a comparison."""
     pairs = {value[at : at + 2] for at in range(len(value) - 1)}
     budget.spend(1 + len(pairs) // 8)
     return sum(pair in window for pair in pairs) * 4 >= len(pairs)
 
 
 def count_edits(value: str, place: str) -> int:
-    """The fewest changed, lost or added characters by which the value becomes a part of the place.
+    """Return the smallest number of edits that turn the value into a part of the place.
 
-    The columns of the usual table are the bits of two numbers (Myers, 1999), so that a step costs the same for any
+    The columns of the usual table are the bits of two integers (Myers, 1999), so that a step costs the same for any
     length of the value.
     """
     length = len(value)
@@ -497,23 +497,22 @@ def _credit_long(value: str, window: str, budget: Budget) -> float:
     found = sum(each in window for each in pieces)
     if found * 2 < len(pieces):
         return float(found * _PIECE)
-    # Most is there: what is missing was changed in a character or two.
+    # Most pieces are present: each missing one has one or two changed characters.
     return len(value) - 1.5 * (len(pieces) - found)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Looking for a call in the plain view of a text: its name, and behind or before it all its keys and values.
+# The search for a call in the view of a text: its name, and after or before it all its keys and values.
 #
-# Between them only brackets and the words of wrappers may stand, in any order and any format. A value without the
-# name, or a name with other values, is no call: what a model copies from a file into a call of its own is its own
-# call.
+# Only brackets and words of wrappers may occur between them, in any order and any format. A value without the name, or
+# a name with other values, is not an echo: a model may use a value from a file in a call of its own.
 
 Kind = Literal["none", "exact", "similar"]
 
 ALIKE = 0.85
-"""From here on two calls of the same tool are similar."""
+"""The score from which two calls of the same tool are similar."""
 LEAST_VALUES = 4
-"""Calls whose values have fewer characters are either the same or different, never similar."""
+"""Calls whose values have fewer characters are either equal or different, never similar."""
 _LEAST_RAW = 24
 _FIRST = 12
 
@@ -521,7 +520,7 @@ _FIRST = 12
 _START, _EDGE = r"(?<![^ {}@])", r"(?![^ {}@])"
 _NAMED = rf"(?:{_any_of(NAME_WORDS)})"
 _WORDS = _any_of(MARKUP_WORDS)
-# How much of a wrapper may stand between a name and the first key or value; bounded, so that the search stays linear.
+# The maximum wrapper between a name and the first key or value. It is bounded, so that the search stays linear.
 _SPACED_GAP = r"(?:[ {}@]+[^ {}@]+){0,14}?[ {}@]*"
 _COMPACT_GAP = r"[^\n]{0,120}?"
 _NAME_ENDINGS = tuple(NAME_WORDS)
@@ -531,7 +530,7 @@ _ends_in_bracket = re.compile(rf"[{{}}@](?:(?:{_WORDS}) ){{0,6}}\Z").search
 
 
 class Match(Struct, frozen=True):
-    """How much of a call a text holds."""
+    """How much of a call a text contains."""
 
     kind: Kind = "none"
     score: float = 0.0
@@ -540,11 +539,11 @@ class Match(Struct, frozen=True):
 NO_MATCH = Match()
 EXACT = Match("exact", 1.0)
 SUSPECT = Match("similar", ALIKE)
-"""Perhaps the call. So is a text with thousands of places that nearly hold it: it was made to be that way."""
+"""Perhaps the call. A text with thousands of places that nearly match gets this too: somebody designed it so."""
 
 
 class Search:
-    """One call, looked for in many texts."""
+    """The search for one call in many texts."""
 
     def __init__(self, pattern: CallPattern, *, is_compact: bool = False) -> None:
         self._pattern = pattern
@@ -556,11 +555,11 @@ class Search:
 
     @property
     def work(self) -> int:
-        """What all searches together have spent."""
+        """The work of all searches together."""
         return self._budget.spent
 
     def find(self, text: str) -> Match:
-        """The best that a text holds of the call."""
+        """Return the best match of the call in a text."""
         self._budget.grant(len(text))
         if self._holds_raw(text):
             return EXACT
@@ -568,7 +567,7 @@ class Search:
             kind = find_bare(self._pattern.names, text, is_compact=self._is_compact)
             return Match(kind, 1.0) if kind != "none" else NO_MATCH
         if not self._pattern.keys and not self._pattern.leaves:
-            return NO_MATCH  # nothing of its arguments can be seen here
+            return NO_MATCH  # the view shows nothing of its arguments
         best = NO_MATCH
         try:
             for match in self._matches(text):
@@ -589,7 +588,7 @@ class Search:
                 yield self._compare(text, start, end)
 
     def _holds_raw(self, text: str) -> bool:
-        """Whether the call stands there letter by letter, as the model wrote it."""
+        """Whether the text contains the call exactly as the model wrote it."""
         raw = self._pattern.raw
         if len(raw) < _LEAST_RAW:
             return False
@@ -601,10 +600,10 @@ class Search:
             place = text.find(raw, end)
         return False
 
-    # ---- where to look -----------------------------------------------------------------------------------------------
+    # ---- the places to check -----------------------------------------------------------------------------------------
 
     def _places(self, text: str, kind: str) -> Iterator[tuple[int, int]]:
-        """Where the name stands, if what must follow or precede it is there as well."""
+        """Yield the places of the name, if the required context is present as well."""
         name, follows = self._compile(kind)
         for found in name.finditer(text):
             self._budget.spend(1)
@@ -645,13 +644,13 @@ class Search:
         return self._weigh(reading, ends=self._reader.is_end(text, reading.end))
 
     def _is_named(self, before: str) -> bool:
-        """Whether a name is meant. In "type": "shell", "command": ... it only happens to occur."""
+        """Whether the name is meant as a name. In "type": "shell", "command": ... it only happens to occur."""
         if before[-1:] in (OPEN, CLOSE, EMPTY):
             return True
         return before.endswith(_NAME_ENDINGS) if self._is_compact else bool(_ends_in_name_word(before))
 
     def _judge_backward(self, text: str, name_at: int) -> Match:
-        """Arguments first and the name last, as sorted keys bring it about."""
+        """Match arguments before the name, which sorted keys produce."""
         floor = max(0, name_at - self._reach())
         window = text[floor:name_at]
         self._budget.spend(1 + len(window) * len(self._pattern.keys) // 1000)
@@ -668,9 +667,9 @@ class Search:
         return self._weigh(reading, ends=True)
 
     def _weigh(self, reading: MatchState, *, ends: bool) -> Match:
-        """Nothing foreign between, brackets around, and an end behind the last value: that is the call itself."""
+        """Rate a match. Without foreign words, in brackets and with an end after the last value, it is exact."""
         if reading.foreign == 0 and reading.has_brackets and ends:
-            # Signs that the view does not show may differ; whether they do, a human can see.
+            # The view does not show punctuation, which may differ. A person can see it.
             return SUSPECT if self._pattern.is_vague else EXACT
         if not self._is_distinct:
             return NO_MATCH
@@ -678,7 +677,7 @@ class Search:
         return Match("similar", score) if score >= ALIKE else NO_MATCH
 
     def _compare(self, text: str, start: int, end: int) -> Match:
-        """The call with some of its characters changed."""
+        """Match the call with some characters changed."""
         if not _opens(text, end) and not self._is_named(text[max(0, start - 60) : start]):
             return NO_MATCH
         window = text[end : end + self._reach()]

@@ -1,4 +1,4 @@
-"""Decide which calls of a reply count, which are refused and which are invalid; whole or streamed."""
+"""Decides which calls of a reply count, which are refused and which are invalid; for whole and streamed replies."""
 
 from __future__ import annotations
 
@@ -40,32 +40,31 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What was extracted from a reply: the calls that count, those that do not, and why.
+# The result of an extraction: the calls that count, those that do not, and why.
 
 
 class Extraction(Struct, frozen=True):
-    """`calls` may run (`provenance.verdict` is `allow`) or have to be asked for (`ask`); nothing else may."""
+    """`calls` may run (`provenance.verdict` is `allow`) or need an approval (`ask`). No other call may run."""
 
     text: str = ""
     thinking: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     refused: list[CallRefused] = field(default_factory=list)
-    """Well-formed calls that do not count, with the reason; the place is in `call.provenance`."""
+    """Well-formed calls that do not count, with the reason. Their place is in `call.provenance`."""
     invalid: list[InvalidCall] = field(default_factory=list)
-    """Calls that cannot be run as they were written: malformed, cut off, of no tool, or with bad arguments."""
+    """Calls that cannot run as written: malformed, truncated, of an unknown tool, or with invalid arguments."""
     notice: str = ""
-    """What to tell the model of refused calls, once; empty when there is nothing to tell, or it was told already."""
+    """A message to the model about refused calls; empty if there are none, or if the model has already received it."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which tool a model means by a name: the offered spelling, a namespace less, or an alias that the user declared.
+# The tool that a name refers to: the offered spelling, a name without its namespace, or an alias of the user.
 
 
 class ToolNames:
-    """The offered tools and the user's aliases. Nothing is mapped that nobody declared: there are no built-in aliases.
+    """The offered tools and the user's aliases. There are no built-in aliases.
 
-    Aliases are offered to the parsers too, so that bare calls under them are recognised; they come back under the
-    name of the tool.
+    The parsers also accept aliases, so that bare calls under them are recognised. The calls get the name of the tool.
     """
 
     def __init__(self, tools: Toolset | Iterable[object] | None, aliases: Mapping[str, str] | None = None) -> None:
@@ -79,13 +78,13 @@ class ToolNames:
         self.tools = Toolset([*self.offered, *extra]) if extra and self.offered is not None else self.offered
 
     def find(self, name: str) -> Tool | None:
-        """The offered tool that a name means."""
+        """Return the offered tool that a name refers to."""
         if name in self._aliases:
             return self._aliases[name]
         return self.offered.find(name) if self.offered is not None else None
 
     def rename(self, call: ToolCall) -> ToolCall:
-        """The call under the offered spelling of its name."""
+        """Return the call with the offered spelling of its name."""
         if self.offered is None:
             return call
         tool = self.find(call.name)
@@ -95,9 +94,9 @@ class ToolNames:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where in a message a call stands: in the answer, in a quotation, or in a code fence that is none of its format.
+# The region of a call in a message: the answer, a quotation, or a code block that is not part of its format.
 
-# What follows the backticks of an opener holds none itself: that would be code within a line.
+# The text after the opening backticks contains no backtick: otherwise it is inline code.
 _fence = re.compile(r" {0,3}(`{3,}(?=[^`\n]*$)|~{3,})([^\n]*)", re.MULTILINE).match
 _blanks = re.compile(r"\s*").match
 _quote = re.compile(r"[ \t]{0,3}>").match
@@ -106,7 +105,7 @@ Span = tuple[int, int]
 
 
 class Regions:
-    """The quotations and fences of a text, found once. What lies inside of a call opens and closes nothing."""
+    """The quotations and code blocks of a text, found once. Markers inside a call do not open or close anything."""
 
     def __init__(self, text: str, calls: Sequence[Span]) -> None:
         self._text = text
@@ -117,8 +116,8 @@ class Regions:
         self._is_all = len(self._fences) == 1 and self._is_all_there_is(self._fences[0])
 
     def find(self, span: Span) -> str:
-        """`answer`, `quote` or `fence`."""
-        # Blanks in front of a call belong to it; where it stands is where its first letter does.
+        """Return `answer`, `quote` or `fence`."""
+        # Blanks before a call belong to it. The position of its first letter decides.
         start = _blanks(self._text, span[0]).end()  # type: ignore[union-attr]
         if _quote(self._text, self._text.rfind("\n", 0, start) + 1, start):
             return "quote"
@@ -153,7 +152,7 @@ class Regions:
         return place >= 0 and position < self._calls[place][1]
 
     def _is_all_there_is(self, fence: Span) -> bool:
-        """Whether the message is this fence, and the fence holds nothing but calls: a weak model's way to send them."""
+        """Whether the message is only this code block, and the block contains only calls, as weak models send them."""
         if self._text[: fence[0]].strip() or self._text[fence[1] :].strip():
             return False
         rest, position = "", fence[0]
@@ -166,17 +165,17 @@ class Regions:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Everything in a text that may be a call, with the region it stands in. Each stretch of text is used once.
+# Every possible call in a text, with its region. Each part of the text is used once.
 
 
 class Candidate(Struct, frozen=True):
-    """A call that was found in text: where, and whether words follow it."""
+    """A call in text, its region, and whether text follows it."""
 
     call: ToolCall
     region: str
     is_followed: bool = False
     is_taken: bool = True
-    """Taken out of the text by the parser; others were only noticed and still stand in it."""
+    """The parser removed it from the text. Otherwise it is still part of the text."""
 
 
 def span_of(call: ToolCall) -> tuple[int, int]:
@@ -184,10 +183,10 @@ def span_of(call: ToolCall) -> tuple[int, int]:
 
 
 def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
-    """The calls that the parser of the text reported, in order."""
+    """Return the calls that the parser of the text reported, in order."""
     regions = Regions(text, [_span(event) for event in events if isinstance(event, CallEnded | CallBroken)])
     candidates: list[Candidate] = []
-    # From the end, so that it is known for every call whether words follow.
+    # From the end, so that for every call it is known whether text follows.
     followed = False
     for event in reversed(events):
         if isinstance(event, TextDelta):
@@ -203,7 +202,7 @@ def find_candidates(text: str, events: list[Event]) -> list[Candidate]:
 
 
 def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candidate]:
-    """What looks like a call to somebody who looks hard, and was not used by any format."""
+    """Return calls that only a loose search finds and that no format has used."""
     if "{" not in text and "(" not in text:
         return []
     if settings.format == "auto":
@@ -211,7 +210,7 @@ def find_loose(text: str, events: list[Event], settings: Settings) -> list[Candi
 
         found = find_more(events, settings.book.tools)
     else:
-        # One format was looked for, and the calls of all others are still to be found.
+        # Only one format was read; the loose search finds the calls of all others.
         inside = settings.starts_in_thinking
         found = formats.parse(text, tools=settings.book.tools, loose=True, starts_in_thinking=inside).calls
     taken = [_span(event) for event in events if isinstance(event, CallEnded | CallRefused | CallBroken)]
@@ -227,26 +226,26 @@ def _span(event: CallEnded | CallRefused | CallBroken) -> tuple[int, int]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arguments held to the schema of their tool, and calls that cannot be run turned into honest reports.
+# Validation of arguments against the schema of their tool, and reports on calls that cannot run.
 #
-# Every place that handles arguments does one part of the work, and coercion changes a value once:
+# Each module that handles arguments does one part of the work, and coercion changes a value once:
 #
 # | where | decode and repair | coerce | validate | why there |
 # |---|---|---|---|---|
 # | `formats.cursor`, `formats.loose`, `wire.builder` | yes | yes | no | events show the call as it will run |
-# | `fit_call`, here | no | only what was decoded without the tools | yes | the one gate before a call counts |
-# | `agent.turn`, `agent.broker` | no | only what a hook or an approver put in | those | they never passed the gate |
-# | `tools.calls.bind` | no | no | no | makes Python values of JSON that fits |
+# | `fit_call`, here | no | only what was decoded without the tools | yes | the one check before a call counts |
+# | `agent.turn`, `agent.approvals` | no | only changes of a hook or an approver | those | nobody checked them yet |
+# | `tools.calls.bind` | no | no | no | converts valid JSON to Python values |
 #
-# What the parser or the codec has coerced fits, and `coerce` gives a value that fits back as it is.
+# A value that the parser or the codec has coerced is valid, and `coerce` returns a valid value unchanged.
 
 _ARGUMENTS = frozenset({"arguments", "parameters", "args", "input", "params", "argument", "parameter", "kwargs"})
 
 
 def fit_call(call: ToolCall, book: ToolNames, *, bare: bool, is_cut: bool) -> ToolCall | InvalidCall | None:
-    """The call with arguments that fit; an InvalidCall that says every fault; None for bare JSON without arguments."""
+    """Return the call with valid arguments, an InvalidCall with its faults, or None for bare JSON without arguments."""
     if is_cut and "closed_wrapper" in call.repairs:
-        return _invalid(call, "truncated", (Fault("$", "the reply ended inside of the call"),))
+        return _invalid(call, "truncated", (Fault("$", "the reply ended inside the call"),))
     if lacks_arguments(call):
         if bare:
             return None
@@ -265,7 +264,7 @@ def fit_call(call: ToolCall, book: ToolNames, *, bare: bool, is_cut: bool) -> To
 
 
 def lacks_arguments(call: ToolCall) -> bool:
-    """Whether a call in JSON names no arguments at all, or null: an empty object is something else."""
+    """Whether a call in JSON has no arguments or null. An empty object counts as arguments."""
     if call.arguments:
         return False
     start = call.raw.find("{")
@@ -296,7 +295,7 @@ def _invalid(call: ToolCall, kind: InvalidKind, faults: tuple[Fault, ...]) -> In
 
 
 def read_broken(event: CallBroken) -> InvalidCall:
-    """What a parser could not read as a call."""
+    """Return what a parser could not read as an invalid call."""
     provenance = Provenance("text", event.format, event.span)
     faults = (Fault("$", event.why),)
     kind: InvalidKind = "truncated" if event.is_cut else "malformed"
@@ -304,7 +303,7 @@ def read_broken(event: CallBroken) -> InvalidCall:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The judge of a reply: which of the calls in it count, which are refused, and which cannot be run.
+# The judge of a reply: which of its calls count, which are refused, and which cannot run.
 
 _NATIVE = Judgement("allow", "level")
 _AnyCall = TypeVar("_AnyCall", ToolCall, InvalidCall)
@@ -328,7 +327,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """Settles what a response amounts to."""
+    """Judges one response."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -338,7 +337,7 @@ class Judge:
         self._ids: set[str] = set(settings.background.ids)
 
     def judge(self, received: ParsedResponse, events: list[Event]) -> Extraction:
-        """`events` are those of the text's parser; empty where the text is not looked at."""
+        """Return the extraction. `events` are those of the text parser; empty if the text is not parsed."""
         settings = self._settings
         for call in received.calls:
             self._settle(Candidate(call, "native"))
@@ -359,11 +358,11 @@ class Judge:
         return Extraction(text, thinking, self._calls, self._refused, self._invalid, notice)
 
     def _settle(self, candidate: Candidate, *, is_cut: bool = False) -> bool:
-        """Put a call where it belongs; whether its text stays out of the answer."""
+        """Judge one call and store it. Return whether its text is removed from the answer."""
         settings = self._settings
         call = settings.book.rename(candidate.call)
         level = find_level(call, candidate.region, settings.family)
-        # Where calls never count nobody needs to know whether they would fit.
+        # In a region where calls never count, validation is unnecessary.
         ready = call if level == "T0" else fit_call(call, settings.book, bare=level in ("T2", "T1"), is_cut=is_cut)
         if isinstance(ready, InvalidCall):
             if level == "T1":
@@ -383,7 +382,7 @@ class Judge:
         return candidate.is_taken
 
     def _find_echo(self, call: ToolCall, written: str) -> Echo:
-        """Whether content holds the call, under the name of its tool or under the one that the model wrote."""
+        """Check for an echo under the name of the tool and under the name that the model wrote."""
         echoes = self._settings.background.echoes
         echo = echoes.judge(call)
         if written == call.name or echo.kind == "exact":
@@ -394,7 +393,7 @@ class Judge:
     def _decide(self, call: ToolCall, level: Any, candidate: Candidate) -> Judgement:
         settings = self._settings
         if level == "T5":
-            return _NATIVE  # no other rule applies to it, and looking for echoes would cost the most
+            return _NATIVE  # no other rule applies to it, and the echo search is the most expensive one
         echo = self._find_echo(call, candidate.call.name)
         return decide(
             Situation(
@@ -409,7 +408,7 @@ class Judge:
         )
 
     def _identify(self, call: _AnyCall) -> _AnyCall:
-        """The call under an id that no other has."""
+        """Return the call with a unique id."""
         identity, number = call.id, 0
         while not identity or identity in self._ids:
             number += 1
@@ -426,7 +425,7 @@ def _mark(given: Provenance | None, level: Any, judgement: Judgement | None, can
 
 
 def _rebuild(text: str, events: list[Event], kept: Mapping[int, bool]) -> str:
-    """The answer: what refused calls consist of is words again, for somebody may have asked to see them."""
+    """Return the answer. Refused calls become text again, because the user may have asked to see them."""
     if not events:
         return text
     pieces: list[str] = []
@@ -439,7 +438,7 @@ def _rebuild(text: str, events: list[Event], kept: Mapping[int, bool]) -> str:
 
 
 def open_parser(settings: Settings) -> formats.Parser | LooseParser:
-    """The parser for the text of a reply, this turn's nonce wrapper included."""
+    """Return the parser for the text of a reply, including this turn's nonce wrapper."""
     extra = [formats.nonce_format(settings.nonce)] if settings.nonce else []
     return formats.parser(
         settings.format, settings.book.tools, starts_in_thinking=settings.starts_in_thinking, extra=extra
@@ -447,9 +446,9 @@ def open_parser(settings: Settings) -> formats.Parser | LooseParser:
 
 
 def settle(received: ParsedResponse, events: Iterable[Event] | None, settings: Settings) -> Extraction:
-    """The extraction of a response. `events` are those of its text, if it was parsed already."""
+    """Return the extraction of a response. `events` are those of its text, if it is already parsed."""
     if settings.self_contained:
-        # Such a program runs its tools itself; its text is text, whatever it looks like.
+        # Such a program runs its tools itself; its text is only text.
         return Extraction(received.text, received.thinking)
     if (received.calls or received.invalid) and settings.native:
         return Judge(settings).judge(received, [])
@@ -461,11 +460,10 @@ def settle(received: ParsedResponse, events: Iterable[Event] | None, settings: S
 
 
 def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, settings: Settings) -> Extraction:
-    """The extraction where the prompt opened the reasoning: calls before its closing tag are drafts.
+    """Return the extraction if the prompt opened the reasoning: calls before its closing tag are drafts.
 
-    A reply that ends normally without a closing tag has no reasoning in its text: the server took it out, or the
-    model was told not to think. Only such a text is parsed a second time, because calls inside reasoning are read
-    otherwise than those in an answer.
+    A reply that ends normally without a closing tag has no reasoning in its text: the server removed it, or reasoning
+    was off. Only such a text is parsed a second time, because calls inside reasoning are read differently.
     """
     if not received.thinking:
         inside = replace(settings, starts_in_thinking=True)
@@ -476,7 +474,7 @@ def _settle_opened(received: ParsedResponse, events: Iterable[Event] | None, set
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The same verdicts for a reply that arrives in pieces.
+# The same verdicts for a streamed reply.
 
 _LAST = (UsageReported, ReplyFailed, ReplyEnded)
 
@@ -484,13 +482,13 @@ _LAST = (UsageReported, ReplyFailed, ReplyEnded)
 class Extractor:
     """A Stage for a streamed reply: feed it pieces of text, or the events of a wire.
 
-    The result is that of the whole reply. `feed` and `close` give out events to show; `extraction` is there after
-    `close`.
+    The result is equal to that of the whole reply. `feed` and `close` return events to display; `extraction` is
+    available after `close`.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        # Made for the first piece of text: most replies with native calls have none.
+        # Created for the first piece of text: most replies with native calls have none.
         self._parser: formats.Parser | LooseParser | None = None
         self._wire: list[Event] = []
         self._texts: list[str] = []
@@ -511,7 +509,7 @@ class Extractor:
         if isinstance(piece, TextDelta):
             return self.feed(piece.text)
         if isinstance(piece, _LAST):
-            # The parser may still hold text back; the end comes after it.
+            # The parser may still hold text back, so the end comes after it.
             self._held.append(piece)
             return []
         return [piece]
@@ -519,14 +517,14 @@ class Extractor:
     def _open_parser(self) -> formats.Parser | LooseParser:
         settings = self.settings
         if settings.opens_thinking and any(isinstance(event, ThinkingDelta) for event in self._wire):
-            # The server gives the reasoning in a field of its own, so the text holds none.
+            # The server sends the reasoning in a separate field, so the text contains none.
             settings = self.settings = replace(settings, opens_thinking=False)
         inside = settings.opens_thinking or settings.starts_in_thinking
         return open_parser(replace(settings, starts_in_thinking=inside))
 
     @property
     def reply(self) -> Reply:
-        """The reply as far as it has come, as the wire gave it: before anybody looked for calls in its text."""
+        """The reply so far, as the wire sent it, before the extraction."""
         return self._reply if self._reply is not None else fold(self._wire)
 
     def close(self) -> list[Event]:

@@ -1,4 +1,4 @@
-"""What a model is told of calls that cannot be run: every fault by its path, and the right shape, within a budget."""
+"""Messages to the model about calls that cannot run: faults by path, and the right shape, within a size limit."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dragoman.types import InvalidCall, ToolResult
 
 _SHOWN = 400
 _LONGEST_NAME = 200
-"""No slip of the pen is longer than this."""
+"""A longer name is not a typing error."""
 
 
 def explain_invalid(call: InvalidCall, tools: Toolset | None = None) -> str:
-    """One message for the model that is enough to mend the call."""
+    """Return one message that tells the model how to correct the call."""
     if call.kind == "unknown_tool":
         return _explain_unknown(call.name, tools)
     heads = {
@@ -32,14 +32,14 @@ def explain_invalid(call: InvalidCall, tools: Toolset | None = None) -> str:
     if call.kind == "truncated":
         lines.append("Send it again, whole; if it is long, send less at a time.")
     if call.raw:
-        # The history shows no arguments that could not be read: without this the model would not see its own words.
+        # The history does not show arguments that could not be read, so the message repeats what the model wrote.
         lines.append(f"You wrote: {call.raw[:_SHOWN]}{'...' if len(call.raw) > _SHOWN else ''}")
     shape = _show_shape(call.name, tools)
     return "\n".join([*lines, *([f"The right shape is: {shape}"] if shape else [])])
 
 
 def as_result(call: InvalidCall, tools: Toolset | None = None) -> ToolResult:
-    """The same as the result that answers the call."""
+    """Return the same message as the result of the call."""
     return ToolResult(call.id, call.name, explain_invalid(call, tools), is_error=True)
 
 
@@ -60,7 +60,7 @@ def _show_shape(name: str, tools: Toolset | None) -> str:
 
 
 def write_notice(refused: Iterable[CallRefused], told: str) -> str:
-    """What the model is told of refused calls, but for those that `told`, the conversation so far, already names."""
+    """Return the message about refused calls, except for those that `told`, the conversation so far, already names."""
     lines: list[str] = []
     for entry in refused:
         mark = identify(entry)
@@ -78,6 +78,6 @@ def write_notice(refused: Iterable[CallRefused], told: str) -> str:
 
 
 def identify(entry: CallRefused) -> str:
-    """A short mark by which a refused call is known again."""
+    """Return a short mark that identifies a refused call."""
     text = f"{entry.name}\0{json.dumps(entry.arguments, sort_keys=True, ensure_ascii=True, default=str)}"
     return "refused " + hashlib.sha256(text.encode()).hexdigest()[:8]

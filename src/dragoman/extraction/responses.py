@@ -1,4 +1,4 @@
-"""Responses of any shape made into a reply, and the conversation before it."""
+"""Conversion of responses of any shape to a reply, and the context of the earlier conversation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dragoman.wire.builder import ReplyBuilder
 from dragoman.wire.codec import Prepared
 
 # --------------------------------------------------------------------------------------------------------------------
-# The conversation so far, as it is needed to judge a reply: content of others, ids in use, and what was told.
+# The conversation so far, as the judge needs it: untrusted content, used ids, and earlier messages to the model.
 
 
 class ConversationContext:
-    """What a reply is judged against: it grows with the conversation, and reads nothing twice.
+    """The conversation before a reply. It grows with the conversation, and reads each message once.
 
-    Nothing is read before it is needed: most replies hold native calls alone, and those are judged by no echo.
+    It reads nothing before it is needed: most replies contain only native calls, which need no echo guard.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class ConversationContext:
             self._messages = read_messages(conversation or ())
 
     def extend(self, messages: Iterable[Message]) -> None:
-        """Go on: these messages came next."""
+        """Add the next messages."""
         self._messages += messages
 
     @property
     def echoes(self) -> EchoIndex:
-        """The content of others, as far as the conversation has come."""
+        """The index of the untrusted content so far."""
         if self._given is not None:
             return self._given
         if self._reader is None:
@@ -66,12 +66,12 @@ class ConversationContext:
 
     @property
     def told(self) -> str:
-        """All words so far."""
+        """All text so far."""
         return "\n".join(_words(part) for message in self._messages for part in message.parts)
 
 
 def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Messages from messages, from dicts as the wires write them, or from the objects of official clients."""
+    """Return messages from messages, from dicts in the form of any wire, or from objects of the official clients."""
     messages: list[Message] = []
     for entry in conversation:
         dump = getattr(entry, "model_dump", None)
@@ -86,7 +86,7 @@ def read_messages(conversation: Iterable[Message | Mapping[str, Any]]) -> list[M
 
 
 def _find_dialect(entry: Mapping[str, Any]) -> str:
-    """The wire that writes messages like this one. What stands in it may be of any type."""
+    """Return the wire whose messages have this form. The values may have any type."""
     if "type" in entry and "role" not in entry:
         return "openai_responses"
     content = entry.get("content")
@@ -106,24 +106,24 @@ def _words(part: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Responses as they come, made into one shape: a body of any wire, a reply, a mapping of text and calls, or text.
+# Responses in one form: a body of any wire, a reply, a mapping of text and calls, or text.
 
 _ARGUMENTS = ("arguments", "input", "args", "parameters")
 
 
 class ParsedResponse(msgspec.Struct, frozen=True):
-    """What a response says, before anybody looks for calls in its text."""
+    """The content of a response, before its text is searched for calls."""
 
     text: str = ""
     thinking: str = ""
     calls: tuple[ToolCall, ...] = ()
     invalid: tuple[InvalidCall, ...] = ()
     is_cut: bool = False
-    """The reply failed or was cut off by a limit: what its text ends in may be half of something."""
+    """The reply failed or reached a limit, so its text may end in the middle of a call."""
 
 
 def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozenset()) -> ParsedResponse:
-    """Read any response; `taken` are ids that the conversation already uses."""
+    """Read any response. `taken` are ids that the conversation already uses."""
     if response is None:
         return ParsedResponse()
     if isinstance(response, str):
@@ -144,7 +144,7 @@ def receive(response: Any, tools: Toolset | None, taken: frozenset[str] = frozen
 
 
 def find_wire(response: Any) -> str | None:
-    """The wire that a body is from, by the fields that only it has; None for anything else."""
+    """Return the wire of a body, by the fields that only this wire has; None for anything else."""
     if not isinstance(response, dict):
         return None
     if isinstance(response.get("choices"), list):
@@ -176,7 +176,7 @@ def _from_reply(reply: Reply) -> ParsedResponse:
 
 
 def _from_mapping(response: Mapping[str, Any], sent: Prepared) -> ParsedResponse:
-    """A mapping of `text` (or `content`) and `tool_calls`, each of which may be missing."""
+    """Read a mapping of `text` (or `content`) and `tool_calls`. Each may be missing."""
     builder = ReplyBuilder("native", sent)
     for entry in _entries(response.get("tool_calls")):
         builder.whole_call(*_read_entry(entry))
@@ -194,7 +194,7 @@ def _entries(given: Any) -> list[Any]:
 
 
 def _read_entry(entry: Any) -> tuple[Any, Any, Any]:
-    """Id, name and arguments of one call: as OpenAI, Anthropic, Gemini, Bedrock, Ollama write it, or flat."""
+    """Return id, name and arguments of one call in the form of OpenAI, Anthropic, Gemini, Bedrock, Ollama, or flat."""
     if not isinstance(entry, Mapping):
         return None, None, None
     inner = next(

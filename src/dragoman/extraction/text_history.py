@@ -1,4 +1,4 @@
-"""A conversation rendered for a model that reads and writes only text, and parsed back."""
+"""Conversations as text, for a model that reads and writes only text; written and read back."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ from dragoman.wire.history import Turn, pair
 from dragoman.wire.values import join_texts, plain_result
 
 # --------------------------------------------------------------------------------------------------------------------
-# What an assistant said and called, as one text in a format, and read out of that text again.
+# The assistant's side: its text and calls as one text in a format, and back.
 
 FALLBACK = "fenced"
-"""The format for calls that a model's own cannot carry: it writes JSON, which carries everything."""
+"""The format for calls that the model's own format cannot express. It writes JSON, which can express everything."""
 _PROBE = ToolCall("", "zz_name", {"zz_key": "1"})
 
 
 class RenderedText(Struct, frozen=True):
-    """A text, and what had to be done so that it reads back as it was meant."""
+    """A text, and the changes that were necessary so that it reads back correctly."""
 
     text: str
     exact: bool = True
@@ -72,19 +72,19 @@ class AssistantWriter:
         fallback = formats.get(FALLBACK)
         self._rows = (self.row,) if self.row is fallback else (self.row, fallback)
         if tools is not None and _carries_types(self.row):
-            # What was said stays as it was said: a schema would change arguments that do not fit it.
+            # The history stays unchanged: a schema would coerce arguments that do not fit it.
             tools = Toolset(Tool(tool.name) for tool in tools)
         self._tools = tools
 
     def parse(self, text: str) -> Parsed:
-        """What stands in a text of this format; calls in the fallback are read as well."""
+        """Parse a text of this format. Calls in the fallback format are read as well."""
         return formats.parse(text, self._format, self._tools, extra=self._rows[1:])
 
     def read_text(self, parsed: Parsed) -> str:
         return mend_tokens(parsed.text.strip())
 
     def write(self, text: str, raws: Sequence[str], calls: Sequence[ToolCall]) -> RenderedText:
-        """The trimmed text, calls that could not be read as they were written, then the calls, joined by newlines."""
+        """Join the trimmed text, calls that could not be read, and the calls, with newlines."""
         text = text.strip()
         wanted = [call for raw in raws for call in self.parse(raw).calls] + list(calls)
         first: RenderedText | None = None
@@ -114,7 +114,7 @@ class AssistantWriter:
 
 
 def _ways_to_show(text: str) -> Iterator[str]:
-    """A text as it is; where that would be read as more than text, broken up, first a little and then thoroughly."""
+    """Yield a text unchanged; if that would be read as more than text, with few, then all, control strings broken."""
     if MARK not in text:
         yield text
     if text:
@@ -123,7 +123,7 @@ def _ways_to_show(text: str) -> Iterator[str]:
 
 
 def _carries_types(row: Format) -> bool:
-    """Whether `"1"` comes back as text without a schema that says so."""
+    """Whether `"1"` reads back as text without a schema."""
     try:
         written = formats.render([_PROBE], row)
     except CannotExpress:
@@ -132,26 +132,26 @@ def _carries_types(row: Format) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Examples instead of explanations: what a very small model learns a format from.
+# Examples instead of explanations, for very small models.
 #
-# A model of a hundred million parameters does not follow a description of a format, but it continues a pattern. So it
-# is shown one made-up request for each of the first tools with the call that answers it, once with a result and the
-# answer made of it, and two exchanges in which nothing is called.
+# A model of a hundred million parameters does not follow a description of a format, but it continues a pattern. So the
+# prompt shows one invented request for each of the first tools with its call, once with a result and an answer, and two
+# exchanges without a call.
 
 MOST = 6
-"""Tools that are shown; each costs about forty tokens, and the last one shown is remembered best."""
+"""The number of tools in examples. Each costs about forty tokens, and the model remembers the last one best."""
 _GREETING = ("Hello!", "Hello! How can I help?")
 _THANKS = ("Thank you!", "You are welcome!")
-# Always the same word, so that prompts have the same beginning: what stands in this envelope is known to be harmless.
+# A constant boundary keeps the start of prompts equal. The content of this envelope is known to be harmless.
 _BOUNDARY = "example"
 _RESULT = "42"
 _ANSWER = "The result is 42."
 
 
 def write_examples(tools: Iterable[Tool], format: str | Format, *, replies: bool = True) -> list[Message]:
-    """A short conversation that shows the format at work. Without `replies`, only calls are shown.
+    """Return a short conversation that shows the format. Without `replies`, it contains only calls.
 
-    Such a model goes on as the last exchange did. So the last one is a call, and those that are none stand before it.
+    Such a model continues like the last exchange. So the last one is a call, after the exchanges without a call.
     """
     offered = list(tools)[:MOST]
     shown: list[list[Message]] = []
@@ -178,7 +178,7 @@ def _chat(said: str, answered: str) -> list[Message]:
 
 
 def _request(tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """What somebody may have said who wanted this call: the description, and the values."""
+    """Return a request that a user may have made for this call: the description, and the values."""
     described = tool.description.strip().split("\n", 1)[0] or tool.name.replace("_", " ")
     values = " ".join(str(value) for value in arguments.values() if isinstance(value, str | int | float))
     return f"{described} {values}".strip()
@@ -189,13 +189,13 @@ def _say(role: Any, text: str) -> Message:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A conversation for a model that reads and writes nothing but text.
+# A conversation for a model that reads and writes only text.
 
 _opens_results = re.compile(r"<<result ([A-Za-z0-9_\-]+) ").match
 
 
 class Rendered(Struct, frozen=True):
-    """A conversation as text, what could not be carried, and the boundaries that were used, in order."""
+    """A conversation as text, its losses, and the boundaries that were used, in order."""
 
     messages: list[Message]
     losses: list[Loss]
@@ -210,10 +210,10 @@ def render_history(
     tools: Toolset | Iterable[object] | None = None,
     envelope: Envelope = "boundary",
 ) -> Rendered:
-    """Write a conversation for a text model: its calls in its own format, the results of a turn in one user message.
+    """Write a conversation for a text model: calls in its format, the results of a turn in one user message.
 
-    `boundaries` are random words, at least one for each turn with results. Given the same ones again, a longer
-    conversation begins with the same bytes, so that prompt caches hit.
+    `boundaries` are random strings, at least one for each turn with results. With the same ones, a longer conversation
+    begins with the same bytes, so that prompt caches match.
     """
     losses: list[Loss] = []
     turns = [Turn(place, each.role, list(each.parts), each.extra) for place, each in enumerate(messages)]
@@ -255,11 +255,11 @@ class _Renderer:
         calls = [part for part in turn.parts if isinstance(part, ToolCall)]
         written = self._writer.write("\n".join(filter(None, [text, *notes])), raws, calls)
         if not written.exact:
-            self._lose("approximated", turn, "no format carries this message as it is")
+            self._lose("approximated", turn, "no format can express this message unchanged")
         elif calls and written.format != self._writer.row.name:
             self._lose("approximated", turn, f"{self._writer.row.name} cannot express the calls; {written.format} does")
         if written.broken:
-            self._lose("approximated", turn, "text that would be read as a call was broken up")
+            self._lose("approximated", turn, "control strings in text that would be read as a call were broken")
         media: list[Part] = [part for part in turn.parts if isinstance(part, Image | File)]
         if turn.extra:
             self._lose("dropped", turn, f"data that only {', '.join(sorted(turn.extra))} understands was left out")
@@ -273,7 +273,7 @@ class _Renderer:
             if isinstance(part, ToolCall | InvalidCall):
                 said = True
             elif said and isinstance(part, Text) and part.text.strip():
-                self._lose("moved", turn, "text behind a call was put before it")
+                self._lose("moved", turn, "text after a call was moved before it")
                 break
         text, invented = strip_invented_results(join_texts(turn.parts))
         if invented:
@@ -281,7 +281,7 @@ class _Renderer:
         return text.strip()
 
     def _take_invalid(self, turn: Turn) -> tuple[list[str], list[str]]:
-        """Calls that could not be read: as they were written, where they were text; in words, where they were not."""
+        """Write calls that could not be read: unchanged if they were text, otherwise as a description."""
         raws: list[str] = []
         notes: list[str] = []
         for part in turn.parts:
@@ -290,7 +290,7 @@ class _Renderer:
                     raws.append(part.raw.strip())
                 else:
                     notes.append(f"[a call of {part.name or 'a tool'} that could not be read: {part.raw}]")
-                    self._lose("approximated", turn, f"the call {part.id} that could not be read became words")
+                    self._lose("approximated", turn, f"the call {part.id} that could not be read became text")
         return raws, notes
 
     # ---- results -----------------------------------------------------------------------------------------------------
@@ -302,12 +302,14 @@ class _Renderer:
             if not isinstance(result.content, str):
                 found = [part for part in result.content if not isinstance(part, Text)]
                 if found:
-                    self._lose("moved", turn, f"images and files of the result of {result.name} stand behind its text")
+                    self._lose(
+                        "moved", turn, f"images and files of the result of {result.name} were moved after its text"
+                    )
                 media += found
         boundary = self._choose_boundary(results)
         text = seal_results(results, boundary=boundary, envelope=self._envelope)
         if self._envelope == "seed":
-            self._lose("approximated", turn, "the results bear no ids, and could be forged by what they hold")
+            self._lose("approximated", turn, "the results have no ids, and their content could forge them")
         return Message("user", [Text(text), *media])
 
     def _choose_boundary(self, results: Sequence[ToolResult]) -> str:
@@ -321,7 +323,7 @@ class _Renderer:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A conversation that was written for a text model, made into calls and results again.
+# A conversation that was written for a text model, read back as calls and results.
 
 
 def read_history(
@@ -332,9 +334,9 @@ def read_history(
     tools: Toolset | Iterable[object] | None = None,
     envelope: Envelope = "boundary",
 ) -> list[Message]:
-    """The conversation that `render_history` wrote: give it the same format and tools, and the boundaries it used.
+    """Read the conversation that `render_history` wrote, with the same format, tools and boundaries.
 
-    Only an envelope with the next of these boundaries holds results; whatever else looks like one is text.
+    Only an envelope with the next of these boundaries contains results. Anything else that looks like one is text.
     """
     reader = _Reader(AssistantWriter(format, Toolset.of(tools)), envelope, boundaries)
     for message in messages:
@@ -387,7 +389,7 @@ class _Reader:
         return results
 
     def _match(self, results: list[ToolResult]) -> list[Part]:
-        """Bring calls and results under one id: they stand in the same order, and most formats write no ids."""
+        """Give calls and results common ids. They have the same order, and most formats write no ids."""
         said = list(self.out[-1].parts) if self.out and self.out[-1].role == "assistant" else []
         places = [place for place, part in enumerate(said) if isinstance(part, ToolCall | InvalidCall)]
         if len(places) != len(results):

@@ -1,4 +1,4 @@
-"""Tool results for text models: envelopes that content cannot forge, and control tokens neutralized."""
+"""Tool results for text models, in envelopes that content cannot forge, with control strings neutralised."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from dragoman.types import ToolCall, ToolResult
 from dragoman.wire.values import plain_result, read_result
 
 # --------------------------------------------------------------------------------------------------------------------
-# The strings that mean more than they say: chat templates, call markers and result tags of every model family.
+# Control strings: the tokens of chat templates, call markers and result tags of every model family.
 #
-# Inside a tool's result they are data. A tokenizer that reads special tokens out of plain text, or a model that takes
-# them for its own, sees something else; so they are known here, derived from the catalogue of formats where it has
-# them.
+# Inside a tool result they are data. A tokenizer that reads special tokens out of plain text, or a model that takes
+# them as its own, misreads them. So this module knows them; they come from the catalogue of formats where it has them.
 
 CHAT_TOKENS: dict[str, tuple[str, ...]] = {
     "ChatML": ("<|im_start|>", "<|im_end|>", "<|im_sep|>", "<|endoftext|>"),
@@ -53,13 +52,13 @@ CHAT_TOKENS: dict[str, tuple[str, ...]] = {
     "Cohere": ("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|SYSTEM_TOKEN|>", "<|USER_TOKEN|>"),
     "harmony": ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|call|>", "<|return|>"),
 }
-"""What chat templates put around messages. Wrappers of reasoning come from the catalogue."""
+"""The tokens of chat templates around messages. Tags of reasoning come from the catalogue."""
 
 RESULT_TAGS = ("tool_result", "tool_results", "tool_response", "function_result", "function_results")
-"""The tags in which results are given to models. `function_response` and the like are spellings of these."""
+"""The tags around results. `function_response` and the like are spellings of these."""
 _RESULTS = tuple(f"{opener}{tag}" for tag in (*RESULT_TAGS, "function_response") for opener in ("<", "</"))
 
-# Any words between bars, as chat templates and those who forge them write; and the lines of our own envelope.
+# Any words between bars, as in chat templates and their forgeries; and the lines of our own envelope.
 _FREE_FORMS = r"<(?=\|[^<>|\n]{1,80}\|>|<(?:result|end)[ \t][^<>\n]{1,400}>>)"
 
 _TOO_COMMON = frozenset(("```", "```json", "~~~"))
@@ -69,9 +68,9 @@ _SAMPLE = ToolCall("", "zz_name", {"zz_key": "zz_value", "zz_other": 1})
 
 
 def control_strings(family: str | None = None) -> frozenset[str]:
-    """The control strings of one format by its name, or of all of them; those of chat templates are always among them.
+    """Return the control strings of one format, or of all formats; always including those of chat templates.
 
-    Plain words that some formats use as markers (`Action:`, `functools`) are not: no tokenizer knows them.
+    Plain words that some formats use as markers (`Action:`, `functools`) are not included: no tokenizer knows them.
     """
     found = {token for tokens in CHAT_TOKENS.values() for token in tokens}
     found.update(_RESULTS)
@@ -86,7 +85,7 @@ def _family(family: str | None) -> tuple[Format, ...]:
 
 
 def _without_words(marker: str) -> str:
-    """`function call<|role_sep|>` is as good as broken when the second half is."""
+    """Return the last part of a marker: to break `function call<|role_sep|>` it is enough to break its second half."""
     bar = marker.find("<|")
     return marker[bar:] if bar > 0 and marker[0].isalpha() else marker
 
@@ -96,7 +95,7 @@ def _is_token(marker: str) -> bool:
 
 
 def _strings_of(row: Format) -> Iterator[str]:
-    """Everything in a row that is framing and not content."""
+    """Return every string in a row that is markup and not content."""
     yield from (opener for entry in compile_entries(row, named=True) for opener in entry.openers)
     yield from (tag.strip() for tag in row.section or ())
     yield from row.drop
@@ -105,7 +104,7 @@ def _strings_of(row: Format) -> Iterator[str]:
         yield from spellings
     for source in (row.template, *row.also):
         yield from _literals(compile_template(source)) if source else ()
-    # Readers that no template describes know their closers themselves; what they write shows them.
+    # Custom readers know their end markers themselves; an example that they write shows them.
     yield from (tag for tag in _tags(write_template([_SAMPLE], row)) if "zz_" not in tag)
 
 
@@ -123,12 +122,12 @@ _searches: dict[tuple[int, ...], tuple[tuple[Format, ...], re.Pattern[str]]] = {
 
 
 def token_search(family: str | None = None) -> re.Pattern[str]:
-    """Finds the first character of every control string in a view, also of those that begin inside another."""
+    """Return a search for the first character of every control string in a view, including overlapping ones."""
     chosen = _family(family)
     key = tuple(map(id, chosen))
     kept = _searches.get(key)
     if kept is None:
-        # The rows are kept with their search, so that no other row can come to bear the same id.
+        # The rows are stored with their search, so that no other row can get the same id.
         kept = _searches[key] = (chosen, _compile(control_strings(family)))
     return kept[1]
 
@@ -143,7 +142,7 @@ def _compile(tokens: Iterable[str]) -> re.Pattern[str]:
 
 
 def _alternatives(words: set[str]) -> str:
-    """A pattern for any of these words that costs the same however many there are; a beginning stands for the rest."""
+    """Return a pattern for any of these words with a cost independent of their number; a prefix covers the rest."""
     if "" in words:
         return ""
     by_first: dict[str, set[str]] = {}
@@ -154,10 +153,10 @@ def _alternatives(words: set[str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Control strings broken up so that they mean nothing, and put together again to the byte.
+# Control strings, broken so that they have no effect, and restored byte for byte.
 #
-# The first character of each is replaced: `<tool_call>` becomes `⧼tool_call>`, `[INST]` becomes `⧼5b⧽INST]`. The mark
-# itself, should a text hold it, is doubled. So the broken text says all there is to know about the text before.
+# The first character of each is replaced: `<tool_call>` becomes `⧼tool_call>`, `[INST]` becomes `⧼5b⧽INST]`. If a text
+# contains the mark itself, the mark is doubled. So the original text can be restored from the broken one.
 
 MARK, MARK_END = "⧼", "⧽"
 _marked = re.compile(f"{MARK}(?:({MARK})|([0-9a-f]{{1,6}}){MARK_END})?").sub
@@ -168,19 +167,19 @@ _MOST_NAMED = 20
 
 
 class NeutralizedText(Struct, frozen=True):
-    """A text whose control strings are broken up."""
+    """A text with broken control strings."""
 
     text: str
     count: int = 0
-    """How many control strings were broken up."""
+    """The number of broken control strings."""
     found: tuple[str, ...] = ()
-    """How the first of them began, for whoever wants to know."""
+    """The start of the first of them, for reports."""
 
 
 def break_tokens(text: str, family: str | None = None) -> NeutralizedText:
-    """Break up every control string of a model family, given as the name of its format; None: of all families.
+    """Break every control string of a model family, given as the name of its format; None means all families.
 
-    They are found whatever their case, in compatibility forms (`＜`), and with invisible characters inside.
+    They are found in any case, in compatibility forms (`＜`), and with invisible characters inside.
     """
     view = look_at(text)
     starts = [match.start() for match in token_search(family).finditer(view.text)]
@@ -191,9 +190,9 @@ def break_tokens(text: str, family: str | None = None) -> NeutralizedText:
 
 
 def break_everything(text: str) -> str:
-    """Break up whatever could begin a call in any spelling, also in those without a marker; `mend_tokens` undoes it.
+    """Break everything that could start a call in any format, even without a marker; `mend_tokens` restores it.
 
-    It is hard to read, and only for texts that would otherwise be taken for calls.
+    The result is hard to read. It is only for texts that would otherwise be read as calls.
     """
     return _break_at(text, (match.end() - 1 for match in _could_begin(text)))
 
@@ -204,7 +203,7 @@ def _break_at(text: str, starts: Iterable[int]) -> str:
     pieces: list[str] = []
     end = 0
     for place in sorted(places):
-        # The bare mark stands for `<`, unless what follows would be read as part of a longer mark.
+        # The mark alone replaces `<`, unless the next characters would be read as part of a longer mark.
         bare = text[place] == "<" and place + 1 not in places and _reads_on(text, place + 1) is None
         mark = MARK if bare else f"{MARK}{ord(text[place]):x}{MARK_END}"
         pieces += (text[end:place], mark if places[place] else MARK + MARK)
@@ -213,7 +212,7 @@ def _break_at(text: str, starts: Iterable[int]) -> str:
 
 
 def mend_tokens(text: str) -> str:
-    """The text as it was before `break_tokens`, byte for byte."""
+    """Return the text before `break_tokens`, byte for byte."""
     return _marked(_restore, text) if MARK in text else text
 
 
@@ -224,25 +223,25 @@ def _restore(match: re.Match[str]) -> str:
     if not code:
         return "<"
     number = int(code, 16)
-    return chr(number) if number <= 0x10FFFF else match.group()  # a number that no broken text holds
+    return chr(number) if number <= 0x10FFFF else match.group()  # a number that no broken text contains
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Results for models that read nothing but text: sealed in an envelope that no content can forge.
+# Results for models that read only text, in an envelope that content cannot forge.
 #
 #     <<result 7f3kQ2 tool=read_file id=call_1 status=ok>>
 #     ... whatever the tool returned ...
 #     <<end 7f3kQ2>>
 #
-# The boundary is drawn at random when the tool has already answered, and is checked not to occur in any content:
-# nobody who wrote the content can have known it. Control strings inside are broken up, and mended when the envelope
-# is opened.
+# The boundary is chosen at random after the tool has returned, and it occurs in none of the contents:
+# so the author of the content cannot know it. Control strings inside are broken, and restored when the envelope
+# is read.
 
 Envelope = Literal["boundary", "seed"]
-"""`boundary` cannot be forged. `seed` is `<tool_result name="...">`, which any content could write as well."""
+"""`boundary` cannot be forged. `seed` is `<tool_result name="...">`, which any content can contain as well."""
 
 STOP_SEQUENCES = ("<<result ", "<tool_result")
-"""Where to stop a model that begins to invent a result."""
+"""Stop sequences for a model that begins to invent a result."""
 
 _is_boundary = re.compile(r"[A-Za-z0-9_\-]{6,128}\Z").match
 _header = re.compile(r"<<result ([A-Za-z0-9_\-]{6,128}) tool=([^\s<>]*) id=([^\s<>]*) status=(ok|error)>>\n").match
@@ -253,7 +252,7 @@ _SEED_END = "\n</tool_result>"
 
 
 def explain_results(envelope: Envelope = "boundary") -> str:
-    """What to tell a model about the results it will be given, behind the instructions for its calls."""
+    """Return the explanation of results for the model. It follows the instructions for calls."""
     form = "lines `<<result ...>>` and `<<end ...>>` that bear the same word"
     form = "`<tool_result>` tags" if envelope == "seed" else form
     return (
@@ -263,27 +262,27 @@ def explain_results(envelope: Envelope = "boundary") -> str:
 
 
 def choose_boundary(candidates: Iterable[str], contents: Iterable[str]) -> str:
-    """The first of these words that occurs in none of the contents."""
+    """Return the first candidate that occurs in none of the contents."""
     held = list(contents)
     for candidate in candidates:
         if _is_boundary(candidate) is None:
             raise ConfigError(f"not a boundary: {candidate[:20]!r}", hint="give at least 6 letters and digits")
         if not any(candidate in content for content in held):
             return candidate
-    raise ConfigError("no boundary is left that the results do not hold", hint="give more random candidates")
+    raise ConfigError("no boundary is left that does not occur in the results", hint="give more random candidates")
 
 
 def seal_results(
     results: Sequence[ToolResult], *, boundary: str = "", envelope: Envelope = "boundary", family: str | None = None
 ) -> str:
-    """All results of a turn, in order, as the text of one user message.
+    """Return all results of a turn, in order, as the text of one user message.
 
-    `family` is the model's format: its control strings are broken up, or those of every family if it is None.
+    `family` is the model's format: its control strings are broken, or those of every family if it is None.
     """
     if envelope == "seed":
         return "".join(_seal_openly(result, family) for result in results)
     if envelope != "boundary":
-        raise ConfigError(f"unknown envelope {envelope!r}", hint="it is boundary or seed")
+        raise ConfigError(f"unknown envelope {envelope!r}", hint="use boundary or seed")
     choose_boundary([boundary], map(plain_result, results))
     return "\n".join(_seal(result, boundary, family) for result in results)
 
@@ -295,12 +294,12 @@ def _seal(result: ToolResult, boundary: str, family: str | None) -> str:
 
 
 def _seal_openly(result: ToolResult, family: str | None) -> str:
-    content = break_tokens(read_result(result), family).text  # this form has no other place for the error
+    content = break_tokens(read_result(result), family).text  # this form has no other field for the error
     return f'<tool_result name="{html.escape(result.name)}">\n{content}{_SEED_END}'
 
 
 def _write(word: str) -> str:
-    """A name or an id that stays one word, whatever it holds."""
+    """Return a name or an id as one word."""
     return _unsafe(lambda match: f"%{ord(match.group()):x};", word)
 
 
@@ -309,9 +308,9 @@ def _read(word: str) -> str:
 
 
 def open_results(text: str, *, boundary: str | None = None, envelope: Envelope = "boundary") -> list[ToolResult]:
-    """The results in a text that `seal_results` wrote, byte for byte; none if it is any other text.
+    """Return the results in a text that `seal_results` wrote, byte for byte; none for any other text.
 
-    Without a `boundary`, the one of the first line counts: only for texts that are known to hold results.
+    Without a `boundary`, the one of the first line counts. Use this only for texts that are known to contain results.
     """
     if envelope == "seed":
         return _open_all(text, "")
@@ -322,7 +321,7 @@ def open_results(text: str, *, boundary: str | None = None, envelope: Envelope =
 
 
 def _open_all(text: str, boundary: str) -> list[ToolResult]:
-    """The text is nothing but envelopes, one after another; otherwise there is no result in it."""
+    """Return the results if the text consists only of envelopes, otherwise nothing."""
     end = f"\n<<end {boundary}>>" if boundary else _SEED_END
     between = "\n" if boundary else ""
     results: list[ToolResult] = []
@@ -346,13 +345,13 @@ def _open_all(text: str, boundary: str) -> list[ToolResult]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Results that a model made up: it goes on after its call and writes what the tool might have said.
+# Results that a model invented: after its call it continues with what the tool might have returned.
 #
-# Results come from tools alone. Nothing in this package reads one out of an assistant's text; what looks like one is
-# taken out before the text goes back into the history, or the model would believe itself.
+# Only tools produce results. Nothing in this package reads a result out of an assistant's text. Text that looks like
+# one is removed before the reply becomes part of the history, because the model would believe it.
 
 _TAG_NAMES = "|".join([*RESULT_TAGS, "function_response"])
-# Only where a line begins, or right behind a tag such as a call's closer: a tag named in a sentence is just a word.
+# Only at the start of a line, or directly after a tag such as the end of a call: a tag in a sentence is just a word.
 _opener = re.compile(
     rf"(?:(?<=>)|^[ \t]*)(?:<<result[ \t]+(?P<boundary>[^\s<>]{{1,128}})[^<>\n]{{0,400}}>>"
     rf"|<(?P<tag>{_TAG_NAMES})(?:\s[^<>]{{0,400}})?>)",
@@ -361,16 +360,16 @@ _opener = re.compile(
 
 
 class Stripped(NamedTuple):
-    """A text without the results that it made up, and these."""
+    """A text without its invented results, and these results."""
 
     text: str
     found: tuple[str, ...]
 
 
 def strip_invented_results(text: str) -> Stripped:
-    """Take every result out of an assistant's text. One that is not closed reaches to the end.
+    """Remove every result from an assistant's text. An unclosed result reaches to the end.
 
-    Give it the text without its calls: an argument may well hold such a tag, and that is data.
+    Pass the text without its calls: an argument may contain such a tag, and there it is data.
     """
     folded = ""
     kept: list[str] = []
@@ -390,7 +389,7 @@ def strip_invented_results(text: str) -> Stripped:
 
 
 def _lower(text: str) -> str:
-    """Lower case of ASCII alone, so that every character stays in its place."""
+    """Convert only ASCII to lower case, so that every character keeps its position."""
     return text.translate(_ASCII_LOWER)
 
 

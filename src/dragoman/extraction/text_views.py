@@ -1,4 +1,4 @@
-"""Normalized views of a text: compatibility forms, escapes and invisible characters removed."""
+"""Normalised views of a text, without compatibility forms, escapes and invisible characters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 # --------------------------------------------------------------------------------------------------------------------
-# A text as a tokenizer or a hurried reader sees it: compatibility forms made plain, invisible characters left out.
+# A text as a tokenizer reads it: compatibility forms replaced, invisible characters removed.
 
-# The blocks of 256 characters in which some are another spelling of ASCII: fullwidth and small forms, letters in
-# circles, mathematical alphabets. To ask for every character that there is would take a quarter of a second.
+# The blocks of 256 characters that contain other spellings of ASCII: fullwidth and small forms, circled letters,
+# mathematical alphabets. A check of every Unicode character would take a quarter of a second.
 _BLOCKS = (
     *(0x00, 0x01, 0x02, 0x03, 0x1D, 0x1F, 0x20, 0x21, 0x24, 0x2A, 0x2C, 0x30, 0x32, 0x33, 0xA7, 0xFB, 0xFE, 0xFF),
     *(0x107, 0x1D4, 0x1D5, 0x1D6, 0x1D7, 0x1F1, 0x1FB),
@@ -30,25 +30,25 @@ _INVISIBLE = (
 
 
 class View(Struct, frozen=True):
-    """The plain text, and where each of its characters came from."""
+    """The plain text, and the origin of each of its characters."""
 
     text: str
     _shown: list[int] = []
     _given: list[int] = []
 
     def origin(self, position: int) -> int:
-        """The place in the text as given of the character that stands here in the view."""
+        """Return the position in the original text of the character at this position of the view."""
         if not self._shown:
             return position
         place = bisect_right(self._shown, position) - 1
-        # Of several characters that stand for one, all come from that one.
+        # If several characters replace one, all of them come from it.
         last = self._given[place + 1] - 1 if place + 1 < len(self._given) else None
         at = self._given[place] + position - self._shown[place]
         return at if last is None else min(at, last)
 
 
 def look_at(text: str) -> View:
-    """The view of a text. Most texts are their own."""
+    """Return the view of a text. Most texts are equal to their view."""
     if text.isascii():
         return View(text)
     find, table = _odd_characters()
@@ -77,7 +77,7 @@ def look_at(text: str) -> View:
 
 @cache
 def _odd_characters() -> tuple[Callable[[str], Iterator[re.Match[str]]], dict[str, str]]:
-    """How to find the characters that look like others or like nothing, and what they stand for."""
+    """Return a search for characters that look like others or are invisible, and their replacements."""
     table = {chr(code): "" for codes in _INVISIBLE for code in codes}
     for block in _BLOCKS:
         for code in range(max(block << 8, 0x80), (block + 1) << 8):
@@ -91,16 +91,16 @@ def _odd_characters() -> tuple[Callable[[str], Iterator[re.Match[str]]], dict[st
 # --------------------------------------------------------------------------------------------------------------------
 # One plain view of any text, in which a call reads the same however it was quoted, escaped, folded or disguised.
 #
-# Letters and digits are kept, in lower case. What stands between them becomes one character: an opening bracket, a
+# Letters and digits are kept, in lower case. Everything between them becomes one character: an opening bracket, a
 # closing one, an empty pair, or a blank. Quotation marks, backslashes, angle prefixes, dashes, underscores and line
-# breaks all end as blanks, so that a quotation, a string inside a string or another spelling makes no difference. The
-# call that is judged and the content that it is looked for in go through the same view; that is all that counts.
+# breaks all become blanks, so that a quotation, a string inside a string or another spelling makes no difference. The
+# judged call and the content pass through the same view, so the view need not be readable.
 
 OPEN, CLOSE, EMPTY, BLANK = "{", "}", "@", " "
 MARKS = BLANK + OPEN + CLOSE + EMPTY
 
 _ROUNDS = 3
-"""How deep escapes may be nested: a string in a string in a page."""
+"""The maximum depth of nested escapes: a string in a string in a page."""
 _FEW = 24
 
 _terminal_code = re.compile(r"\x1b\[[0-9;?]*[a-z]")
@@ -108,18 +108,18 @@ _percent_code = re.compile(r"%(?:20|22|27|28|3c|3d|5b|7b)")
 _tag = re.compile(r"<[/a-z!][^<>]{0,300}>", re.IGNORECASE)
 _closing_tag = re.compile(r"</(?:a|b|code|div|em|font|i|kbd|li|mark|p|pre|s|small|span|strong|td|tt|u)>", re.IGNORECASE)
 _entity = re.compile(r"&(?:#|[a-z]+;)")
-# From the first backslash of a run only: a run without an end must not be tried from each of its places.
+# Match only from the first backslash of a run. Otherwise a long run would be tried from each position.
 _control_escape = re.compile(r"(?<!\\)\\++[nrbfv]")
 _tab_escape = re.compile(r"(?<!\\)\\++t")
 _code = re.compile(r"(?<!\\)(\\++)(?:u([0-9a-f]{4})|u\{([0-9a-f]{1,5})\}|x([0-9a-f]{2}))")
 _continuation = re.compile(r"\\\r?\n[ \t]*")
-"""A backslash at the end of a line: the line goes on, as YAML folds long texts."""
+"""A backslash at the end of a line joins the next line, as YAML folds long texts."""
 _surrogates = re.compile("[\ud800-\udfff]")
 _ignorable = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0001\U000e007f\U000e0100-\U000e01ef]"
 )
-# The label of a code fence names a language. A tool may have the same name, and ```bash is no call of it.
+# The label of a code block names a language. A tool may have the same name, but ```bash is not a call of it.
 _label = r"[ \t]*(?!tool|json|function)[\w+#.\-]+[ \t]*(?=\n|\Z)"
 _line_number = re.compile(r"^[ \t]*(\d{1,6})(?:\t|[|:] ?| )", re.MULTILINE)
 _fence_labels = {fence: re.compile(fence + _label) for fence in ("```", "~~~")}
@@ -139,7 +139,7 @@ _NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalnum())
 
 
 def unescape(text: str) -> str:
-    """The text in lower case, without entities and escapes, disguises and invisible characters."""
+    """Return the text in lower case, without entities, escapes, disguises and invisible characters."""
     text = text.lower()
     if "\\\n" in text or "\\\r" in text:
         text = _continuation.sub("", text)
@@ -157,37 +157,37 @@ def unescape(text: str) -> str:
             text = unquote(text, errors="replace").lower()
         if text == before:
             break
-    # Last, because it uncovers no further escape: it takes all backslashes that stand before a letter.
+    # Last, because it reveals no further escape: it removes all backslashes before a letter.
     return _read_controls(text) if "\\" in text else text
 
 
 def without_tags(text: str) -> str | None:
-    """What a reader sees of a page: a call that is coloured word by word is whole again. None if it is no page."""
+    """Return the visible text of a page: a call with a tag around each word is whole again. None if it is no page."""
     if "</" not in text or _closing_tag.search(text) is None:
         return None
     return _tag.sub("", text)
 
 
 def alphanumerics(unescaped: str) -> str:
-    """Only the letters and digits: the cheapest way to see that a name occurs nowhere."""
+    """Return only the letters and digits: the cheapest test that a name does not occur."""
     return unescaped.encode("utf-8", "replace").translate(None, _NO_LETTERS).decode("utf-8", "replace")
 
 
 def view(unescaped: str) -> str:
-    """The plain view of an unescaped text."""
+    """Return the plain view of an unescaped text."""
     for fence, label in _fence_labels.items():
         if fence in unescaped:
             unescaped = label.sub(BLANK, unescaped)
     unescaped = _drop_line_numbers(unescaped)
     if "/>" in unescaped:
         unescaped = unescaped.replace("/>", CLOSE)
-    # Every byte of a letter beyond ASCII maps to itself; what else lies there is gone already.
+    # Every byte of a letter beyond ASCII maps to itself. Other characters beyond ASCII are already removed.
     marked = unescaped.encode("utf-8", "replace").translate(_TABLE).decode("utf-8", "replace")
     return _collapse(" ".join(marked.split()))
 
 
 def _drop_line_numbers(text: str) -> str:
-    """Tools that read files number the lines. Only numbers that count on are such."""
+    """Remove the line numbers that file tools add. Only consecutive numbers are line numbers."""
     found = list(_line_number.finditer(text))
     numbers = [int(each[1]) for each in found]
     pieces: list[str] = []
@@ -200,19 +200,19 @@ def _drop_line_numbers(text: str) -> str:
 
 
 def compact(viewed: str) -> str:
-    """A view without its blanks: what is left when words may be broken anywhere."""
+    """Return a view without its blanks, for texts whose words may be split anywhere."""
     return viewed.replace(BLANK, "")
 
 
 def piece(text: str) -> str:
-    """The view of a part of a call, without the marks around it: they merge with those of the wrapper."""
+    """Return the view of a part of a call, without the marks around it, which merge with those of the wrapper."""
     return view(unescape(text)).strip(MARKS)
 
 
 def _read_codes(text: str) -> str:
     text = _code.sub(_character, text)
     if not text.isascii() and _surrogates.search(text):
-        # Two escapes made one character; alone they are none.
+        # Two surrogate escapes make one character. A single one is not a character.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.lower()
 
@@ -227,12 +227,12 @@ def _read_controls(text: str) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    # Three backslashes are one of their own, and one that begins the code.
+    # Of three backslashes, two are one literal backslash, and the third begins the code.
     return "\\" * ((len(match[1]) - 1) // 2) + chr(int(match[2] or match[3] or match[4], 16))
 
 
 def _simplify(text: str) -> str:
-    """Without characters that nobody sees, with one form for letters that only look different, and plain marks."""
+    """Remove invisible characters, and replace compatibility forms and special brackets by plain ones."""
     strange = [character for character in set(text) if character > "\x7f"]
     if any(map(unicodedata.combining, strange)):
         text = unicodedata.normalize("NFKC", text)
@@ -248,7 +248,7 @@ def _simplify(text: str) -> str:
 @lru_cache(maxsize=4096)
 def _plain_form(character: str) -> str:
     if "\U000e0020" <= character <= "\U000e007e":
-        # Invisible twins of ASCII, which models read all the same.
+        # Invisible copies of ASCII (tag characters), which models still read.
         return chr(ord(character) - 0xE0000).lower()
     if _ignorable.match(character):
         return ""
@@ -259,7 +259,7 @@ def _plain_form(character: str) -> str:
 
 
 def _collapse(text: str) -> str:
-    """One mark in the place of several."""
+    """Replace each sequence of marks by one mark."""
     if OPEN in text:
         text = text.replace("{ }", EMPTY).replace("{}", EMPTY)
     for mark in (OPEN, CLOSE, EMPTY):
@@ -276,7 +276,7 @@ def _collapse(text: str) -> str:
 
 
 def _collapse_empty(text: str) -> str:
-    """What stands beside an empty pair says less than the pair."""
+    """Replace an empty pair and the marks next to it by the pair, which says more."""
     while True:
         before = len(text)
         for beside in (EMPTY + EMPTY, EMPTY + OPEN, EMPTY + CLOSE, OPEN + EMPTY, CLOSE + EMPTY):

@@ -25,24 +25,24 @@ from dragoman.wire.options import Choice, read_choice
 from dragoman.wire.quirks import Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
-# Holding a model to its format: a grammar in the request, where the endpoint takes one.
+# Constrained output: a grammar in the request, if the endpoint accepts one.
 #
-# A capable model is left free: it is held only where the caller demands a call, for in text mode nobody else enforces
-# that. A weak one is held always, and is kept from going on and on.
+# A capable model is constrained only if the caller requires a call, because in text mode nothing else enforces that. A
+# weak model is always constrained, also against endless output.
 
 _WEAK: dict[str, Any] = {"most_calls": 1, "most_items": 8, "longest_text": 200}
-"""Narrower limits: a model that small repeats itself wherever it may."""
+"""Narrower limits for very small models, which repeat themselves wherever they can."""
 
 
 def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quirks, *, weak: bool) -> JsonObject:
-    """The fields of a request that hold the reply to the format and to the choice of a tool; none where none is due.
+    """Return the request fields that constrain the reply to the format and the tool choice; none if none are needed.
 
-    Raises ConfigError where no grammar can be written.
+    Raises ConfigError if no grammar can be written.
     """
     if not (weak or choice.mode in ("required", "none") or choice.names) or not len(tools):
         return {}
     if not quirks.grammar_field or (quirks.grammar_syntax == "json_schema" and choice.mode != "required"):
-        # A reply in words is no JSON, so a schema can only hold a call.
+        # An answer in words is not JSON, so a schema can only constrain a call.
         return {}
     wanted = {"mode": choice.mode, "names": list(choice.names)} if choice.names else choice.mode
     written = formats.grammar(tools, format, quirks.grammar_syntax, tool_choice=wanted, **(_WEAK if weak else {}))
@@ -51,14 +51,14 @@ def constrain(tools: Toolset, format: str | Format, choice: Choice, quirks: Quir
 
 
 def nest(path: str, value: Any) -> JsonObject:
-    """`a.b` with a value, as an object in an object."""
+    """Return `a.b` with a value as nested objects."""
     for name in reversed(path.split(".")):
         value = {name: value}
     return dict(value)
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
-    """Fields over others; objects are merged."""
+    """Merge fields over others, recursively for objects."""
     merged = dict(below)
     for name, value in above.items():
         old = merged.get(name)
@@ -67,19 +67,19 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Speaking to an endpoint in its own manner, and reading what it says.
+# The request in the tool mode of an endpoint, and the reader of the reply.
 #
-# Tools travel as definitions where the endpoint has native calls, and as instructions in the prompt where it has not;
-# never both. `settle_manner` decides which, `compose` writes the request, `open_reader` reads the reply to it.
+# Tools are sent as definitions if the endpoint has native calls, otherwise as instructions in the prompt; never as
+# both. `choose_tool_mode` decides, `compose` writes the request, `open_reader` reads the reply.
 
 Mode = Literal["", "native", "text"]
 _PLAIN = "json_message"
 _MOST_STOPS = 4
-"""Some servers take no more stop texts than this."""
+"""Some servers accept no more stop sequences than this."""
 
 
 class ToolMode(Struct, frozen=True):
-    """How one endpoint is spoken to with these tools. `mode` is empty where there are no tools."""
+    """The tool mode of one endpoint with these tools. `mode` is empty without tools."""
 
     endpoint: Endpoint
     tools: Toolset
@@ -90,12 +90,12 @@ class ToolMode(Struct, frozen=True):
 
     @property
     def family(self) -> tuple[str, ...] | None:
-        """The text formats of the model's family; None where nobody knows how it writes."""
+        """The text formats of the model's family; None if they are unknown."""
         return self.endpoint.formats if self.endpoint.profile.format else None
 
 
 class ComposedRequest(Struct, frozen=True):
-    """A request as it is to be sent, and what is needed to read the reply."""
+    """A request to send, and what is needed to read the reply."""
 
     request: Request
     chosen_mode: ToolMode
@@ -103,7 +103,7 @@ class ComposedRequest(Struct, frozen=True):
     losses: tuple[Loss, ...] = ()
     boundaries: tuple[str, ...] = ()
     choice: Choice = Choice()
-    """The tool choice that was asked for."""
+    """The requested tool choice."""
 
 
 def choose_tool_mode(
@@ -114,7 +114,7 @@ def choose_tool_mode(
     trust: str | Profile = "default",
     aliases: Mapping[str, str] | None = None,
 ) -> ToolMode:
-    """Decide how the tools are offered: what the caller forces, else what the endpoint can do."""
+    """Choose the tool mode: the one that the caller forces, else the one that the endpoint supports."""
     if tool_mode != "auto":
         forced = {"native_tool_calls": tool_mode == "native"}
         endpoint = replace(endpoint, capabilities=overrule(endpoint.capabilities, forced))
@@ -122,7 +122,7 @@ def choose_tool_mode(
     if not len(tools):
         return ToolMode(endpoint, tools, trust=trust, aliases=named)
     if endpoint.capabilities.native_tool_calls:
-        # The codec encodes the definitions when the request is sent; here only its existence matters.
+        # The codec encodes the definitions when the request is sent. Here only its existence matters.
         endpoint.check_wire()
         return ToolMode(endpoint, tools, "native", trust=trust, aliases=named)
     taught = formats.instructions(tools, endpoint.prompt_format, layout="list")
@@ -137,13 +137,13 @@ def compose(
     nonce: str | None = None,
     boundaries: Iterable[str] = (),
 ) -> ComposedRequest:
-    """Write the request. `nonce` and `boundaries` are random words for text mode, drawn by the caller."""
+    """Write the request. `nonce` and `boundaries` are random strings for text mode, from the caller."""
     given = dict(options or {})
     choice = read_choice(given) or Choice()
     conversation = list(messages)
     _check_choice(choice, chosen_mode)
     if _needs_grammar(choice, chosen_mode):
-        # The same tools in the prompt, where a grammar can hold the reply.
+        # The same tools in the prompt, where a grammar can constrain the reply.
         trust, aliases = chosen_mode.trust, chosen_mode.aliases
         chosen_mode = choose_tool_mode(chosen_mode.endpoint, chosen_mode.tools, "text", trust=trust, aliases=aliases)
     if is_written_as_text(conversation, chosen_mode):
@@ -165,9 +165,9 @@ def _check_choice(choice: Choice, chosen_mode: ToolMode) -> None:
 
 
 def _is_ignored(choice: Choice, chosen_mode: ToolMode) -> bool:
-    """Whether an endpoint with native tools does not do what the choice asks for.
+    """Whether an endpoint with native tools ignores this tool choice.
 
-    To offer one tool alone and to require a call is as good as to name it.
+    To offer only one tool and to require a call is equivalent to naming the tool.
     """
     if chosen_mode.mode != "native" or choice.mode == "auto":
         return False
@@ -175,7 +175,7 @@ def _is_ignored(choice: Choice, chosen_mode: ToolMode) -> bool:
 
 
 def _needs_grammar(choice: Choice, chosen_mode: ToolMode) -> bool:
-    """Whether a call can be had for sure only by a grammar, so that the tools have to be offered as text."""
+    """Whether only a grammar can guarantee a call, so that the tools have to be offered as text."""
     return (
         choice.mode == "required"
         and _is_ignored(choice, chosen_mode)
@@ -184,14 +184,14 @@ def _needs_grammar(choice: Choice, chosen_mode: ToolMode) -> bool:
 
 
 def _reading(chosen_mode: ToolMode, choice: Choice) -> ToolMode:
-    """How the reply is read: where no call is wanted, none is looked for."""
+    """Return how the reply is read. If no call is wanted, none is searched for."""
     return replace(chosen_mode, tools=Toolset(()), mode="") if choice.mode == "none" else chosen_mode
 
 
 def is_written_as_text(
     messages: Sequence[Message], chosen_mode: ToolMode, options: Mapping[str, Any] | None = None
 ) -> bool:
-    """Whether calls and results stand in the request as text: such a request needs boundaries."""
+    """Whether the request contains calls and results as text: such a request needs boundaries."""
     if chosen_mode.mode == "text" or _needs_grammar(read_choice(options or {}) or Choice(), chosen_mode):
         return True
     return not chosen_mode.endpoint.capabilities.native_tool_calls and any(
@@ -232,7 +232,7 @@ def _compose_text(
 
 
 def _format_of(chosen_mode: ToolMode, choice: Choice, nonce: str | None) -> str | formats.Format:
-    """How calls are written: as the model was taught, or as plain JSON where a schema has to hold them."""
+    """Return the format of calls: the model's own, or plain JSON if a schema has to constrain them."""
     if nonce is not None:
         return formats.nonce_format(nonce)
     quirks = chosen_mode.endpoint.quirks
@@ -241,7 +241,7 @@ def _format_of(chosen_mode: ToolMode, choice: Choice, nonce: str | None) -> str 
 
 
 def _show(chosen_mode: ToolMode, choice: Choice, format: str | formats.Format) -> list[Message]:
-    """Examples for a model that learns from nothing else."""
+    """Return examples for a model that learns only from examples."""
     if not chosen_mode.endpoint.profile.weak:
         return []
     tools = [tool for tool in chosen_mode.tools if not choice.names or tool.name in choice.names]
@@ -249,7 +249,7 @@ def _show(chosen_mode: ToolMode, choice: Choice, format: str | formats.Format) -
 
 
 def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format: str | formats.Format) -> list[Loss]:
-    """Put a grammar into the options, where one is due; the caller's own is left alone."""
+    """Add a grammar to the options, if one is needed. A grammar of the caller is kept."""
     endpoint = chosen_mode.endpoint
     wire, field = endpoint.wire, endpoint.quirks.grammar_field.partition(".")[0]
     own = options.get(wire)
@@ -259,7 +259,7 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
     try:
         held = constrain(chosen_mode.tools, format, choice, endpoint.quirks, weak=endpoint.profile.weak)
     except ConfigError as error:
-        return [Loss("dropped", "options", f"the reply is not held by a grammar: {error}")]
+        return [Loss("dropped", "options", f"no grammar constrains the reply: {error}")]
     if held:
         options[wire] = merge(own, held)
     return []
@@ -268,7 +268,7 @@ def _hold(chosen_mode: ToolMode, options: dict[str, Any], choice: Choice, format
 def _with_instructions(
     messages: list[Message], chosen_mode: ToolMode, nonce: str | None, choice: Choice
 ) -> list[Message]:
-    """The system prompt with the tools behind it; one is made where there is none."""
+    """Append the tools to the system prompt. Create a system prompt if there is none."""
     first = messages[0] if messages and messages[0].role == "system" else None
     existing = first.text if first is not None else None
     taught = _teach(existing or "", chosen_mode, nonce, choice)
@@ -287,13 +287,13 @@ def _teach(existing: str, chosen_mode: ToolMode, nonce: str | None, choice: Choi
         taught = formats.instructions(chosen_mode.tools, format, True, nonce=nonce)
     said = [taught, explain_results()]
     if choice.mode == "required":
-        # A model that is spoken to in text has no other way to learn of the choice of a tool.
+        # In text mode the model learns the tool choice only from the prompt.
         said.append(f"Your next reply has to be a call of {' or '.join(choice.names) or 'one of these tools'}.")
     return "\n".join(filter(None, said))
 
 
 def find_breach(composed: ComposedRequest, called: Iterable[str]) -> str:
-    """What of the tool choice a reply did not keep, in words; `called` are the names of the tools that it called."""
+    """Return how a reply violates the tool choice, or "". `called` are the names of the called tools."""
     choice, names = composed.choice, list(called)
     if choice.mode == "none" and names:
         return f"tool_choice is none, and the model called {names[0]}"
@@ -307,7 +307,7 @@ def find_breach(composed: ComposedRequest, called: Iterable[str]) -> str:
 def open_reader(
     composed: ComposedRequest, conversation: ConversationContext | Iterable[Message] | None = None
 ) -> Extractor:
-    """A Stage for the events of the reply: what it gives out can be shown, and `.extraction` is the verdict."""
+    """Return a Stage for the events of the reply. Its output can be displayed, and `.extraction` is the verdict."""
     chosen_mode = composed.chosen_mode
     return extractor(
         chosen_mode.endpoint.capabilities,
@@ -322,10 +322,10 @@ def open_reader(
 
 
 def answer_parts(parts: Iterable[Part], text: str, calls: Iterable[ToolCall | InvalidCall]) -> list[Part]:
-    """The parts of a reply as they go into the history: in their order, with what reading made of its calls.
+    """Return the parts of a reply for the history: in order, with the calls as they were read.
 
-    `calls` are the calls and the invalid calls that were read, in any channel. A text out of which calls were read is
-    replaced by what is left of it.
+    `calls` are the calls and the invalid calls that were read, in any channel. A text that contained calls is replaced
+    by the rest of it.
     """
     received = list(parts)
     paired, others = _pair(received, calls)
@@ -340,7 +340,7 @@ def answer_parts(parts: Iterable[Part], text: str, calls: Iterable[ToolCall | In
         elif isinstance(part, ToolCall | InvalidCall):
             written += [paired[place]] if place in paired else []
         elif not isinstance(part, Text) or part.text:
-            # An empty text says nothing, and some providers refuse it.
+            # An empty text has no content, and some providers reject it.
             written.append(part)
     return [*written, *others]
 
@@ -348,9 +348,9 @@ def answer_parts(parts: Iterable[Part], text: str, calls: Iterable[ToolCall | In
 def _pair(
     parts: list[Part], calls: Iterable[ToolCall | InvalidCall]
 ) -> tuple[dict[int, ToolCall | InvalidCall], list[ToolCall | InvalidCall]]:
-    """What was read of each native call, by its place, and what was read elsewhere.
+    """Return the read call for each native call, by its place, and the calls from elsewhere.
 
-    They are paired in their order, because an id that was used before has given way to another one.
+    They are paired in order, because an id that was already in use has been replaced.
     """
     found = list(calls)
     good = [call for call in found if isinstance(call, ToolCall)]

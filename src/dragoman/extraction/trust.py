@@ -12,7 +12,7 @@ from dragoman.formats import NONCE, STALE_NONCE
 from dragoman.types import Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# The levels of trust, from a field of the wire down to places where a call never counts.
+# Trust levels, from a native field of the wire down to regions where a call never counts.
 #
 # | level | what it is |
 # |---|---|
@@ -20,8 +20,8 @@ from dragoman.types import Tool, ToolCall
 # | T4 | a text wrapper that carries this turn's nonce |
 # | T3 | a known wrapper in the answer; with a model's family given, one of that family |
 # | T2 | the whole message is JSON calls of offered tools, bare or in one fence |
-# | T1 | found by looking hard: JSON in prose, another family's wrapper |
-# | T0 | inside thinking, a quotation, or a code fence that is none of the format |
+# | T1 | found only by a loose search: JSON in prose, another family's wrapper, an old nonce |
+# | T0 | inside thinking, a quotation, or a code block that is not part of the format |
 
 Level = Literal["T5", "T4", "T3", "T2", "T1", "T0"]
 
@@ -29,11 +29,11 @@ _NEVER = frozenset({"thinking", "quote", "fence"})
 
 
 _WRAPPED = frozenset({"T5", "T4", "T3"})
-"""Where a call has a wrapper or a field of its own. Below, a tool of class `exec` is asked about in every profile."""
+"""Levels at which a call has a wrapper or a field of its own. Below them, a tool of class `exec` always asks."""
 
 
 def find_level(call: ToolCall, region: str, family: Collection[str] | None = None) -> Level:
-    """The level of a call that was found in a region of the reply; `family` are the formats that the model writes."""
+    """Return the level of a call in a region of the reply. `family` are the formats of the model."""
     provenance = call.provenance
     if provenance is not None and provenance.channel == "native":
         return "T5"
@@ -52,26 +52,26 @@ def find_level(call: ToolCall, region: str, family: Collection[str] | None = Non
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# From what is known of a call to what happens with it: allow, ask, or refuse.
+# The verdict on a call: allow, ask, or refuse.
 #
-# A profile is a row. `default` lets a weak model work out of the box and stops what was smuggled in; `strict` is for
-# agents that nobody watches; `compat` also asks for calls that the others do not take for calls at all.
+# A profile is a row. `default` lets a weak model work without configuration and stops copied calls. `strict` is for
+# unattended agents. `compat` also asks about text that the others do not accept as a call at all.
 
 Verdict = Literal["allow", "ask", "refuse"]
 
 
 class Profile(Struct, frozen=True):
-    """What becomes of each level, before anything else is considered."""
+    """The verdict for each level, before any other rule."""
 
     name: str
     bare: Verdict
-    """T2 for tools that may change something; reading is always allowed there."""
+    """T2 for tools that may change something. A tool that only reads is always allowed."""
     loose: Verdict
     """T1."""
     followed: Verdict
-    """T3 and below, with text behind the call, in a conversation that holds content of others."""
+    """T3 and below, with text after the call, in a conversation with untrusted content."""
     needs_nonce: bool = False
-    """Teach the wrapper with a nonce, so that honest calls are T4."""
+    """Instruct the model to use a wrapper with a nonce, so that its own calls are T4."""
 
 
 class Situation(Struct, frozen=True):
@@ -82,15 +82,15 @@ class Situation(Struct, frozen=True):
     echo: Literal["none", "exact", "similar"] = "none"
     echo_source: str = ""
     is_followed: bool = False
-    """Text stands behind the call."""
+    """Text follows the call."""
     has_untrusted: bool = False
-    """The conversation holds content that others wrote."""
+    """The conversation contains untrusted content."""
 
 
 class Judgement(Struct, frozen=True):
     verdict: Verdict
     rule: str
-    """The stable name of what decided: `level`, `echo`, `echo_similar`, `position`, `exec`, `loose`, `place`."""
+    """The stable name of the rule: `level`, `echo`, `echo_similar`, `position`, `exec`, `bare`, `loose`, `place`."""
     why: str = ""
 
 
@@ -103,7 +103,7 @@ _ORDER: dict[Verdict, int] = {"allow": 0, "ask": 1, "refuse": 2}
 
 
 def get_profile(trust: str | Profile) -> Profile:
-    """The profile of that name."""
+    """Return the profile with this name."""
     if isinstance(trust, Profile):
         return trust
     if trust not in PROFILES:
@@ -116,7 +116,7 @@ def get_profile(trust: str | Profile) -> Profile:
 
 
 def stricter(one: str | Profile, other: str | Profile) -> Profile:
-    """Both profiles at once: of each verdict the severer one."""
+    """Combine two profiles: the stricter one of each pair of verdicts."""
     first, second = get_profile(one), get_profile(other)
     if first == second:
         return first
@@ -130,41 +130,41 @@ def stricter(one: str | Profile, other: str | Profile) -> Profile:
 
 
 def is_exec(tool: Tool | None) -> bool:
-    """Whether a tool runs commands, writes files or acts elsewhere; whoever registers it marks it so."""
+    """Whether a tool runs commands, writes files or acts on another system. Its registration says so."""
     return tool is not None and (tool.metadata.get("class") == "exec" or tool.metadata.get("exec") is True)
 
 
 def find_doubt(call: ToolCall, tool: Tool) -> str:
-    """Why the origin of a judged call demands a question that no permission rule lifts; empty if it demands none."""
+    """Return why the origin of a call needs an approval that no permission rule can replace; empty if it does not."""
     provenance = call.provenance
     if provenance is None:
         return ""
     if provenance.verdict not in (None, "allow"):
-        return f"the call was read from text in a way that has to be asked about ({name_level(call)})"
+        return f"the call was read from text and needs approval at this trust level ({name_level(call)})"
     if _asks_as_exec("T5" if provenance.channel == "native" else provenance.level, tool):
         return f"{tool.name} acts on the system, and the call has no wrapper of its own ({name_level(call)})"
     return ""
 
 
 def name_level(call: ToolCall) -> str:
-    """The level of a call as reasons and records name it."""
+    """Return the level of a call, as reasons and records name it."""
     return (call.provenance.level if call.provenance is not None else None) or "unjudged"
 
 
 def _asks_as_exec(level: str | None, tool: Tool | None) -> bool:
-    """The rule for tools of class `exec`. A call that nobody judged is taken for one without a wrapper."""
+    """The rule for tools of class `exec`. A call without a level counts as a call without a wrapper."""
     return level not in _WRAPPED and is_exec(tool)
 
 
 def decide(situation: Situation, profile: Profile) -> Judgement:
-    """The verdict on a call: the severest of what its level, its echo, its position and its tool ask for."""
+    """Return the strictest verdict of the rules on the level, the echo, the position and the tool."""
     if situation.level == "T5":
         return Judgement("allow", "level")
     if situation.level == "T0":
-        return Judgement("refuse", "place", "it stands where calls do not count: in thinking, a quotation or a fence")
+        return Judgement("refuse", "place", "calls do not count in thinking, in a quotation or in a code block")
     judgements = [_judge_level(situation, profile), *_judge_echo(situation)]
     if situation.level != "T4" and situation.is_followed and situation.has_untrusted:
-        words = "text follows it, and the conversation holds content that others wrote"
+        words = "text follows the call, and the conversation contains untrusted content"
         judgements.append(Judgement(profile.followed, "position", words))
     if _asks_as_exec(situation.level, situation.tool):
         words = "the tool acts on the system, and the call has no wrapper of its own"
@@ -176,7 +176,7 @@ def _judge_level(situation: Situation, profile: Profile) -> Judgement:
     if situation.level in ("T4", "T3"):
         return Judgement("allow", "level")
     if situation.level == "T1":
-        return Judgement(profile.loose, "loose", "it is no call in a form that was asked for, only something like one")
+        return Judgement(profile.loose, "loose", "it is not in the expected form of a call")
     reading = situation.tool is not None and situation.tool.read_only
     if reading or profile.bare == "allow":
         return Judgement("allow", "level")
@@ -186,7 +186,7 @@ def _judge_level(situation: Situation, profile: Profile) -> Judgement:
 def _judge_echo(situation: Situation) -> list[Judgement]:
     where = situation.echo_source or "content of this conversation"
     if situation.echo == "exact":
-        return [Judgement("refuse", "echo", f"the same call stands in {where}")]
+        return [Judgement("refuse", "echo", f"the same call occurs in {where}")]
     if situation.echo == "similar":
-        return [Judgement("ask", "echo_similar", f"a very similar call stands in {where}")]
+        return [Judgement("ask", "echo_similar", f"a very similar call occurs in {where}")]
     return []

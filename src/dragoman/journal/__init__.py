@@ -1,4 +1,4 @@
-"""The durable log of runs: what was planned, started, finished and delivered, in an append-only SQLite file."""
+"""The journal: a durable log of runs (planned, started, finished, delivered) in an append-only SQLite file."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ __all__ = [
 
 
 def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | None:
-    """A journal for whatever names one: itself, the path of a file, or None."""
+    """Return a journal from a journal, the path of a file, or None."""
     if not isinstance(journal, str | os.PathLike):
         return journal
     from dragoman.journal.sqlite import SqliteJournal
@@ -77,7 +77,7 @@ def open_journal(journal: Journal | str | os.PathLike[str] | None) -> Journal | 
 
 
 def __getattr__(name: str) -> Any:
-    # Whoever runs without a journal does not pay for loading SQLite.
+    # A program without a journal does not load SQLite.
     if name == "SqliteJournal":
         from dragoman.journal.sqlite import SqliteJournal
 

@@ -22,31 +22,31 @@ from dragoman.secrets import HumanSink
 from dragoman.state_files import flush_folder, make_folder, open_alone, opened, wait_for_writers
 
 # --------------------------------------------------------------------------------------------------------------------
-# What can go wrong with an audit log, with the next step.
+# The errors of an audit log, each with the next step.
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class AuditFailed(DragomanError):
-    """The log cannot be read or written. What stood in it before is still there, and can still be verified."""
+    """The log cannot be read or written. Its earlier records are still there and can be verified."""
 
-    hint = "check the disk and the rights of the file; nothing should run that is not recorded"
+    hint = "check the disk and the permissions of the file; no call should run without a record"
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """A failure of the system becomes one that says what to do."""
+    """Convert an error of the system to one with a next step."""
     try:
         yield
     except OSError as error:
         why = (error.strerror or "it failed").lower()
         if error.errno in _FULL:
-            hint = "make room on the disk, then run it again"
+            hint = "free space on the disk, then run it again"
         elif error.errno in _FORBIDDEN:
-            hint = "check the rights of the file and its folder, or name another place for the log"
+            hint = "check the permissions of the file and its folder, or choose another path for the log"
         elif error.errno == errno.EINVAL:
-            hint = "name a file for the audit log"
+            hint = "give the path of a file for the audit log"
         else:
             hint = AuditFailed.hint
         raise AuditFailed(f"the audit log {path} cannot be used: {why}", hint=hint) from error
@@ -55,8 +55,8 @@ def explained(path: Path) -> Iterator[None]:
 # --------------------------------------------------------------------------------------------------------------------
 # One line of the log: a JSON object whose last field is the hash of everything before it.
 #
-# The hash is taken of the bytes as they stand, so there are no two ways to write the same record: a changed space is
-# a change. `prev` is the hash of the record before, which makes the lines a chain.
+# The hash covers the bytes as stored, so every record has exactly one form: an added space is a change. `prev` is the
+# hash of the record before, so the lines form a chain.
 
 Kind = Literal[
     "decision",
@@ -70,21 +70,21 @@ Kind = Literal[
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 TORN = "torn"
-"""Written by the log itself: what a writer that was killed has left in front of this record."""
+"""Written by the log itself: it describes the bytes that a killed writer left before this record."""
 GAP = "gap"
-"""Written by the log itself: records that were there are gone, and the log goes on nevertheless."""
+"""Written by the log itself: earlier records are gone, and the log continues nevertheless."""
 CONTINUED = "continued"
-"""Written by the log itself: the first record of a file, behind the last one of the file before."""
+"""Written by the log itself: the first record of a file, which continues the file before."""
 NOTHING_BEFORE = "0" * 64
 MOST_OF_A_LINE = 1 << 20
-"""Bytes; a longer line was not written by the log."""
+"""In bytes. The log does not write longer lines."""
 
 _MARK = b',"hash":"'
 _TAIL = len(_MARK) + 64 + len(b'"}')
 
 
 class Link(Struct, frozen=True):
-    """What the chain needs to know of a record."""
+    """The fields of a record that the chain needs."""
 
     n: int
     kind: str
@@ -96,16 +96,16 @@ _decode_link = msgspec.json.Decoder(Link).decode
 
 
 def write_line(number: int, at: float, kind: str, fields: Mapping[str, Any], previous: str) -> tuple[bytes, str]:
-    """A line with its end, and its hash."""
+    """Return a complete line and its hash."""
     record = {"n": number, "at": at, "kind": kind, **fields, "prev": previous}
-    # ASCII alone: no reader of lines takes anything in it for the end of one.
+    # Only ASCII: no reader of lines finds the end of a line inside it.
     body = json.dumps(record, ensure_ascii=True, separators=(",", ":"), allow_nan=False).encode("ascii")
     hashed = sha256(body).hexdigest()
     return body[:-1] + _MARK + hashed.encode("ascii") + b'"}\n', hashed
 
 
 def read_link(line: bytes) -> Link | None:
-    """The link of a line without its end; None if it is not as the log wrote it."""
+    """Return the link of a line without its newline; None if the line is not in the form that the log writes."""
     body, mark, hashed, end = line[:-_TAIL], line[-_TAIL:-66], line[-66:-2], line[-2:]
     if mark != _MARK or end != b'"}' or sha256(body + b"}").hexdigest().encode("ascii") != hashed:
         return None
@@ -116,7 +116,7 @@ def read_link(line: bytes) -> Link | None:
 
 
 def read_record(line: bytes) -> dict[str, Any] | None:
-    """A record with all its fields, whether it was changed or not; None if it is no JSON object."""
+    """Return a record with all its fields, even if it was changed; None if it is not a JSON object."""
     try:
         record = msgspec.json.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -125,11 +125,11 @@ def read_record(line: bytes) -> dict[str, Any] | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The files of a log: the one that is written, and those that were put aside when they were full, by number.
+# The files of a log: the current one, and the full ones, renamed with a number.
 
 
 def put_aside(path: Path) -> list[Path]:
-    """The files that were full, the oldest first: `audit.jsonl.1`, `audit.jsonl.2`, ..."""
+    """Return the full files, the oldest first: `audit.jsonl.1`, `audit.jsonl.2`, ..."""
     try:
         names = os.listdir(path.parent)
     except FileNotFoundError:
@@ -140,22 +140,22 @@ def put_aside(path: Path) -> list[Path]:
 
 
 def next_aside(path: Path) -> Path:
-    """The name under which the file is put aside that is written now."""
+    """Return the next name for the current file when it is full."""
     before = put_aside(path)
     number = int(before[-1].name.rpartition(".")[2]) + 1 if before else 1
     return path.with_name(f"{path.name}.{number}")
 
 
 def _is_number(text: str) -> bool:
-    # Only as it is written here: audit.jsonl.07 is somebody else's.
+    # Only in the form written here: audit.jsonl.07 belongs to somebody else.
     return text.isascii() and text.isdecimal() and not text.startswith("0")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The file beside the log that knows its last record, and whose lock lets one writer at a time in.
+# The head file: it is next to the log, stores the last record, and its lock admits one writer at a time.
 #
-# It makes visible that records were cut off at the end, which a chain alone cannot show. It is written behind the
-# record that it names, so after a crash it may know less than the log, and never more.
+# It reveals that records were removed at the end, which a chain alone cannot show. It is written after the record that
+# it names. So after a crash it may be older than the log, but never newer.
 
 _WRITTEN = re.compile(rb"([0-9]{20}) ([0-9a-f]{64})\n").fullmatch
 _LENGTH = 20 + 1 + 64 + 1
@@ -176,13 +176,13 @@ def head_path(path: Path) -> Path:
 
 
 def _read_head(descriptor: int) -> Head | None:
-    """What a head file knows; None if it is new or cannot be understood."""
+    """Return the content of a head file; None if it is new or unreadable."""
     found = _WRITTEN(os.pread(descriptor, _LENGTH + 1, 0))
     return Head(int(found[1]), found[2].decode("ascii")) if found else None
 
 
 def _write_head(descriptor: int, head: Head) -> None:
-    # It is always of one length, so it never needs more room on the disk.
+    # It always has the same length, so it never needs more space on the disk.
     os.pwrite(descriptor, b"%020d %s\n" % (head.number, head.hash.encode("ascii")), 0)
     if os.fstat(descriptor).st_size != _LENGTH:
         os.ftruncate(descriptor, _LENGTH)
@@ -190,7 +190,7 @@ def _write_head(descriptor: int, head: Head) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[Head | None]:
-    """The head of a log, while nobody writes it; None where none is known."""
+    """Return the head of a log while no process writes it; None if it is unknown."""
     place = head_path(path)
     if not place.exists():
         yield None
@@ -201,24 +201,24 @@ def reading(path: Path) -> Iterator[Head | None]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The end of a log, read from the end: its last record, and what lies behind it that is none.
+# The end of a log, read backwards: its last record, and the bytes after it.
 
 _PIECE = 1 << 16
 
 
 class Tail(Struct, frozen=True):
-    """How a file of the log ends."""
+    """The end of a file of the log."""
 
     size: int
     last: Link | None = None
     behind: int = 0
-    """Bytes behind the last record: what a writer has left that was killed, or that somebody put there."""
+    """The number of bytes after the last record, from a killed writer or from somebody else."""
     ended: bool = True
-    """Whether the last line has its end."""
+    """Whether the last line has a newline."""
 
 
 def read_tail(descriptor: int) -> Tail:
-    """Find the last record of a file. It costs as much as the last line is long, unless the end is damaged."""
+    """Find the last record of a file. The cost is the length of the last line, unless the end is damaged."""
     size = os.fstat(descriptor).st_size
     ended = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
     for start, stop in _lines_backwards(descriptor, size):
@@ -229,14 +229,14 @@ def read_tail(descriptor: int) -> Tail:
 
 
 def read_at(descriptor: int, start: int, stop: int) -> Link | None:
-    """The record between two places of a file, if there is one."""
+    """Return the record between two positions of a file, if there is one."""
     if stop - start > MOST_OF_A_LINE:
         return None
     return read_link(os.pread(descriptor, stop - start, start))
 
 
 def digest_end(descriptor: int, size: int, length: int, ended: bool) -> str:
-    """SHA-256 of the last bytes of a file, with the end of the line that they will get if they have none."""
+    """SHA-256 of the last bytes of a file, including the newline that they will get if they have none."""
     digest = sha256()
     for place in range(size - length, size, _PIECE):
         digest.update(os.pread(descriptor, min(_PIECE, size - place), place))
@@ -246,14 +246,14 @@ def digest_end(descriptor: int, size: int, length: int, ended: bool) -> str:
 
 
 def agrees(descriptor: int, tail: Tail, known: Head | None) -> bool:
-    """Whether the file holds the record that is known as the head, as far as the file reaches back."""
+    """Whether the file contains the record of the head, as far as the file reaches back."""
     if known is None or known.number == 0:
         return True
     if tail.last is None or tail.last.n < known.number:
         return False
     if tail.last.n == known.number:
         return tail.last.hash == known.hash
-    # The head file may be behind after a power cut; by one record after a crash.
+    # The head file may be older after a power failure; by one record after a crash.
     for start, stop in _lines_backwards(descriptor, tail.size):
         link = read_at(descriptor, start, stop)
         if link is not None and link.n <= known.number:
@@ -262,7 +262,7 @@ def agrees(descriptor: int, tail: Tail, known: Head | None) -> bool:
 
 
 def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
-    """The places of the lines, the last one first, without their ends. Memory does not depend on their length."""
+    """Yield the positions of the lines without newlines, last line first. Memory does not depend on their length."""
     stop = size
     position = size
     while position > 0:
@@ -280,7 +280,7 @@ def _lines_backwards(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How values stand in the log: names in harmless characters and cut to a length, everything else as a digest.
+# The values in the log: names in printable characters with a length limit, everything else as a digest.
 
 MOST_OF_A_NAME = 200
 MOST_OF_A_LIST = 16
@@ -289,29 +289,29 @@ _PLAIN = (bool, int, float, type(None))
 
 
 def digest_of(value: Any) -> str:
-    """The digest of a value: SHA-256 of its JSON with the keys in order. 1, 1.0, true and "1" are four values."""
+    """Return SHA-256 of the JSON of a value with sorted keys. 1, 1.0, true and "1" are four different values."""
     try:
         written = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=_name_other)
     except (ValueError, TypeError, RecursionError) as error:
-        # A log that fails on what a model wrote could be switched off by a model.
+        # If model output could make the log fail, a model could disable the log.
         return f"unwritable:{type(error).__name__}"
     return _DIGEST + sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def escape(text: str, most: int = MOST_OF_A_NAME) -> str:
-    """The text on one line, in characters that do nothing: others as \\uXXXX, and a backslash as two."""
-    # Only what can be kept is looked at: a name may be of any length.
+    """Return the text on one line in printable ASCII: other characters as \\uXXXX, and a backslash as two."""
+    # Only the stored part is read: a name may have any length.
     written = "".join(map(_escape_one, text[:most]))
     left_out = max(0, len(text) - most)
     return f"{written}...(+{left_out} characters)" if left_out else written
 
 
 def encode_field(value: Any) -> Any:
-    """A field as the log keeps it: a text escaped, numbers as they are, a list of texts, a digest of anything else."""
+    """Return a field as the log stores it: escaped text, numbers, a list of texts, and a digest of anything else."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, _PLAIN):
-        # JSON has no word for these two, nor for "not a number".
+        # JSON cannot represent infinities and NaN.
         return str(value) if isinstance(value, float) and value - value != 0 else value
     if isinstance(value, Sequence) and all(isinstance(each, str) for each in value):
         kept = [escape(each) for each in value[:MOST_OF_A_LIST]]
@@ -337,19 +337,19 @@ def _name_other(value: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Writing the audit log: lines are only ever added, by any number of threads and processes.
+# The writer: any number of threads and processes append lines.
 
 _OWN = frozenset({"n", "at", "kind", "run", "call", "prev", "hash"})
 _SHORTEST_SECRET = 6
 _LONGEST_READ = 20_000
-"""Characters of a text in which secrets are looked for; far more than is kept of it."""
+"""The number of characters that are searched for secrets; far more than the log stores."""
 
 
 class AuditLog:
-    """A log of decisions in which nothing can be changed or removed unnoticed.
+    """A log of decisions. Every change and every removal of a record can be detected.
 
-    Every record is one line of JSON with the hash of the one before it. Texts are names: they are scrubbed of
-    credentials, escaped and cut. Mappings and other values are put down as digests, never as they are.
+    Every record is one line of JSON with the hash of the record before it. Texts are names: the log redacts
+    credentials, escapes the text and limits its length. Mappings and other values are stored only as digests.
     """
 
     def __init__(
@@ -371,9 +371,9 @@ class AuditLog:
         self._one_at_a_time = threading.Lock()
 
     def append(self, kind: Kind, *, run: str = "", call: str = "", **fields: Any) -> Head:
-        """Add a record; when this returns, it is in the file, and with `sync` on the disk.
+        """Append a record. On return it is in the file, and with `sync` on the disk.
 
-        Raises AuditFailed if that is not possible; then nothing was added.
+        Raises AuditFailed if that is impossible; then nothing was appended.
         """
         content = self._put_down(kind, run, call, fields)
         with self._one_at_a_time, explained(self.path):
@@ -388,7 +388,7 @@ class AuditLog:
             raise ConfigError(f"there is no kind of record {kind!r}{meant}", hint=f"the kinds are {', '.join(KINDS)}")
         if taken := sorted(_OWN.intersection(fields)):
             raise ConfigError(f"the log itself writes {', '.join(taken)}", hint="give the field another name")
-        # A field that is None says nothing.
+        # A field that is None is left out.
         told = {name: encode_field(self._scrub(value)) for name, value in fields.items() if value is not None}
         return {"run": escape(run), "call": escape(call), **told}
 
@@ -403,7 +403,7 @@ class AuditLog:
 
     def _append(self, head: int, kind: str, content: dict[str, Any]) -> Head:
         known = _read_head(head)
-        # The head file is locked already. It may be removed, though, and then the next writer has another one.
+        # The head file is locked. If somebody removed it meanwhile, the next writer would lock another one.
         with open_alone(self.path, os.O_APPEND) as log:
             tail, lines = self._line_up(log, known, kind, content)
             if not self._is_full(tail, lines):
@@ -422,11 +422,11 @@ class AuditLog:
     def _is_full(self, tail: Tail, lines: _Lines) -> bool:
         if self._max_bytes is None or tail.size == 0:
             return False
-        # An end that has to be put in order is, before the file is put aside.
+        # A damaged end is repaired before the file is renamed.
         return lines.count == 1 and tail.ended and tail.size + len(lines.written) > self._max_bytes
 
     def _lines_after(self, log: int, tail: Tail, known: Head | None) -> _Lines:
-        """What has to be said before anything else can be added to a file that ends like this."""
+        """Return the lines that must precede the next record, for a file with this end."""
         lines = _Lines(self._clock)
         if tail.last is not None:
             lines.head = Head(tail.last.n, tail.last.hash)
@@ -464,7 +464,7 @@ class AuditLog:
                     flush_folder(self.path)
             _write_head(head, lines.head)
         except OSError:
-            # Half a record is worse than none. If this fails as well, the next one that is added tells of it.
+            # A partial record is worse than none. If this fails as well, the next record reports it.
             with suppress(OSError):
                 os.ftruncate(log, tail.size)
             raise
@@ -472,7 +472,7 @@ class AuditLog:
 
 
 class _Lines:
-    """Lines that are about to be added, each behind the one before."""
+    """Lines to append, each linked to the one before."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

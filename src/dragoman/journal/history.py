@@ -1,4 +1,4 @@
-"""What the records of a run say, and sessions exported as JSON lines."""
+"""The state of the calls of a run according to its records, and the export of sessions as JSON lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import Struct
 from dragoman.journal.journal import CannotFork, Journal, Record, RunSummary, SessionSummary, UnknownSession
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the records of a run say: how far each call came, and what of it another session may keep.
+# The progress of each call, and the records that a fork keeps.
 
 Stage = Literal["planned", "approved", "denied", "started", "finished", "delivered"]
 _STAGES: tuple[Stage, ...] = ("planned", "approved", "denied", "started", "finished", "delivered")
@@ -23,22 +23,22 @@ _BEFORE: dict[str, tuple[Stage, ...]] = {
     "finished": ("started",),
     "delivered": ("planned", "approved", "denied", "finished", "delivered"),
 }
-"""How far a call may have come when a record moves it on.
+"""The stages that a call may have before a record advances it.
 
-A call that never ran is delivered with its refusal. One whose approval turned out
-to be no longer true is asked about again, even if its start was on record. A repeatable one that was interrupted is
-started again. After a fork the results of the last turn are delivered again.
+A call that never ran is delivered with its refusal. A call with a stale approval is asked about again, even after a
+record of its start. An interrupted repeatable call starts again. After a fork the results of the last turn are
+delivered again.
 """
 
 
 class CallTrace(Struct, frozen=True):
-    """How far a call came, and the numbers of the records that say so."""
+    """The stage of a call, and the numbers of its records."""
 
     call_id: str
     stage: Stage
     records: tuple[int, ...]
     settled: bool = False
-    """Whether it has an answer: a result, a denial, or an input that speaks of it."""
+    """Whether it has an answer: a result, a denial, or an input that names it."""
 
 
 def was_ended(records: Sequence[Record]) -> bool:
@@ -46,7 +46,7 @@ def was_ended(records: Sequence[Record]) -> bool:
 
 
 def calls(records: Iterable[Record]) -> dict[str, CallTrace]:
-    """Every call that the records name, in the order in which they came up."""
+    """Return every call in the records, in order."""
     found: dict[str, CallTrace] = {}
     for record in records:
         stage: Stage | None = "planned" if record.kind == "reply" else None
@@ -70,19 +70,19 @@ def _named(record: Record) -> tuple[str, ...]:
 
 
 def open_calls(records: Iterable[Record]) -> list[CallTrace]:
-    """The calls without an answer: planned or approved ones have not run, of a started one nobody knows the outcome."""
+    """Return the calls without an answer. Planned and approved ones have not run; of started ones nothing is known."""
     return [call for call in calls(records).values() if not call.settled and call.stage != "delivered"]
 
 
 def order_faults(records: Sequence[Record]) -> list[str]:
-    """Where a run breaks the order planned, approved, started, finished, delivered; empty for a sound one."""
+    """Return where a run violates the order planned, approved, started, finished, delivered; empty for a valid run."""
     faults = [] if records and records[0].kind == "run" else ["record 0: a run begins with its `run` record"]
     stages: dict[str, Stage] = {}
     for record in records:
         if record.kind == "ended" and record.number != len(records) - 1:
-            faults.append(f"record {record.number}: something stands behind the end")
+            faults.append(f"record {record.number}: a record follows the end")
         if record.kind == "run" and record.number:
-            faults.append(f"record {record.number}: a second beginning")
+            faults.append(f"record {record.number}: a second `run` record")
         for call_id in _named(record):
             if record.kind == "reply":
                 if call_id in stages:
@@ -99,7 +99,7 @@ def order_faults(records: Sequence[Record]) -> list[str]:
 def fork_plan(
     history: Sequence[tuple[RunSummary, Sequence[Record]]], turn: int | None
 ) -> list[tuple[RunSummary, Sequence[Record]]]:
-    """Which records of which runs a copy up to the end of `turn` keeps: always a prefix, never an open call."""
+    """Return the records that a fork up to the end of `turn` keeps: always a prefix, never with an open call."""
     total = sum(run.turns for run, _ in history)
     wanted = total if turn is None else turn
     session = history[0][0].session
@@ -111,7 +111,7 @@ def fork_plan(
         if kept and left == 0 and turn is not None:
             break
         prefix = _first_turns(records, left)
-        # Once the model has spoken again, all its calls before that had their answers.
+        # If the model has replied again, all its earlier calls had answers.
         is_last = len(prefix) == len(records) and not was_ended(prefix)
         unsettled = [call.call_id for call in open_calls(prefix)] if is_last else []
         if unsettled:
@@ -124,7 +124,7 @@ def fork_plan(
 
 
 def _first_turns(records: Sequence[Record], wanted: int) -> Sequence[Record]:
-    """The records up to the end of a turn; all of them when there are not more turns."""
+    """Return the records up to the end of a turn; all of them if there are fewer turns."""
     places = [record.number for record in records if record.kind == "reply"]
     if len(places) <= wanted and (wanted > 0 or not places):
         return records
@@ -132,7 +132,7 @@ def _first_turns(records: Sequence[Record], wanted: int) -> Sequence[Record]:
 
 
 def summarise(runs: Iterable[RunSummary], origins: dict[str, str] | None = None) -> list[SessionSummary]:
-    """The sessions of some runs, the one that was used last first. `origins` says which session a run is of."""
+    """Return the sessions of some runs, the last used first. `origins` maps a run to its session."""
     grouped: dict[str, list[RunSummary]] = {}
     for run in runs:
         grouped.setdefault(run.session, []).append(run)
@@ -155,14 +155,14 @@ def summarise(runs: Iterable[RunSummary], origins: dict[str, str] | None = None)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A session as lines of JSON: one for the session, one for each run, one for each record.
+# A session as JSON lines: one for the session, one for each run, one for each record.
 
 VERSION = 1
 _RUN_FIELDS = ("run_id", "parent", "copied_from", "begun", "last", "records", "turns", "ended")
 
 
 async def export_session(journal: Journal, session: str) -> AsyncIterator[dict[str, Any]]:
-    """The lines, one run in memory at a time."""
+    """Yield the lines, with one run in memory at a time."""
     runs = await journal.runs(session)
     if not runs:
         raise UnknownSession(session)
@@ -175,7 +175,7 @@ async def export_session(journal: Journal, session: str) -> AsyncIterator[dict[s
 
 
 async def write_export(journal: Journal, session: str, file: BinaryIO) -> int:
-    """Write a session into an open file, one object per line: how many lines."""
+    """Write a session to an open file, one object per line. Return the number of lines."""
     count = 0
     async for line in journal.export(session):
         file.write(msgspec.json.encode(line) + b"\n")
@@ -193,6 +193,6 @@ def record_line(run_id: str, record: Record) -> dict[str, Any]:
     try:
         line["body"] = msgspec.json.decode(record.body)
     except (msgspec.DecodeError, RecursionError):
-        # Bodies are JSON by agreement only; what is not is kept all the same.
+        # Bodies are usually JSON, but the journal does not require it. Other bodies are exported as well.
         line["body_base64"] = b64encode(record.body).decode()
     return line

@@ -1,4 +1,4 @@
-"""The journal protocol: claim a run, append to it, read it back; and its errors. Pure."""
+"""The journal protocol: claim a run, append to it, read it; and its errors. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from msgspec import Struct
 from dragoman.errors import ConfigError, DragomanError
 
 # --------------------------------------------------------------------------------------------------------------------
-# What can go wrong with a journal, each with the next step.
+# The errors of a journal, each with the next step.
 
 
 class JournalError(DragomanError):
-    """The root of everything that a journal refuses or cannot do."""
+    """The base class of all errors of a journal."""
 
 
 class JournalFailed(JournalError):
     """The file cannot be read or written: full, read-only, locked, closed. Nothing was written."""
 
-    hint = "check the disk and the rights of the file, then resume the run"
+    hint = "check the disk and the permissions of the file, then resume the run"
 
 
 class JournalDamaged(JournalError):
-    """What is stored is not what was written. The run is refused, nothing of it is guessed."""
+    """The stored records are not what was written. The journal refuses the run and guesses nothing."""
 
-    hint = "restore the file from a backup, or delete the session and begin again"
+    hint = "restore the file from a backup, or delete the session and start again"
 
     def __init__(self, place: str, why: str, *, run_id: str = "", number: int | None = None) -> None:
         self.place = place
@@ -50,9 +50,9 @@ class JournalTooNew(JournalError):
 
 
 class RunBusy(JournalError):
-    """Somebody else is running it."""
+    """Another process holds the run."""
 
-    hint = "wait until it ends, or end that process; its claim then falls"
+    hint = "wait until it ends, or end that process, which releases the run"
 
     def __init__(self, run_id: str, holder: str) -> None:
         self.run_id = run_id
@@ -61,9 +61,9 @@ class RunBusy(JournalError):
 
 
 class RunLost(JournalError):
-    """The claim was released or taken over, so what its former owner still has to say is refused."""
+    """The claim was released or taken over, so an append with it is refused."""
 
-    hint = "stop this run; whoever holds it now goes on with it"
+    hint = "stop this run; the process that holds it now continues it"
 
     def __init__(self, run_id: str, token: int, holder: str = "") -> None:
         self.run_id = run_id
@@ -74,15 +74,15 @@ class RunLost(JournalError):
 
 
 class RunOver(JournalError):
-    hint = "begin a new run in the same session"
+    hint = "start a new run in the same session"
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        super().__init__(f"run {run_id} has ended and takes no more records")
+        super().__init__(f"run {run_id} has ended and accepts no more records")
 
 
 class RunExists(JournalError):
-    hint = "resume it, or begin a run with another id"
+    hint = "resume it, or start a run with another id"
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
@@ -114,31 +114,31 @@ class UnknownSession(JournalError):
 
 
 class CannotFork(JournalError):
-    """The place to fork from is none, or what stands there is still open."""
+    """The session has no such turn, or a call of that turn is still open."""
 
     hint = "fork from an earlier turn, or resume the run first"
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a run needs of a journal: claim it, append to it, read it back. Nothing else, so that another store is a page.
+# What a run needs from a journal: claim it, append to it, read it. The protocol is small, so that another store is easy
+# to write.
 #
-# A journal knows runs, sessions and the order of records; what stands in a body is the business of whoever wrote it.
-# Per call the order is: planned (in a `reply`), `approved` or `denied`, `started`, `finished`, `delivered`. Where
-# nobody was there to approve, `asked` and `answered` stand before: the question, and what somebody said about it
-# later.
+# A journal knows runs, sessions and the order of records. It does not read the bodies. The order for each call is:
+# planned (in a `reply`), `approved` or `denied`, `started`, `finished`, `delivered`. If an approval was deferred,
+# `asked` (the request) and `answered` (the answer) come before.
 
 Kind = Literal[
     "run", "reply", "asked", "answered", "approved", "denied", "started", "finished", "delivered", "input", "ended"
 ]
 KINDS: frozenset[str] = frozenset(get_args(Kind))
 DURABLE: frozenset[str] = frozenset({"run", "asked", "answered", "started", "finished", "ended"})
-"""Kinds that are on the disk before `append` returns. The rest outlives the process, but maybe not a power cut."""
+"""Kinds that are on the disk before `append` returns. Others survive the process, but perhaps not a power failure."""
 
 
 class Entry(Struct, frozen=True):
-    """Something to be recorded. `call_id` is the call it is about, where it is about one.
+    """A record to append. `call_id` is the id of its call, if it concerns one.
 
-    `calls` belongs to `reply` (the calls that it planned) and `delivered` (those whose results were sent).
+    `calls` belongs to `reply` (the planned calls) and `delivered` (the calls whose results were sent).
     """
 
     kind: Kind
@@ -148,7 +148,7 @@ class Entry(Struct, frozen=True):
 
 
 class Record(Struct, frozen=True):
-    """An entry in its place: `number` counts from 0 within the run, `at` is the wall clock when it was appended."""
+    """A stored entry: `number` counts from 0 within the run, `at` is the time of the append by the wall clock."""
 
     number: int
     kind: Kind
@@ -163,16 +163,16 @@ class RunSummary(Struct, frozen=True):
     session: str
     begun: float
     last: float
-    """When the last record was appended."""
+    """The time of the last append."""
     records: int
     turns: int
     ended: bool
     parent: str | None = None
-    """The run that this one goes on from, or that started it."""
+    """The run that this one continues, or that started it."""
     copied_from: str | None = None
-    """The run whose first records these are, after a fork."""
+    """The run from which a fork copied the first records."""
     holder: str = ""
-    """Who is running it, in words; empty when nobody is."""
+    """A description of the process that holds the run; empty if none does."""
 
 
 class SessionSummary(Struct, frozen=True):
@@ -183,86 +183,86 @@ class SessionSummary(Struct, frozen=True):
     turns: int
     records: int
     unfinished: int
-    """How many of its runs have no end."""
+    """The number of its runs without an end."""
     forked_from: str | None = None
 
 
 class Journal(Protocol):
-    """Every run belongs to a session; one that was given none is a session by itself, named by its id.
+    """A store of runs. Every run belongs to a session; a run without one is a session of its own, named by its id.
 
-    Whoever begins or claims a run gets a token, and holds the run until it is released, the journal is closed or the
-    process ends. A higher token voids the lower ones: an append with an old one raises `RunLost`. A call that is
-    cancelled while it waits may still be carried out, as with any write that is under way.
+    `begin` and `claim` return a token. The caller then holds the run until it releases the run, the journal is closed
+    or the process ends. A higher token invalidates the lower ones: an append with an old one raises `RunLost`. A call
+    that is cancelled while it waits may still take effect, like any write in progress.
     """
 
     async def begin(
         self, run_id: str, session: str | None, body: bytes, *, parent: str | None = None, owner: str = ""
     ) -> int:
-        """Record a new run (its `run` record is number 0) and hold it: the token."""
+        """Record a new run (its `run` record is number 0) and hold it. Return the token."""
         ...
 
     async def append(self, run_id: str, entries: Sequence[Entry], *, token: int) -> None:
-        """Write all of them or none; on the disk when one of them is of a durable kind."""
+        """Append all entries or none. If one of them is of a durable kind, all are on the disk on return."""
         ...
 
     async def read(self, run_id: str) -> list[Record]:
-        """All records of a run, proved to be the ones that were written, or `JournalDamaged`."""
+        """Return all verified records of a run, or raise `JournalDamaged`."""
         ...
 
     async def first(self, run_id: str) -> Record:
-        """The `run` record alone, proved like the others: what a run was begun with."""
+        """Return only the verified `run` record: the start of the run."""
         ...
 
     async def claim(self, run_id: str, owner: str = "") -> int:
-        """Hold a run that nobody holds, or whose holder is gone: the token. Otherwise `RunBusy`."""
+        """Hold a run that no process holds, or whose holder is gone. Return the token, or raise `RunBusy`."""
         ...
 
     async def renew(self, run_id: str, *, token: int) -> None:
-        """Make sure that the run is still held: `RunLost` if not. Claims are kept alive by the journal itself."""
+        """Check that the run is still held; raise `RunLost` if not. The journal itself renews leases."""
         ...
 
     async def release(self, run_id: str, *, token: int) -> None:
-        """Give a run back. Nothing happens if it was lost already."""
+        """Release a run. Nothing happens if the claim was already lost."""
         ...
 
     async def run(self, run_id: str) -> RunSummary: ...
 
     async def runs(self, session: str | None = None, *, unfinished: bool = False) -> list[RunSummary]:
-        """In the order in which they were begun."""
+        """Return the runs in the order of their start."""
         ...
 
     async def last_run(self, session: str) -> RunSummary | None: ...
 
     async def sessions(self) -> list[SessionSummary]:
-        """The one that was used last comes first."""
+        """Return the sessions, the last used first."""
         ...
 
     async def fork(self, session: str, turn: int | None, new_session: str) -> RunSummary:
-        """Copy a session up to the end of a turn, None for all of it: the last run of the copy.
+        """Copy a session up to the end of a turn, or all of it for None. Return the last run of the copy.
 
-        Turns are counted from 1 over all runs of the session; 0 keeps only what was asked first.
+        Turns are counted from 1 over all runs of the session; 0 keeps only the first task.
         """
         ...
 
     async def delete(self, session: str) -> int:
-        """Remove a session with all its records: how many there were."""
+        """Delete a session with all its records. Return their number."""
         ...
 
     def export(self, session: str) -> AsyncIterator[dict[str, Any]]:
-        """Everything about a session, as objects for one line of JSON each."""
+        """Return everything about a session, as objects for one line of JSON each."""
         ...
 
     def close(self) -> None: ...
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a journal accepts: names that can be shown and stored, and entries of the known kinds.
+# Valid names and entries: names that can be displayed and stored, and entries of the known kinds.
 
 LONGEST_NAME = 200
 
 
 def check_name(what: str, name: str) -> str:
-    """The name of a run or a session, if it is one that a person can type and a terminal can show."""
+    """Return the name of a run or a session, if a person can type it and a terminal can show it."""
     if not name or name != name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         raise ConfigError(
             f"{name[:LONGEST_NAME]!r} cannot be the name of a {what}",
@@ -283,7 +283,7 @@ def check_entries(entries: Sequence[Entry]) -> None:
                 raise ConfigError(f"{call_id!r} cannot be the id of a call", hint="an id has to be valid UTF-8")
     for entry in entries[:-1]:
         if entry.kind == "ended":
-            raise ConfigError("nothing can stand behind `ended`", hint="make it the last entry")
+            raise ConfigError("no entry can follow `ended`", hint="make it the last entry")
 
 
 def _is_text(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Leases: which process holds a run, and when its claim expires. Also the ids of new runs."""
+"""Leases: which process holds a run, and when its lease expires. Also the ids of new runs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LEASE_SECONDS = 60.0
 
 
 class Holder(Struct, frozen=True):
-    """A process, named so that another one on the same machine can tell whether it still runs."""
+    """A process. The fields let another process on the same machine check whether it still runs."""
 
     host: str
     pid: int
     began: str = ""
-    """When the process was started, as the system counts; a number of a process is used again, this pair is not."""
+    """The start time of the process according to the system. Process ids are reused; this pair is not."""
     label: str = ""
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Holder(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """A claim on a run until a moment of the wall clock. The `token` outlives it and orders the claims."""
+    """A lease on a run until a time of the wall clock. The `token` outlives it and orders the claims."""
 
     token: int
     holder: Holder | None = None
@@ -37,10 +37,10 @@ class Lease(Struct, frozen=True):
 
 
 def is_held(lease: Lease, now: float, is_alive: Callable[[Holder], bool]) -> bool:
-    """Whether the claim still stands."""
+    """Whether the lease is still valid."""
     if lease.holder is None:
         return False
-    # An end that lies further ahead than a lease is long was written before the clock was set back.
+    # An expiry further ahead than the length of a lease was written before the clock was set back.
     if not now < lease.until <= now + lease.seconds:
         return False
     return is_alive(lease.holder)
@@ -51,9 +51,9 @@ def this_process(label: str = "") -> Holder:
 
 
 def is_running(holder: Holder) -> bool:
-    """Whether the process still runs, as far as this machine can tell; of another machine only its lease speaks."""
+    """Whether the process still runs, as far as this machine can tell. For another machine only the lease counts."""
     if holder.host != _host() or sys.platform == "win32":
-        # Windows has no signal that only asks.
+        # Windows has no signal that only checks.
         return True
     try:
         os.kill(holder.pid, 0)
@@ -67,7 +67,7 @@ def is_running(holder: Holder) -> bool:
 
 @cache
 def _host() -> str:
-    """The name of the machine, its boot and its space of process numbers: only within them is a number a process."""
+    """Return machine name, boot id and process namespace: a process id is unique only within them."""
     parts = [platform.node() or "localhost"]
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -79,13 +79,13 @@ def _host() -> str:
 
 
 def _began(pid: int) -> str | None:
-    """The start time of a process where /proc tells it."""
+    """Return the start time of a process, if /proc has it."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             content = file.read()
     except OSError:
         return None
-    # The second field is a name in parentheses that may hold anything; the start time is the 22nd field.
+    # The second field is a name in parentheses with any content; the start time is the 22nd field.
     fields = content.rpartition(b")")[2].split()
     if fields[:1] == [b"Z"]:
         return "ended"

@@ -1,4 +1,4 @@
-"""A journal that lives as long as its object: for tests, and for runs that need claims but no disk."""
+"""A journal in memory: for tests, and for runs that need claims but no disk."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class _Run(Struct):
 
 
 class MemoryJournal:
-    """The same promises as the file, except that nothing survives the process. A claim stands until it is released."""
+    """The same guarantees as the file, but nothing survives the process. A claim is valid until its release."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time, new_id: Callable[[], str] = new_run_id) -> None:
         self._clock = clock
@@ -160,7 +160,7 @@ class MemoryJournal:
         return export_session(self, session)
 
     def close(self) -> None:
-        """Give back what is held and take nothing more."""
+        """Release all held runs and accept nothing more."""
         self._closed = True
         for run in self._runs.values():
             run.holder = None

@@ -1,4 +1,4 @@
-"""The SQLite file: tables, checksums, and rows read as records."""
+"""The SQLite file: tables, checksums, and the conversion of rows to records."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from dragoman.journal.leases import Holder, Lease
 from dragoman.state_files import flush_folder, make_folder
 
 # --------------------------------------------------------------------------------------------------------------------
-# The chain of checksums of a run: each covers its record and the one before, so no record can change or go unseen.
+# The chain of checksums of a run. Each covers its record and the one before: no change or removal stays unnoticed.
 
 SIZE = 16
 
 
 def first_checksum(run_id: str, session: str, begun: float, parent: str | None, copied_from: str | None) -> bytes:
-    """The checksum before the first record: it ties the chain to its run."""
+    """Return the checksum before the first record. It binds the chain to its run."""
     texts = [text.encode() for text in (run_id, session, parent or "", copied_from or "")]
     lengths = pack(">dIIII", begun, *map(len, texts))
     return blake2b(lengths + b"".join(texts), digest_size=SIZE).digest()
 
 
 def checksum(previous: bytes, number: int, at: float, kind: str, call_id: str, calls: str, body: bytes) -> bytes:
-    """The checksum of one record that stands behind the one with checksum `previous`."""
+    """Return the checksum of one record that follows the record with checksum `previous`."""
     texts = [text.encode() for text in (kind, call_id, calls)]
-    # The lengths keep two different records from giving the same bytes.
+    # With the lengths, two different records cannot give the same bytes.
     head = previous + pack(">QdIII", number, at, *map(len, texts)) + b"".join(texts)
     digest = blake2b(head, digest_size=SIZE)
     digest.update(body)
@@ -52,11 +52,11 @@ def checksum(previous: bytes, number: int, at: float, kind: str, call_id: str, c
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The file: its tables, how it is opened, and what SQLite's complaints mean for a person.
+# The file: its tables, how it is opened, and the meaning of SQLite errors.
 
 VERSION = 2
 APPLICATION = 0x6472676D
-"""Marks the file as ours, so that no other program's database is ever written to."""
+"""Marks the file as a journal, so that dragoman never writes to the database of another program."""
 
 _TABLES = """
 CREATE TABLE runs (
@@ -106,7 +106,7 @@ BEGIN SELECT RAISE(ABORT, 'the beginning of a run is append-only'); END;
 def connect(
     path: Path, *, busy_seconds: float, writing: bool, most_bytes: int | None = None
 ) -> sqlite3.Connection | None:
-    """Open the journal; the writer makes it first, readable by its owner only. None: nothing to read in it yet."""
+    """Open the journal. The writer creates it, readable only by its owner. None: there is nothing to read yet."""
     if writing:
         _make_file(path)
     try:
@@ -119,7 +119,7 @@ def connect(
             connection.close()
             return None
         _check_version(connection, path, writing=writing, busy_seconds=busy_seconds)
-        # macOS calls a write done that is still in the cache of the drive, unless it is asked.
+        # On macOS a write may still be in the cache of the drive, unless full sync is requested.
         for pragma in ("fullfsync = 1", "checkpoint_fullfsync = 1", f"query_only = {0 if writing else 1}"):
             connection.execute(f"PRAGMA {pragma}").close()
         if most_bytes is not None:
@@ -135,7 +135,7 @@ def connect(
 
 
 def empty() -> sqlite3.Connection:
-    """A journal without anything in it, in memory."""
+    """Return an empty journal in memory."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     connection.text_factory = bytes
     _make_tables(connection)
@@ -147,7 +147,7 @@ def _make_file(path: Path) -> None:
         make_folder(path)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         with contextlib.suppress(OSError):
-            # Not every system has this for folders.
+            # Not every system supports this for folders.
             flush_folder(path)
     except FileExistsError as error:
         if not path.is_file():
@@ -158,7 +158,9 @@ def _make_file(path: Path) -> None:
 
 def _cannot_make(path: Path, error: OSError) -> JournalFailed:
     why = error.strerror or str(error)
-    return JournalFailed(f"the journal {path} cannot be made: {why}", hint="name a file in a folder that you may write")
+    return JournalFailed(
+        f"the journal {path} cannot be created: {why}", hint="name a file in a folder that you may write"
+    )
 
 
 def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool, busy_seconds: float) -> None:
@@ -173,14 +175,14 @@ def _check_version(connection: sqlite3.Connection, path: Path, *, writing: bool,
             connection.execute("COMMIT" if connection.in_transaction else "SELECT 1")
         version, application = stamps(connection)
     if application != APPLICATION:
-        raise JournalFailed(f"{path} is a database, but no journal of dragoman", hint="name another file")
+        raise JournalFailed(f"{path} is a database, but not a journal of dragoman", hint="name another file")
     if version > VERSION:
         raise JournalTooNew(str(path), version, VERSION)
     if writing:
         use_write_ahead_log(connection, busy_seconds)
         if version < VERSION:
-            # The tables are the same. Records of version 2 may refer to the run before them, which 0.1.0 cannot read:
-            # the stamp makes it refuse the file instead.
+            # The tables are the same. Records of version 2 may refer to an earlier run, which 0.1.0 cannot read: the
+            # version makes it refuse the file instead.
             connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
@@ -190,13 +192,13 @@ def stamps(connection: sqlite3.Connection) -> tuple[int, int]:
 
 
 def is_blank(connection: sqlite3.Connection) -> bool:
-    """Whether nobody has written anything, as in the moment between the making of a file and of its tables."""
+    """Whether the file is still empty, as between the creation of the file and of its tables."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return stamps(connection) == (0, 0) and tables == 0
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    # `executescript` would commit first, and two processes could both make the tables.
+    # `executescript` would commit first, and then two processes could both create the tables.
     statement = ""
     for line in _TABLES.splitlines(keepends=True):
         statement += line
@@ -208,7 +210,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Readers then never wait for the writer. While two processes switch, SQLite says busy without waiting."""
+    """Enable WAL mode: readers never wait for the writer. While two processes switch, SQLite reports busy at once."""
     end = time.monotonic() + busy_seconds
     while True:
         try:
@@ -225,24 +227,24 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def is_broken_disk(error: BaseException) -> bool:
-    """Whether the system could not do what it was told. Trying again proves nothing: it may forget what it lost."""
+    """Whether the system failed. A retry proves nothing: the system may forget what it lost."""
     return isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_IOERR
 
 
 def explain(error: sqlite3.Error, path: Path) -> JournalError:
-    """SQLite's complaint in words, with the next step."""
+    """Convert an error of SQLite to a message with the next step."""
     code = _code(error)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT}:
         return JournalDamaged(str(path), str(error))
     known = {
-        sqlite3.SQLITE_FULL: ("the disk is full", "make room, then resume the run"),
+        sqlite3.SQLITE_FULL: ("the disk is full", "free space on the disk, then resume the run"),
         sqlite3.SQLITE_READONLY: ("it is read-only", "make it writable, or name another file"),
         sqlite3.SQLITE_PERM: ("it is read-only", "make it writable, or name another file"),
         sqlite3.SQLITE_BUSY: (
-            "another process keeps it locked",
-            "wait for that process or end it; a shared folder on the network is no place for a journal",
+            "another process has locked it",
+            "wait for that process or end it; do not keep a journal in a shared network folder",
         ),
-        sqlite3.SQLITE_LOCKED: ("another connection keeps it locked", "try again"),
+        sqlite3.SQLITE_LOCKED: ("another connection has locked it", "try again"),
         sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", "name a file in a folder that you may write"),
         sqlite3.SQLITE_IOERR: (f"the disk failed ({error})", "check the disk, then open the journal again"),
         sqlite3.SQLITE_TOOBIG: ("a record is too large", "limit the output of the tools (max_output)"),
@@ -252,7 +254,7 @@ def explain(error: sqlite3.Error, path: Path) -> JournalError:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Rows of the file as records and summaries. Text comes as bytes, because a damaged one need not be text.
+# Conversion of rows to records and summaries. Text arrives as bytes, because damaged text may not be valid.
 
 _Stored = TypeVar("_Stored", bytes, int)
 _NAMES = "id, run_id, session, parent, copied_from, begun, last"
@@ -295,7 +297,7 @@ def find_run(connection: sqlite3.Connection, run_id: str, place: str) -> Row:
 def find_runs(
     connection: sqlite3.Connection, place: str, session: str | None = None, *, last: bool = False
 ) -> list[Row]:
-    """The runs of a session, or of all of them, in their order; only the last one with `last`."""
+    """Return the runs of a session, or of all sessions, in order; with `last` only the last one."""
     where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
     order = "ORDER BY id DESC LIMIT 1" if last else "ORDER BY id"
     found = connection.execute(f"SELECT {_RUN} FROM runs {where} {order}", values).fetchall()
@@ -332,10 +334,10 @@ def _row(values: tuple[Any, ...], place: str) -> Row:
 
 
 def read_records(connection: sqlite3.Connection, row: Row, place: str) -> list[Record]:
-    """The records of a run, each proved by the chain; anything else is damage."""
+    """Yield the records of a run, each verified by the chain; anything else is damage."""
     records: list[Record] = []
     checksum = row.seed()
-    # A cursor that an error leaves half read would keep the file open for as long as the error is kept.
+    # A half-read cursor in an error would keep the file open for as long as the error exists.
     with closing(connection.execute(_RECORDS, (row.id,))) as found:
         for values in found:
             record, checksum = _proved(values, row, len(records), checksum, place)
@@ -345,7 +347,7 @@ def read_records(connection: sqlite3.Connection, row: Row, place: str) -> list[R
 
 
 def read_first(connection: sqlite3.Connection, row: Row, place: str) -> Record:
-    """The first record of a run, proved."""
+    """Return the first record of a run, verified."""
     values = connection.execute(f"{_RECORDS} LIMIT 1", (row.id,)).fetchone()
     if values is None:
         raise JournalDamaged(place, "it is missing", run_id=row.run_id, number=0)
@@ -353,7 +355,7 @@ def read_first(connection: sqlite3.Connection, row: Row, place: str) -> Record:
 
 
 def _proved(values: tuple[Any, ...], row: Row, number: int, previous: bytes, place: str) -> tuple[Record, bytes]:
-    """The record with this number and its checksum."""
+    """Return the verified record with this number, and its checksum."""
     try:
         record, stored = _record(values)
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
@@ -367,14 +369,14 @@ def _proved(values: tuple[Any, ...], row: Row, number: int, previous: bytes, pla
 
 
 def _compare(row: Row, records: list[Record], checksum: bytes, place: str) -> None:
-    """The end of a run can only be missed by its counts, which stand apart."""
+    """Check the counts of a run, which are stored separately: only they show missing records at the end."""
     if len(records) != row.records:
         why = f"{row.records} records were written, {len(records)} are there"
         raise JournalDamaged(place, why, run_id=row.run_id, number=len(records))
     turns = sum(record.kind == "reply" for record in records)
     ended = bool(records) and records[-1].kind == "ended"
     if checksum != row.checksum or turns != row.turns or ended != row.ended:
-        raise JournalDamaged(place, "its row in `runs` does not fit its records", run_id=row.run_id)
+        raise JournalDamaged(place, "its row in `runs` does not match its records", run_id=row.run_id)
 
 
 def _record(values: tuple[Any, ...]) -> tuple[Record, bytes]:
@@ -385,7 +387,7 @@ def _record(values: tuple[Any, ...]) -> tuple[Record, bytes]:
     named = _text(calls)
     listed = msgspec.json.decode(named, type=tuple[str, ...]) if named else ()
     if encode_calls(listed) != named:
-        raise ValueError("the list of calls was not written so")
+        raise ValueError("the list of calls is not in the written form")
     text = _proper(body, bytes, "a blob is no blob")
     record = Record(_whole(number), name, text, _text(call_id), _moment(at), listed)  # type: ignore[arg-type]
     return record, _proper(checksum, bytes, "a blob is no blob")
@@ -401,17 +403,17 @@ def encode_calls(calls: tuple[str, ...]) -> str:
 
 
 def _text(value: Any) -> str:
-    # TEXT comes as bytes, and so does a BLOB: the chain tells them apart from what was written.
-    return _proper(value, bytes, "a text is no text").decode()
+    # TEXT arrives as bytes, like BLOB: the chain distinguishes both from what was written.
+    return _proper(value, bytes, "a text is not valid").decode()
 
 
 def _whole(value: Any) -> int:
-    return _proper(value, int, "a count is no number")
+    return _proper(value, int, "a count is not a number")
 
 
 def _moment(value: Any) -> float:
     if not isinstance(value, float | int):
-        raise TypeError("a time is no number")
+        raise TypeError("a time is not a number")
     return float(value)
 
 

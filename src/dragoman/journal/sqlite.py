@@ -51,14 +51,14 @@ from dragoman.journal.schema import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# A thread that does what tasks ask of it, many at once, so that no event loop ever waits for the disk.
+# A worker thread for many tasks, so that no event loop waits for the disk.
 
 T = TypeVar("T")
 MOST_AT_ONCE = 256
 
 
 class Job:
-    """One piece of work, and the task that waits for it."""
+    """One job, and the task that waits for it."""
 
     __slots__ = ("durable", "future", "loop", "outcome", "work")
 
@@ -75,7 +75,7 @@ class Worker:
 
     def __init__(self, name: str, handler: Writer | Reader) -> None:
         self._name = name
-        # All of its methods are called in the thread, `close` last.
+        # All methods of the servant are called in the thread, `close` last.
         self._handler = handler
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -84,7 +84,7 @@ class Worker:
         self._closed = False
 
     async def do(self, work: Callable[[Any], T], *, durable: bool = False) -> T:
-        """Have work done with the servant's connection. Once asked for it is done, even if the waiting is cancelled."""
+        """Run a job with the servant's connection. A queued job runs even if the waiting task is cancelled."""
         job = Job(work, durable)
         with self._lock:
             self._check_usable()
@@ -102,17 +102,17 @@ class Worker:
         if self._closed:
             raise JournalFailed("the journal is closed", hint="open it again")
         if self._thread is not None and self._process != os.getpid():
-            # Neither the thread nor a connection of SQLite survives a fork of the process.
+            # Neither the thread nor an SQLite connection survives a fork of the process.
             raise JournalFailed("the journal was opened before this process was forked", hint="open it in the child")
 
     def close(self) -> None:
-        """Do what was asked for before, then end the thread."""
+        """Finish the queued jobs, then end the thread."""
         with self._lock:
             self._closed = True
             thread, self._thread = self._thread, None
         if thread is not None and self._process == os.getpid():
             self._queue.put(None)
-            # The last one to forget a journal may be its own thread.
+            # The final reference may be dropped on the worker thread itself, and a thread cannot join itself.
             if thread is not threading.current_thread():
                 thread.join()
 
@@ -125,14 +125,14 @@ def _serve(jobs: queue.SimpleQueue[Job | None], handler: Writer | Reader) -> Non
             if batch:
                 handler.serve(batch)
                 _answer(batch)
-            # While it waits, the thread must not keep alive whoever asked.
+            # While it waits, the thread must not keep the waiting task alive.
             batch = []
     finally:
         handler.close()
 
 
 def _next_batch(jobs: queue.SimpleQueue[Job | None], handler: Writer | Reader) -> tuple[list[Job], bool]:
-    """Whatever waits by now, so that it shares one commit; and whether there may be more."""
+    """Return all waiting jobs, so that they share one commit; and whether there may be more."""
     batch: list[Job] = []
     wait = handler.rest()
     try:
@@ -148,7 +148,7 @@ def _next_batch(jobs: queue.SimpleQueue[Job | None], handler: Writer | Reader) -
 
 
 def _answer(batch: list[Job]) -> None:
-    """Wake the tasks: one message per event loop, however many of its tasks wait."""
+    """Wake the tasks, with one callback per event loop for all of its tasks."""
     waiting: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in batch:
         waiting.setdefault(job.loop, []).append(job)
@@ -156,14 +156,14 @@ def _answer(batch: list[Job]) -> None:
         try:
             loop.call_soon_threadsafe(_settle, jobs)
         except RuntimeError:
-            # The loop was closed: nobody waits any more.
+            # The loop is closed: no task waits any more.
             continue
 
 
 def _settle(jobs: list[Job]) -> None:
     for job in jobs:
         value, error = job.outcome
-        # Whoever was cancelled while waiting does not want to know any more; the work is done all the same.
+        # The waiting task was cancelled; the write still happens.
         if job.future.done():
             continue
         if error is None:
@@ -173,11 +173,11 @@ def _settle(jobs: list[Job]) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The one connection that writes: jobs of many runs share a transaction, and the disk is waited for once.
+# The single connection that writes: jobs of many runs share a transaction, and wait for the disk once.
 
 
 class Settings(Struct, frozen=True):
-    """How a file is opened; the same for its writer and its reader."""
+    """How a file is opened, by its writer and its reader."""
 
     path: Path
     busy_seconds: float
@@ -188,7 +188,7 @@ class Settings(Struct, frozen=True):
 
 
 class Writer:
-    """Serves jobs that write. A job refuses before it writes anything, so a refusal leaves the others untouched."""
+    """Executes jobs that write. A job is refused before it writes anything, so a refusal does not affect the others."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -197,11 +197,11 @@ class Writer:
         self._failure: JournalError | None = None
         self._renewed = self._settings.monotonic()
         self.held: dict[str, int] = {}
-        """The runs that were claimed through this connection, with their tokens. Only the thread touches it."""
+        """The runs that were claimed through this connection, with their tokens. Only the thread uses it."""
         self.fold = False
 
     def serve(self, jobs: list[Job]) -> None:
-        """Give each job its outcome."""
+        """Execute the jobs and set the outcome of each."""
         try:
             connection = self._open()
         except JournalError as error:
@@ -209,13 +209,13 @@ class Writer:
                 job.outcome = (None, error)
             return
         if not self._try(connection, jobs) and len(jobs) > 1:
-            # One of them failed in a way that undoes the whole transaction: each has to stand for itself.
+            # One job failed in a way that rolls back the whole transaction: execute each in its own transaction.
             for job in jobs:
                 self._try(connection, [job])
         self._fold(connection)
 
     def _try(self, connection: sqlite3.Connection, jobs: list[Job]) -> bool:
-        """Do the jobs in one transaction; False, and the failure as everyone's outcome, if it was undone."""
+        """Execute the jobs in one transaction. After a rollback, every job gets the error, and the result is False."""
         held = dict(self.held)
         try:
             self._be_durable(connection, any(job.durable for job in jobs))
@@ -242,18 +242,18 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         except sqlite3.Error:
-            # What cannot even be undone is undone by opening the file again.
+            # If even the rollback fails, a new connection discards the transaction.
             connection.close()
             self._connection = None
             self._synchronous = ""
 
     def _fold(self, connection: sqlite3.Connection) -> None:
-        """Empty the log behind a deletion: until then it still holds what was deleted."""
+        """Checkpoint the write-ahead log after a deletion: until then it still contains the deleted data."""
         if not self.fold:
             return
         self.fold = False
         with contextlib.suppress(sqlite3.Error):
-            # A reader in another process can keep it from happening; the next checkpoint does it then.
+            # A reader in another process can prevent this; the next checkpoint does it then.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _be_durable(self, connection: sqlite3.Connection, durable: bool) -> None:
@@ -272,9 +272,9 @@ class Writer:
         return self._connection
 
     def rest(self) -> float | None:
-        """Keep the claims alive: a process that runs a tool for minutes has not gone away.
+        """Renew the leases: a process that runs a tool for minutes is still alive.
 
-        Returns after how many seconds to call again, None for never.
+        Returns the number of seconds until the next call, or None for never.
         """
         if not self.held or self._connection is None:
             return None
@@ -295,12 +295,12 @@ class Writer:
             )
             connection.execute("COMMIT")
         except sqlite3.Error:
-            # The next append meets the same obstacle and reports it; a lost claim is refused by its token.
+            # The next append meets the same obstacle and reports it. A lost claim is refused by its token.
             self._undo(connection)
         self._renewed = self._settings.monotonic()
 
     def close(self) -> None:
-        """Give back what is still held, so that the next process need not wait, and close the file."""
+        """Release the held runs, so that the next process need not wait, and close the file."""
         connection = self._connection
         if connection is None:
             return
@@ -311,7 +311,7 @@ class Writer:
                     "UPDATE runs SET holder = NULL WHERE run_id = ? AND token = ?", list(self.held.items())
                 )
         except sqlite3.Error:
-            # They fall by themselves when the process is gone.
+            # The leases expire when the process has ended.
             pass
         finally:
             self.held.clear()
@@ -319,7 +319,7 @@ class Writer:
 
 
 class Reader:
-    """Serves jobs that read, each from one consistent state of the file, without keeping a writer waiting."""
+    """Executes jobs that read, each from one consistent snapshot of the file, without blocking a writer."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -337,7 +337,7 @@ class Reader:
     def _read(self, job: Job) -> object:
         connection = self._connection or self._open()
         if connection is None:
-            # Nothing was written yet, so whatever is asked for is not there.
+            # Nothing is written yet, so the requested data does not exist.
             with contextlib.closing(empty()) as nothing:
                 return job.work(nothing)
         connection.execute("BEGIN")
@@ -353,7 +353,7 @@ class Reader:
         return self._connection
 
     def rest(self) -> None:
-        """Nothing is due while nobody asks."""
+        """There is no periodic work."""
 
     def close(self) -> None:
         if self._connection is not None:
@@ -361,16 +361,16 @@ class Reader:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The journal in a file: append-only tables of SQLite, one thread that writes, one that reads.
+# The journal in a file: append-only SQLite tables, one thread that writes, one that reads.
 
 _INSERT = "INSERT INTO records (run, number, at, kind, call_id, calls, checksum, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 class SqliteJournal:
-    """A journal that survives the process. Nothing is opened before it is used; many processes may share the file.
+    """A journal that survives the process. The first use opens the file; many processes may share it.
 
-    `most_bytes` limits the size of the file, `busy_seconds` the wait for another process that writes. A claim falls
-    when its process is gone, or `lease_seconds` after its machine was last heard of.
+    `most_bytes` limits the size of the file, `busy_seconds` the wait for another process that writes. A claim ends when
+    its process ends, or `lease_seconds` after the last renewal if its machine is unreachable.
     """
 
     def __init__(
@@ -394,7 +394,7 @@ class SqliteJournal:
         self._writer = Writer(settings)
         self._writing = Worker("dragoman-journal-writer", self._writer)
         self._reading = Worker("dragoman-journal-reader", Reader(settings))
-        # The threads know nothing of this object, so forgetting it ends them.
+        # The threads have no reference to this object, so they end when it is garbage-collected.
         self._finalizer = weakref.finalize(self, _close, self._writing, self._reading)
 
     # ---- one run -----------------------------------------------------------------------------------------------
@@ -443,7 +443,7 @@ class SqliteJournal:
             lambda connection: read_first(connection, self._find(connection, run_id), self._place)
         )
 
-    # ---- who holds it ------------------------------------------------------------------------------------------
+    # ---- claims ------------------------------------------------------------------------------------------------
 
     async def claim(self, run_id: str, owner: str = "") -> int:
         holder = this_process(owner)
@@ -490,13 +490,13 @@ class SqliteJournal:
         return token
 
     def _held(self, connection: sqlite3.Connection, run_id: str, token: int) -> Row:
-        """The run, if this token is the one that holds it; a lease that ran out unnoticed does not matter then."""
+        """Return the run, if this token holds it. An expired lease does not matter if nobody has claimed the run."""
         row = self._find(connection, run_id)
         if row.lease.token != token or row.lease.holder is None:
             raise RunLost(run_id, token, str(row.lease.holder or ""))
         return row
 
-    # ---- what there is -----------------------------------------------------------------------------------------
+    # ---- queries -----------------------------------------------------------------------------------------------
 
     async def run(self, run_id: str) -> RunSummary:
         return await self._reading.do(lambda connection: self._summary(self._find(connection, run_id)))
@@ -585,7 +585,7 @@ class SqliteJournal:
         return row
 
     def _insert(self, connection: sqlite3.Connection, row: Row, records: Sequence[Record]) -> None:
-        """Write records behind the ones that are there, and carry the counts of the run forward."""
+        """Append records, and update the counts of the run."""
         rows = []
         for record in records:
             row.checksum = link(row.checksum, record)
@@ -607,10 +607,10 @@ class SqliteJournal:
             ),
         )
 
-    # ---- the end -----------------------------------------------------------------------------------------------
+    # ---- close -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Finish what was asked for, give back what is held, end the threads. Safe to call twice."""
+        """Finish queued jobs, release held runs, end the threads. Safe to call twice."""
         self._finalizer.detach()
         _close(self._writing, self._reading)
 
@@ -628,6 +628,7 @@ class SqliteJournal:
 
 
 def _close(writing: Worker, reading: Worker) -> None:
-    # The reader first: the last connection that closes folds the log into the file, and only the writer may.
+    # The reader first: the last connection that closes checkpoints the log into the file, and only the writer may do
+    # so.
     reading.close()
     writing.close()

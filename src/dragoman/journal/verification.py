@@ -1,4 +1,4 @@
-"""Verify an audit log: detect records that were changed, removed, moved or inserted."""
+"""Verification of an audit log: it detects changed, removed, moved and inserted records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dragoman.journal.audit import (
 from dragoman.state_files import opened
 
 # --------------------------------------------------------------------------------------------------------------------
-# The records of a log, to look at. Whether they are to be believed is for `verify` to say.
+# The records of a log, for display. `verify` checks them.
 
 
 _NO_LOG = "check the path; a run with tools makes one"
@@ -42,9 +42,9 @@ _NO_LOG = "check the path; a run with tools makes one"
 def read_records(
     path: str | os.PathLike[str], *, run: str | None = None, last: int | None = None
 ) -> list[dict[str, Any]]:
-    """The records of a log, of one run if it is named, the newest last; `last` keeps only that many of them.
+    """Return the records of a log, or of one run, newest last; `last` keeps only that many.
 
-    A line that is not as it was written has `"damaged": true`.
+    A line that is not in the written form has `"damaged": true`.
     """
     place = Path(path)
     named = None if run is None else escape(run)
@@ -70,35 +70,35 @@ def _read_file(path: Path) -> Iterator[dict[str, Any]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Reading a log from the beginning and saying whether anything in it was changed, removed, moved or put in.
+# The verification reads a log from the start and reports changed, removed, moved and inserted records.
 #
-# What cannot be seen: somebody who may write the file and its head file can make a new chain from any record on, and
-# a new head. Only a head that was copied to another place, and is given here, shows that.
+# Its limit: somebody who may write the file and its head file can build a new chain from any record on, with a new
+# head. Only a head that was copied to another place, and is passed here, reveals that.
 
 _HASH = re.compile(r"[0-9a-f]{64}").fullmatch
-_KEEP = "keep the file as it is and compare it with a copy; for a new log, move it and its .head file away"
-_CHANGED = "it is not as it was written: its content and its hash do not fit"
-_LEFT = "bytes that are no record, left by a writer that was killed in the middle"
-_NO_HEAD = "no head is known, so records that were removed at its end could not be seen"
+_KEEP = "keep the file unchanged and compare it with a copy; for a new log, move it and its .head file away"
+_CHANGED = "it was changed: its hash does not match its content"
+_LEFT = "bytes that are not a record, left by a killed writer"
+_NO_HEAD = "there is no head, so removed records at the end cannot be detected"
 
 
 class AuditReport(Struct, frozen=True):
-    """What verifying a log has found."""
+    """The result of a verification."""
 
     ok: bool
     records: int
-    """Sound records, up to the first fault."""
+    """The number of valid records before the first fault."""
     head_hash: str
-    """The hash of the last of them: copy it to another place, and give it the next time."""
+    """The hash of the last valid record. Copy it to another place, and pass it next time."""
     head_number: int = 0
     first_fault: int | None = None
-    """The line, from 1, of the first thing that is not as it was written."""
+    """The line number, from 1, of the first fault."""
     file: str = ""
-    """The name of the file in which that line is."""
+    """The name of the file with that line."""
     what: str = ""
     hint: str = ""
     notes: tuple[str, ...] = ()
-    """What is no fault, and worth knowing: a writer that was killed, files that are not here, no head."""
+    """Observations that are not faults: a killed writer, missing older files, no head."""
     files: int = 1
 
 
@@ -111,10 +111,10 @@ class _Fault(Exception):
 
 
 def verify(path: str | os.PathLike[str], *, head: str | None = None) -> AuditReport:
-    """Verify a log with the files that were put aside before it. `head` is a hash that was copied from it earlier.
+    """Verify a log, including its older files. `head` is a hash that was copied from it earlier.
 
-    Linear in the size of the log; memory does not depend on it. Others may write the log meanwhile: what is verified
-    is what stood in it when this began.
+    The time is linear in the size of the log; memory does not depend on it. Other processes may write meanwhile: the
+    verification covers what the log contained at its start.
     """
     if head is not None and not _HASH(head := head.strip().lower()):
         raise ConfigError("a head is 64 hexadecimal digits", hint="`dragoman audit verify` prints it")
@@ -123,7 +123,7 @@ def verify(path: str | os.PathLike[str], *, head: str | None = None) -> AuditRep
         with reading(place) as known:
             older = put_aside(place)
             live = stack.enter_context(opened(place, os.O_RDONLY)) if place.exists() else None
-            # The file may be put aside meanwhile; this descriptor stays with it.
+            # The file may be renamed meanwhile; this descriptor still refers to it.
             size = os.fstat(live).st_size if live is not None else 0
         if live is None and not older and known is None:
             raise AuditFailed(f"there is no audit log at {place}", hint=_NO_LOG)
@@ -143,7 +143,7 @@ def verify(path: str | os.PathLike[str], *, head: str | None = None) -> AuditRep
 
 
 class _Walk:
-    """The way along the chain."""
+    """The walk along the chain."""
 
     def __init__(self, known: Head | None, given: str | None) -> None:
         self._known = known if known is not None and known.number else None
@@ -157,7 +157,7 @@ class _Walk:
         self._notes: list[str] = []
 
     def go_along(self, descriptor: int, size: int) -> None:
-        """Go along one file, up to a size."""
+        """Read one file, up to a size."""
         self._files += 1
         self._line = 0
         with open(descriptor, "rb", closefd=False) as file:
@@ -177,14 +177,14 @@ class _Walk:
             self._tell_unended(link)
 
     def _settle(self, link: Link, line: bytes) -> None:
-        """Lines that are no records are accounted for by a record right behind them, or by none."""
+        """Check that a record directly after invalid lines describes them, or report them."""
         torn, self._torn = self._torn, _Torn()
         assert torn.line is not None
         told = read_record(line) if link.kind == TORN else None
         if told is None or told.get("bytes") != torn.length or told.get("sha256") != torn.digest.hexdigest():
             raise _Fault(torn.line, _CHANGED)
         self._follow(link, line)
-        self._notes.append(f"line {torn.line}: {torn.length} {_LEFT}; the record behind them accounts for them")
+        self._notes.append(f"line {torn.line}: {torn.length} {_LEFT}; the next record accounts for them")
 
     def _follow(self, link: Link, line: bytes) -> None:
         before = self._head
@@ -202,7 +202,7 @@ class _Walk:
 
     def _begin(self, link: Link) -> None:
         if link.kind == CONTINUED:
-            self._notes.append(f"it begins with record {link.n}; the files before it are not here")
+            self._notes.append(f"it begins with record {link.n}; the older files are missing")
         elif link.kind == GAP:
             raise _Fault(self._line, f"the {link.n - 1} records before it are missing")
         elif link.n != 1 or link.prev != NOTHING_BEFORE:
@@ -220,15 +220,15 @@ class _Walk:
     def _check_known(self, link: Link) -> None:
         known = self._known
         if known is not None and link.n == known.number and link.hash != known.hash:
-            raise _Fault(self._line, "it is another record than the one that the head file knows by this number")
+            raise _Fault(self._line, "it is not the record with this number in the head file")
 
     def _tell_unended(self, link: Link) -> None:
         if self._known is not None and link.n <= self._known.number:
-            raise _Fault(self._line, "the end of the line was removed")
-        self._notes.append(f"line {self._line}, the last one, has no end: a writer was killed as it wrote it")
+            raise _Fault(self._line, "the newline was removed")
+        self._notes.append(f"line {self._line}, the last one, has no newline: a writer was killed during the write")
 
     def finish(self) -> None:
-        """All is read: does anything miss at the end?"""
+        """Check for missing records at the end."""
         last = self._head.number if self._head is not None else 0
         if self._known is not None and last < self._known.number:
             missing = self._known.number - last
@@ -249,11 +249,11 @@ class _Walk:
         elif self._since is None and self._given != NOTHING_BEFORE:
             raise _Fault(
                 self._line + 1,
-                "the head that was given is not in it: records at its end are missing, or it was written anew",
+                "it does not contain the given head: records at its end are missing, or it was rewritten",
             )
         elif self._since is not None and self._since < last:
             grown = last - self._since
-            self._notes.append(f"{grown} record{'s' if grown > 1 else ''} more than at the head that was given")
+            self._notes.append(f"{grown} record{'s' if grown > 1 else ''} more than at the given head")
 
     def report(self, fault: _Fault | None = None, file: str = "") -> AuditReport:
         head = self._head if self._head is not None else Head()
@@ -272,7 +272,7 @@ class _Walk:
 
 
 class _Torn:
-    """Lines one after the other that are no records."""
+    """Consecutive lines that are not records."""
 
     def __init__(self) -> None:
         self.line: int | None = None
@@ -288,14 +288,14 @@ class _Torn:
 
 def _misplaced(link: Link, before: Head) -> str:
     if link.n > before.number + 1:
-        return f"it is record {link.n}, and record {before.number} stands before it: those between them are missing"
+        return f"it is record {link.n}, and record {before.number} precedes it: the records between them are missing"
     if link.n <= before.number:
-        return f"it is record {link.n}, which belongs before record {before.number}: it was moved, or put in again"
-    return f"it does not follow the line before it: record {before.number} was exchanged, or this one was put in"
+        return f"it is record {link.n}, which belongs before record {before.number}: it was moved or inserted again"
+    return f"it does not follow the line before it: record {before.number} was replaced, or this one was inserted"
 
 
 def _lines(file: BinaryIO, size: int) -> Iterator[tuple[bytes, bool]]:
-    """The lines of a file up to a size, each with its end and whether it has one. A long one comes in pieces."""
+    """Yield the lines of a file up to a size, and whether each has its newline. A long line comes in pieces."""
     left = size
     while left > 0:
         line = file.readline(min(left, MOST_OF_A_LINE))

@@ -1,4 +1,4 @@
-"""Whether a call may run: allowed, asked for, or denied. The stricter voice wins."""
+"""The policy: whether a call is allowed, needs an approval, or is denied. The strictest decision wins."""
 
 from __future__ import annotations
 

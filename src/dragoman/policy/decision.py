@@ -36,7 +36,7 @@ from dragoman.policy.rules import (
 from dragoman.types import Operand, Tool, ToolCall
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a mode says about a call that no rule is about.
+# The decision of a mode on a call that no rule covers.
 #
 # | | plan | default | edits | sandboxed | bypass |
 # |---|---|---|---|---|---|
@@ -52,17 +52,17 @@ from dragoman.types import Operand, Tool, ToolCall
 # | fetch | ask | ask | ask | ask | allow |
 # | tools of servers (MCP) | ask if they only read, else deny | ask | ask | ask | allow |
 #
-# A command that runs a script, a program of the workspace, or what the settings of a repository name does not only
-# read.
+# A command that runs a script, a program of the workspace, or a program named in the settings of a repository is not
+# read-only.
 #
-# `locked` is `default` without anybody to ask: whatever would be asked about is denied.
+# `locked` is `default` without an approver: every call that would need an approval is denied.
 
 
 class ModeTraits(Struct, frozen=True):
-    """How a mode differs from `default`. A mode is its name in `types.ModeName`, its row here and its documentation."""
+    """How a mode differs from `default`. A mode has a name in `types.ModeName`, a row here and a section in docs."""
 
     rank: int
-    """Modes of a lower rank are stricter. Those of one rank are not ordered: each forbids what the other allows."""
+    """A lower rank is stricter. Modes with the same rank are not ordered: each forbids something the other allows."""
     forbids_changes: bool = False
     allows_edits: bool = False
     uses_sandbox: bool = False
@@ -85,12 +85,12 @@ MODE_RANKS = tuple(tuple(group) for _, group in groupby(MODES, lambda mode: TRAI
 
 
 def known_mode(mode: str) -> Mode:
-    """The mode of that name; a word that is none is the mode in which nothing is asked and little is allowed."""
+    """Return the mode with this name. An unknown name gives the mode that never asks and allows little."""
     return next((each for each in MODES if each == mode), "locked")
 
 
 def default_decision(context: DecisionContext, mode: Mode) -> Decision:
-    """What a mode says where no rule does. `locked` says here what it would ask about; nobody is asked in the end."""
+    """Return the decision of a mode where no rule applies. For `locked` it may be `ask`; `_finish` makes it deny."""
     traits = TRAITS[mode]
     if traits.allows_all:
         return _allow(mode, f"the mode is {mode}")
@@ -101,7 +101,7 @@ def default_decision(context: DecisionContext, mode: Mode) -> Decision:
 
 
 def _session(context: DecisionContext, mode: Mode) -> Decision:
-    return _allow(mode, f"{context.tool.name} touches nothing but the session")
+    return _allow(mode, f"{context.tool.name} only affects the session")
 
 
 def _own(context: DecisionContext, mode: Mode) -> Decision:
@@ -176,7 +176,7 @@ def _forbid(mode: Mode, why: str) -> Decision:
 
 
 def _forbid_change(context: DecisionContext, mode: Mode) -> Decision | None:
-    """The denial of a tool that may change something, in a mode that forbids it."""
+    """Deny a tool that may change something, in a mode that forbids changes."""
     if not TRAITS[mode].forbids_changes or context.tool.read_only:
         return None
     return _forbid(mode, f"{context.tool.name} may change something")
@@ -188,16 +188,16 @@ def _ask_outside(context: DecisionContext, mode: Mode) -> Decision | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The decision about one call, made from the call, what is known of it, and the rules. Pure, total and monotone.
+# The decision on one call, from the call, its operands and the rules. Pure, total and monotone.
 #
-# Deny wins over ask, ask over allow, and no rule wins by being longer or later than another. So a rule that denies or
-# asks never makes anything looser, and what is not understood is never allowed for that reason.
+# Deny wins over ask, and ask over allow. Neither the length nor the order of rules matters. So an additional deny or
+# ask rule never makes a decision less strict, and a call is never allowed because it was not understood.
 
 
 def decide(call: ToolCall, context: DecisionContext, rules: Rules) -> Decision:
-    """What becomes of a call: denied if anything denies it, else asked about if anything asks, else allowed."""
+    """Decide on a call: deny if anything denies it, else ask if anything asks, else allow."""
     mode = known_mode(rules.mode)
-    # A verdict that is none of the three is taken for the strictest.
+    # An unknown verdict counts as the strictest one.
     denying = [rule for rule in rules.rules if rule.verdict not in ("allow", "ask")]
     denied = find_against(denying, call, context)
     if denied is not None:
@@ -220,17 +220,17 @@ def decide(call: ToolCall, context: DecisionContext, rules: Rules) -> Decision:
 
 
 def _find_firm(call: ToolCall, context: DecisionContext) -> Decision | None:
-    """What is asked about in every mode, and what no rule lifts."""
+    """Return the decision to ask that applies in every mode and that no rule can lift."""
     doubt = find_doubt(call, context.tool)
     if doubt:
         return Decision("ask", doubt, f"trust:{name_level(call)}", "trust")
     if context.uninspected:
-        why = f"it could not be found out what {context.tool.name} would touch: {context.uninspected}"
+        why = f"the operands of {context.tool.name} are unknown: {context.uninspected}"
         return Decision("ask", why, "uninspected", "uninspected")
     changes = class_of(context.tool) == "write"
     for operand in context.operands:
         if operand.protected and (changes or operand.access == "write"):
-            why = f"{operand.value} is protected: a change of it would change what is trusted later"
+            why = f"{operand.value} is protected: a change of it could change what is trusted later"
             return Decision("ask", why, "protected", "protected")
     return None
 
@@ -240,9 +240,9 @@ def _find_rule(
 ) -> Decision | None:
     beneath = find_beneath(denying, call, context)
     if beneath is not None:
-        why = f"the search could come upon what {_who(beneath)} denies: {write_rule(beneath)}"
+        why = f"the search could find a path that {_who(beneath)} denies: {write_rule(beneath)}"
         return Decision("ask", why, write_rule(beneath), "rule")
-    # Whoever bypasses is not asked; what is denied stays denied.
+    # `bypass` never asks, but deny rules still apply.
     if TRAITS[mode].allows_all:
         return None
     asking = [rule for rule in rules.rules if rule.verdict == "ask"]
@@ -257,9 +257,11 @@ def _finish(asked: Decision, mode: Mode) -> Decision:
         return asked
     lifted = asked.code in ("default", "marked", "outside")
     how = (
-        "a rule in `allow` of the user's own settings permits it" if lifted else "only another mode could ask about it"
+        "a rule in `allow` of the user's own settings permits it"
+        if lifted
+        else "only another mode can ask for approval"
     )
-    why = f"{asked.reason}; the mode is {mode}, so nobody is asked: {how}"
+    why = f"{asked.reason}; the mode {mode} never asks: {how}"
     return replace(asked, verdict="deny", reason=why, code="mode")
 
 
@@ -269,7 +271,7 @@ def _who(rule: Rule) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The rules of an agent, from the ways in which somebody may write them down.
+# The rules of an agent, from the forms in which users write them.
 
 
 def gather_rules(
@@ -280,7 +282,7 @@ def gather_rules(
     ask: Iterable[str] = (),
     deny: Iterable[str] = (),
 ) -> Rules:
-    """Rules as they are, and those that are written as text: `allow=["bash(git status*)"]`."""
+    """Return rules from `Rules`, `Rule` values and texts such as `allow=["bash(git status*)"]`."""
     if mode is not None and mode not in MODES:
         guess = nearest(str(mode), MODES)
         raise ConfigError(
@@ -298,13 +300,13 @@ def gather_rules(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The rule that `always` saves: as narrow as it can be and still be of use.
+# The rule that `always` saves: as narrow as possible, but still useful.
 
 _SPECIAL = frozenset("*?{}")
 
 
 def suggest_rule(call: ToolCall, context: DecisionContext) -> Rule | None:
-    """The rule that would have allowed this call unasked; None where none could, or it would say too much."""
+    """Return the rule that would have allowed this call; None if no rule can, or if it would allow too much."""
     text = _suggest(context)
     if text is None:
         return None
@@ -312,7 +314,7 @@ def suggest_rule(call: ToolCall, context: DecisionContext) -> Rule | None:
         rule = read_rule(text, "allow")
     except ConfigError:
         return None
-    # A rule that does not help would only be a promise that is not kept.
+    # A rule that has no effect would mislead the user.
     return rule if decide(call, context, Rules("default", (rule,))).verdict == "allow" else None
 
 
@@ -351,43 +353,43 @@ def _suggest_domain(operand: Operand) -> str | None:
 
 
 def _literal(text: str) -> str | None:
-    """The text, if it stands for itself in a pattern."""
+    """Return the text, if it contains no pattern character."""
     return text if text and not _SPECIAL & set(text) and text == text.strip() else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whether a call may run: allowed, asked for, or denied. The stricter voice wins.
+# The policies of the developer.
 #
-# A policy is a function from a call and its tool to a `Decision`. It does not wait, and it does not raise: one that
-# does is taken for a denial.
+# A policy is a function from a call and its tool to a `Decision`. It is synchronous. An exception in it counts as a
+# denial.
 
 Policy = Callable[[ToolCall, Tool], Decision]
 ALLOWED = Decision("allow")
 
 
 def consult(policy: Policy, call: ToolCall, tool: Tool) -> Decision:
-    """What a policy says; one that fails, or says something else than a decision, denies."""
+    """Return the decision of a policy. An exception, or a value that is not a decision, is a denial."""
     try:
         decision: object = policy(call, tool)
     except Exception as problem:
         return Decision("deny", f"the policy failed: {type(problem).__name__}: {problem}", code="policy")
     if isinstance(decision, Decision) and decision.verdict in STRICTNESS:
         return decision
-    return Decision("deny", f"the policy gave {decision!r} instead of a decision", code="policy")
+    return Decision("deny", f"the policy returned {decision!r}, which is not a decision", code="policy")
 
 
 def as_policy(given: Policy | Iterable[Policy] | None) -> Policy | None:
-    """What the developer adds to the rules of a run, as one policy; None where nothing is added."""
+    """Return the developer's policies as one policy; None if there are none."""
     if given is None or callable(given):
         return given
     added = list(given)
     if not all(callable(each) for each in added):
-        raise ConfigError("policy has to be a function, or a list of functions", hint="def policy(call, tool): ...")
+        raise ConfigError("policy must be a function or a list of functions", hint="def policy(call, tool): ...")
     return join_policies(*added)
 
 
 def join_policies(*policies: Policy | None) -> Policy | None:
-    """All policies that there are as one, which says what the strictest of them says; None where there is none."""
+    """Combine policies into one that returns the strictest decision; None if there are none."""
     there = [policy for policy in policies if policy is not None]
 
     def decide(call: ToolCall, tool: Tool) -> Decision:

@@ -1,4 +1,4 @@
-"""Patterns of paths and of URLs."""
+"""Patterns for paths and URLs."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 # --------------------------------------------------------------------------------------------------------------------
-# Patterns of paths: `*` within a name, `?` for one character, `**` for any number of folders.
+# Patterns for paths: `*` within a name, `?` for one character, `**` for any number of folders.
 #
-# Everything else is literal where something would be allowed. Where something would be denied or asked about, a
-# pattern is read in every way in which it may have been meant: without regard to case, with `[...]` as a set of
-# characters, and with everything beneath what it names.
+# In an allow rule everything else is literal. In a deny or ask rule, a pattern matches in every way in which it may
+# have been meant: without regard to case, with `[...]` as a set of characters, and with everything below the named
+# path.
 
 ANY_FOLDERS = "**"
 _ROOT = "/"
 
 
 def matches_text(pattern: str, text: str) -> bool:
-    """Whether a text is of this form; `*` is anything, `?` is one character. Takes no more than length by length."""
+    """Whether a text matches; `*` is any text, `?` is one character. The cost is at most the product of the lengths."""
     position = index = 0
     star = resume = -1
     while position < len(text):
-        # The star first: a text may hold one, and it stands for itself only where the pattern has no better use for it.
+        # The wildcard first: the text may contain a literal star, which matches itself only if the wildcard does not.
         if index < len(pattern) and pattern[index] == "*":
             star, resume = index, position
             index += 1
@@ -41,12 +41,12 @@ def matches_text(pattern: str, text: str) -> bool:
 
 
 def matches_name(pattern: str, name: str) -> bool:
-    """Whether a tool is meant by a pattern; capitals make no difference."""
+    """Whether a pattern matches the name of a tool, without regard to case."""
     return _matches_loosely(pattern.casefold(), name.casefold())
 
 
 def allows_path(pattern: str, path: str) -> bool:
-    """Whether a path is surely one that the pattern names, letter by letter."""
+    """Whether a path certainly matches the pattern, with exact case."""
     found, wanted = split_path(path), split_path(pattern)
     if ".." in found or not path or "\0" in path:
         return False
@@ -55,7 +55,7 @@ def allows_path(pattern: str, path: str) -> bool:
 
 
 def mentions_path(pattern: str, path: str) -> bool:
-    """Whether a path may be one that the pattern names, or lies beneath one."""
+    """Whether a path may match the pattern, or may be below a path that matches."""
     wanted = _read_generously(pattern)
     return any(
         len(wanted) in reached for found in _spellings(path) for reached in _follow(wanted, found, _matches_loosely)
@@ -63,19 +63,19 @@ def mentions_path(pattern: str, path: str) -> bool:
 
 
 def may_hold(pattern: str, folder: str) -> bool:
-    """Whether something that the pattern names could lie in a folder, at any depth."""
+    """Whether a folder may contain something that matches the pattern, at any depth."""
     wanted = _read_generously(pattern)
     return any(list(_follow(wanted, found, _matches_loosely))[-1] for found in _spellings(folder))
 
 
 def split_path(path: str) -> tuple[str, ...]:
-    """The names of a path; an absolute one begins with the root, so that no relative pattern is mistaken for it."""
+    """Return the names of a path. An absolute path starts with the root, so that no relative pattern matches it."""
     names = [name for name in path.split("/") if name not in ("", ".")]
     return (_ROOT, *names) if path.startswith("/") else tuple(names)
 
 
 def _read_generously(pattern: str) -> tuple[str, ...]:
-    # Whose home is meant is not known here, so every folder may be it.
+    # The user is unknown here, so every folder may be the home folder.
     if pattern == "~" or pattern.startswith("~/"):
         pattern = ANY_FOLDERS + pattern[1:]
     return split_path(_plain(pattern))
@@ -94,7 +94,7 @@ def _plain(text: str) -> str:
 
 
 def _follow(wanted: Sequence[str], found: Sequence[str], fits: Callable[[str, str], bool]) -> Iterator[set[int]]:
-    """The places in a pattern that are reached before the first name of a path, and after each of its names."""
+    """Return the positions in a pattern that are reachable before the first name of a path, and after each name."""
     reached = _reach(wanted, {0})
     yield reached
     for name in found:
@@ -109,7 +109,7 @@ def _follow(wanted: Sequence[str], found: Sequence[str], fits: Callable[[str, st
 
 
 def _reach(wanted: Sequence[str], states: set[int]) -> set[int]:
-    """The places in the pattern that can be reached without another name: `**` may stand for none."""
+    """Return the positions that are reachable without another name: `**` may match no folder."""
     reached = set(states)
     for index, name in enumerate(wanted):
         if index in reached and name == ANY_FOLDERS:
@@ -129,10 +129,10 @@ def _matches_loosely(pattern: str, text: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Patterns of addresses: `domain:*.example.org` for hosts, `https://example.org/docs/**` for parts of one.
+# Patterns for URLs: `domain:*.example.org` for hosts, `https://example.org/docs/**` for parts of a host.
 #
-# Hosts are compared label by label in their normal form. An address that two programs could read in two ways is never
-# allowed by a pattern.
+# Hosts are compared label by label in their normal form. No pattern allows a URL that two programs could read
+# differently.
 
 DOMAIN = "domain:"
 _PORTS = {"http": 80, "https": 443}
@@ -141,7 +141,7 @@ _ENCODED_STEPS = re.compile(r"%(?:2e|2f|5c|00)", re.IGNORECASE).search
 
 
 class Address(NamedTuple):
-    """The parts of an address that a rule looks at."""
+    """The parts of a URL that rules match."""
 
     scheme: str
     host: str
@@ -152,7 +152,7 @@ class Address(NamedTuple):
 
 
 def read_address(text: str) -> Address | None:
-    """The parts of an address; None if it is none."""
+    """Return the parts of a URL; None if it is not one."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -171,7 +171,7 @@ def read_address(text: str) -> Address | None:
 
 
 def spellings_of(text: str, real: str) -> list[str]:
-    """An address as it is given, and as it really is: `real` is the whole address again, or its host alone."""
+    """Return a URL as given, and as resolved: `real` is the whole URL again, or only its host."""
     if not real or "://" in real:
         return [each for each in (text, real) if each]
     address = read_address(text)
@@ -183,7 +183,7 @@ def spellings_of(text: str, real: str) -> list[str]:
 
 
 def normal_host(host: str) -> str:
-    """A host as the network knows it: lower case, without the dot at its end, other alphabets in their ASCII form."""
+    """Return the normal form of a host: lower case, without a final dot, other alphabets in ASCII (IDNA)."""
     plain = host.lower().removesuffix(".")
     if plain.isascii():
         return plain
@@ -194,7 +194,7 @@ def normal_host(host: str) -> str:
 
 
 def allows_address(pattern: str, text: str) -> bool:
-    """Whether an address surely is one that the pattern names."""
+    """Whether a URL certainly matches the pattern."""
     address = None if _odd(text) else read_address(text)
     if address is None or address.has_login or address.scheme not in _PORTS:
         return False
@@ -205,15 +205,15 @@ def allows_address(pattern: str, text: str) -> bool:
         return False
     if not _is_host(wanted.host, address.host) or (address.has_query and not wanted.path.endswith("**")):
         return False
-    # Servers differ in what they make of an encoded slash or an empty name.
+    # Servers differ in how they treat an encoded slash or an empty name.
     if _ENCODED_STEPS(address.path) or "//" in address.path:
         return False
     return allows_path(wanted.path, address.path)
 
 
 def mentions_address(pattern: str, text: str) -> bool:
-    """Whether an address may be one that the pattern names, or one beneath it; what cannot be read may be any."""
-    # Browsers read a backslash as a slash, and pass over line breaks.
+    """Whether a URL may match the pattern, or may be below one that matches. An unreadable URL may be any."""
+    # Browsers read a backslash as a slash, and ignore line breaks.
     spellings = dict.fromkeys((text, re.sub(r"[\t\r\n]", "", text).strip().replace("\\", "/")))
     addresses = [read_address(each) for each in spellings]
     return any(each is None or _mentions(pattern, each) for each in addresses)
@@ -236,7 +236,7 @@ def _is_host(pattern: str, host: str) -> bool:
     if wanted == ["*"]:
         return True
     if wanted[0] == "*":
-        # One label or more in the place of the star.
+        # The star matches one label or more.
         wanted = wanted[1:]
         if len(found) <= len(wanted):
             return False

@@ -1,4 +1,4 @@
-"""Rules as users write them, and which of them apply to a call."""
+"""The rules that users write, and which of them apply to a call."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from dragoman.policy.patterns import (
 )
 from dragoman.types import ModeName, Operand, OperandKind, Tool, ToolCall
 
-# The reader of command lines is imported where a command is judged: it takes 8 ms, and many runs have no command.
+# The shell parser is imported where a command is judged: the import takes 8 ms, and many runs have no command.
 if TYPE_CHECKING:
     from dragoman.policy import shell
 
 # --------------------------------------------------------------------------------------------------------------------
-# What is decided about a call, and everything that a decision is made from.
+# Decisions, and everything that they are made from.
 
 Verdict = Literal["allow", "ask", "deny"]
 Mode = ModeName
@@ -39,25 +39,25 @@ STRICTNESS: dict[str, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class Decision(Struct, frozen=True):
-    """A verdict, and what it rests on."""
+    """A verdict and its reason."""
 
     verdict: Verdict
     reason: str = ""
-    """In words, for the model and for whoever is asked."""
+    """A sentence for the model and for the approver."""
     rule: str = ""
-    """The rule that decided, as it was written, or the name of a default such as `mode:plan`."""
+    """The deciding rule as written, or the name of a default such as `mode:plan`."""
     code: str = ""
-    """`rule`, `mode`, `marked`, `trust`, `default`, `policy`, ...: the kind of reason, for programs."""
+    """The kind of reason, for programs: `rule`, `mode`, `marked`, `trust`, `default`, `policy`, ..."""
 
 
 class Rule(Struct, frozen=True):
-    """One line of permission: `bash(git status*)`, `write(src/**)`, `fetch(domain:*.example.org)`, `mcp:server/*`."""
+    """One permission rule: `bash(git status*)`, `write(src/**)`, `fetch(domain:*.example.org)`, `mcp:server/*`."""
 
     verdict: Verdict
     subject: str
-    """The tool, or the family of tools, with `*` for anything."""
+    """The tool, or the family of tools; `*` matches anything."""
     pattern: str | None = None
-    """What stands in the brackets; None where there are none and the operands do not matter."""
+    """The text in the brackets; None without brackets: then the operands do not matter."""
     scope: Scope = "user"
 
     def __str__(self) -> str:
@@ -65,38 +65,38 @@ class Rule(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """The rules of a run, and the mode that decides where no rule does."""
+    """The rules of a run, and the mode that decides if no rule does."""
 
     mode: Mode = "default"
     rules: tuple[Rule, ...] = ()
 
 
 class DecisionContext(Struct, frozen=True):
-    """What is known of a call beyond its own words."""
+    """What is known about a call besides its arguments."""
 
     tool: Tool
     operands: tuple[Operand, ...] = ()
     sandboxed: bool = False
-    """Whether the tool would run inside a sandbox that was seen to work."""
+    """Whether the tool would run inside a sandbox that passed its check."""
     uninspected: str = ""
-    """Why the operands could not be found out, where that failed: nothing may be allowed on a guess."""
+    """Why the operands are unknown, if the inspection failed: nothing may be allowed on a guess."""
 
 
 def strictest_of(decisions: Sequence[Decision]) -> Decision:
-    """The strictest decision, with the reasons of all that are as strict."""
+    """Return the strictest decision, with the reasons of all decisions that are as strict."""
     strictest = max(decisions, key=lambda decision: STRICTNESS[decision.verdict])
     reasons = dict.fromkeys(each.reason for each in decisions if each.verdict == strictest.verdict and each.reason)
     return strictest if len(reasons) < 2 else replace(strictest, reason="; ".join(reasons))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Rules as people write them: `bash(git status*)`, `write(src/**)`, `fetch(domain:*.example.org)`, `mcp:server/*`.
+# The syntax of rules: `bash(git status*)`, `write(src/**)`, `fetch(domain:*.example.org)`, `mcp:server/*`.
 
 SCOPES: tuple[Scope, ...] = ("managed", "user", "project", "session")
-"""From the one that is named first to the one that is named last, where rules of several say the same."""
+"""The order in which scopes are named, if rules of several scopes lead to the same decision."""
 _MAY_ALLOW: tuple[Scope, ...] = ("managed", "user", "session")
 FAMILIES = ("read", "write", "bash", "fetch")
-"""The words that stand for several tools at once."""
+"""Names for several tools at once."""
 PATH_FAMILIES = frozenset({"read", "glob", "grep", "write", "edit", "apply_patch"})
 URL_FAMILIES = frozenset({"fetch", "web_fetch"})
 MCP = "mcp:"
@@ -109,9 +109,9 @@ _domain = re.compile(r"[^\s/\\@?#:]+").fullmatch
 
 
 def read_rule(text: str, verdict: Verdict, scope: Scope = "user") -> Rule:
-    """The rule that a text stands for. Raises ConfigError, which says what is wrong with it."""
+    """Parse a rule. Raise ConfigError with the fault if the text is not a rule."""
     if verdict not in STRICTNESS or scope not in SCOPES:
-        raise ConfigError(f"{verdict!r} of {scope!r} is no kind of rule", hint="a rule allows, asks or denies")
+        raise ConfigError(f"{verdict!r} of {scope!r} is not a kind of rule", hint="the verdict is allow, ask or deny")
     if len(text) > LONGEST or _control(text):
         raise ConfigError("a rule is one short line of text", hint=_EXAMPLES)
     subject, opened, rest = text.strip().partition("(")
@@ -120,7 +120,7 @@ def read_rule(text: str, verdict: Verdict, scope: Scope = "user") -> Rule:
     subject = subject.strip()
     pattern = rest[:-1].strip() if opened else None
     if not _subject(subject):
-        raise _wrong(text, "it names no tool", _EXAMPLES)
+        raise _wrong(text, "it does not name a tool", _EXAMPLES)
     if pattern == "":
         raise _wrong(text, "its brackets are empty", f"for every call write {subject} without brackets")
     fault, hint = _find_fault(subject.lower(), pattern)
@@ -130,35 +130,35 @@ def read_rule(text: str, verdict: Verdict, scope: Scope = "user") -> Rule:
 
 
 def write_rule(rule: Rule) -> str:
-    """The text of a rule, as it stands in a file."""
+    """Return the text of a rule, as in a settings file."""
     return str(rule)
 
 
 def ignored(rules: Rules | Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules that do not count: a project comes with the code of others, so it may tighten and never allow."""
+    """Return the rules without effect: a project contains code of others, so its rules may tighten but never allow."""
     every = rules.rules if isinstance(rules, Rules) else rules
     return tuple(rule for rule in every if rule.verdict == "allow" and rule.scope not in _MAY_ALLOW)
 
 
 def rank(rule: Rule) -> int:
-    """The place of a rule among others that say the same: that of the widest scope is named as the reason."""
+    """Return the order of a rule among rules with the same effect: the widest scope is named as the reason."""
     return SCOPES.index(rule.scope) if rule.scope in SCOPES else len(SCOPES)
 
 
 def covers(rule: Rule, tool: Tool, called: str = "") -> bool:
-    """Whether a rule speaks about a tool: by its name, by its family, or as a tool of a server."""
+    """Whether a rule applies to a tool: by its name, by its family, or as a tool of a server."""
     return any(matches_name(rule.subject, name) for name in names_of(tool, called))
 
 
 def names_of(tool: Tool, called: str = "") -> list[str]:
-    """Every name by which rules may speak of a tool."""
+    """Return every name that rules can use for a tool."""
     family = tool.metadata.get("family")
     names = [tool.name, called, family if isinstance(family, str) else "", mcp_name(tool)]
     return [name for name in dict.fromkeys(names) if name]
 
 
 def mcp_name(tool: Tool) -> str:
-    """`mcp:server/tool` for a tool of a server, nothing for others."""
+    """Return `mcp:server/tool` for a tool of a server, and "" for others."""
     origin = tool.metadata.get("origin")
     if not isinstance(origin, str) or not origin.startswith(MCP):
         return ""
@@ -173,14 +173,14 @@ def _wrong(text: str, why: str, hint: str) -> ConfigError:
 def _find_fault(subject: str, pattern: str | None) -> tuple[str, str]:
     if subject.startswith(MCP):
         if not _mcp_subject(subject):
-            return "it names no tool of a server", "write mcp:server/tool, or mcp:server/* for all of them"
+            return "it does not name a tool of a server", "write mcp:server/tool, or mcp:server/* for all of them"
         if pattern is not None:
-            return "tools of a server have nothing that brackets could match", f"write {subject} without brackets"
+            return "rules for tools of a server have no brackets", f"write {subject} without brackets"
         return "", ""
     if pattern is None:
         return "", ""
     if subject in PATH_FAMILIES and ("{" in pattern or "}" in pattern):
-        return "braces mean nothing in a path", "write one rule for each path"
+        return "a path pattern has no braces", "write one rule for each path"
     return _find_fault_of_address(pattern) if subject in URL_FAMILIES else ("", "")
 
 
@@ -190,7 +190,7 @@ def _find_fault_of_address(pattern: str) -> tuple[str, str]:
     if pattern.startswith(DOMAIN):
         host = pattern.removeprefix(DOMAIN)
         if not _domain(host) or ".." in host or host.startswith(".") or host in ("*.", "."):
-            return f"{host!r} is no host", "write fetch(domain:example.org) or fetch(domain:*.example.org)"
+            return f"{host!r} is not a host", "write fetch(domain:example.org) or fetch(domain:*.example.org)"
         return "", ""
     if "://" not in pattern:
         return "it is neither a domain nor an address", f"write fetch({DOMAIN}{pattern}) or fetch(https://{pattern}/**)"
@@ -202,7 +202,7 @@ def _find_fault_of_address(pattern: str) -> tuple[str, str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What kind of tool a call is for. The metadata of a tool tell; one without them is the developer's own function.
+# The class of a tool, from its metadata. A tool without metadata is a function of the developer.
 
 ToolClass = Literal["own", "session", "read", "write", "exec", "fetch", "mcp", "unknown"]
 _TOLD: tuple[ToolClass, ...] = ("session", "read", "write", "exec", "fetch")
@@ -210,7 +210,7 @@ _MATTERS: dict[ToolClass, OperandKind] = {"read": "path", "write": "path", "exec
 
 
 def class_of(tool: Tool) -> ToolClass:
-    """The class of a tool; a word that means nothing here is `unknown`, which is asked about."""
+    """Return the class of a tool. An unknown value is `unknown`, which needs an approval."""
     origin = tool.metadata.get("origin")
     if isinstance(origin, str) and origin.startswith(MCP):
         return "mcp"
@@ -221,18 +221,18 @@ def class_of(tool: Tool) -> ToolClass:
 
 
 def operands_that_matter(context: DecisionContext) -> Sequence[Operand]:
-    """The operands that the pattern of a rule is held against: of a command line the line, not the files it names."""
+    """Return the operands that the pattern of a rule matches: for a command, the line and not the files it names."""
     kind = _MATTERS.get(class_of(context.tool))
     return [operand for operand in context.operands if kind is None or operand.kind == kind]
 
 
 def searches(tool: Tool) -> bool:
-    """Whether a tool shows what is in the files beneath a folder, and not only the one that is named."""
+    """Whether a tool shows the content of all files below a folder, and not only of one named file."""
     return tool.metadata.get("searches") is True or (class_of(tool) == "read" and tool.name == "grep")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What is understood of the command lines of a call. Where understanding fails, the stricter answer is given.
+# The effects of the commands of a call. If a command is not understood, the stricter answer counts.
 
 
 class CommandEffects(NamedTuple):
@@ -248,10 +248,10 @@ def commands_of(context: DecisionContext) -> list[str]:
 
 
 def read_commands(context: DecisionContext) -> CommandEffects:
-    """What the commands do, as far as that is certain: one that is not known to read only counts for all."""
+    """Return the effects of the commands, as far as they are certain. One command that may write counts for all."""
     commands = commands_of(context)
     if not commands:
-        return CommandEffects(False, True, "it is not known what would run")
+        return CommandEffects(False, True, "the command is unknown")
     leaves = any(operand.kind == "path" and not operand.inside for operand in context.operands)
     why = ""
     for command in commands:
@@ -260,22 +260,20 @@ def read_commands(context: DecisionContext) -> CommandEffects:
             return CommandEffects(False, True, found.why if found is not None and found.why else "it is not understood")
         if found.leaves and not leaves:
             leaves, why = True, found.why
-    # Programs that read do more than that where a file of somebody else's says what they are, or what they run.
+    # A program that only reads may do more if a file of the workspace defines the program or what it runs.
     if deciding := next((each.value for each in context.operands if each.kind == "path" and each.access == "run"), ""):
         return CommandEffects(False, True, f"what it runs depends on {deciding}")
-    return CommandEffects(
-        True, leaves, why or ("it names a place outside the workspace" if leaves else "it only reads")
-    )
+    return CommandEffects(True, leaves, why or ("it names a path outside the workspace" if leaves else "it only reads"))
 
 
 def paths_of(context: DecisionContext) -> list[str]:
-    """The files that the commands of a call name as what they read."""
+    """Return the files that the commands of a call read by name."""
     readings = [_read_only(command) for command in commands_of(context)]
     return [path for found in readings if found is not None for path in found.paths]
 
 
 def ask_shell(question: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer:
-    """What the reader of command lines says. The policy is total: a line that breaks it is one nobody understood."""
+    """Call the shell parser. The policy is total: a line on which the parser fails counts as not understood."""
     from dragoman.policy import shell
 
     try:
@@ -285,16 +283,16 @@ def ask_shell(question: Callable[[Any], _Answer], otherwise: _Answer) -> _Answer
 
 
 def allows(patterns: Sequence[str], command: str) -> bool:
-    """Whether patterns of rules that allow cover a command line entirely."""
+    """Whether the patterns of allow rules cover a command line entirely."""
     return ask_shell(lambda shell: bool(shell.allows_any(patterns, command)), otherwise=False)
 
 
 def mentions(pattern: str, command: str) -> bool:
-    """Whether a command line may run what a rule that denies or asks names."""
+    """Whether a command line may run what a deny or ask rule names."""
     return ask_shell(lambda shell: bool(shell.mentions(pattern, command)), otherwise=True)
 
 
-# A rule about files asks for the same reading as the mode does, and there may be many rules.
+# A rule about files needs the same analysis as the mode, and there may be many rules.
 @lru_cache(maxsize=8)
 def _read_only(command: str) -> shell.ReadOnly | None:
     found: shell.ReadOnly | None = ask_shell(lambda shell: shell.read_only(command), otherwise=None)
@@ -302,32 +300,32 @@ def _read_only(command: str) -> shell.ReadOnly | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which rules speak about a call.
+# Which rules apply to a call.
 #
-# A rule that denies or asks speaks where anything in the call may be what it names. A rule that allows speaks only
-# where everything in the call surely is.
+# A deny or ask rule applies if anything in the call may match it. An allow rule applies only if everything in the call
+# certainly matches.
 
 _FILES = frozenset({"read", "write"})
 
 
 def find_against(rules: Sequence[Rule], call: ToolCall, context: DecisionContext) -> Rule | None:
-    """The first of these rules, by scope, that speaks against a call."""
+    """Return the first of these rules, by scope, that applies to a call."""
     return min((rule for rule in rules if speaks_against(rule, call, context)), key=rank, default=None)
 
 
 def speaks_against(rule: Rule, call: ToolCall, context: DecisionContext) -> bool:
-    """Whether a rule that denies or asks is about this call."""
+    """Whether a deny or ask rule applies to this call."""
     if not covers(rule, context.tool, call.name):
         return _names_file_of_command(rule, context)
     operands = operands_that_matter(context)
-    # What the call is about is not known, so it may be what the rule names.
+    # The operands are unknown, so they may match the rule.
     if rule.pattern is None or not operands or context.uninspected:
         return True
     return any(_mentions(rule.pattern, operand) for operand in operands)
 
 
 def find_beneath(rules: Sequence[Rule], call: ToolCall, context: DecisionContext) -> Rule | None:
-    """The first of these rules that names something which a search of a folder could come upon."""
+    """Return the first of these rules that names something which a search of a folder could find."""
     if not searches(context.tool):
         return None
     about = [rule for rule in rules if rule.pattern is not None and covers(rule, context.tool, call.name)]
@@ -337,7 +335,7 @@ def find_beneath(rules: Sequence[Rule], call: ToolCall, context: DecisionContext
 
 
 def find_allowing(rules: Sequence[Rule], context: DecisionContext) -> tuple[Rule, ...]:
-    """The rules that together allow everything about a call; none if anything is left."""
+    """Return the rules that together allow everything in a call; none if anything is left."""
     speaking = sorted((rule for rule in rules if covers(rule, context.tool)), key=rank)
     for rule in speaking:
         if rule.pattern is None:
@@ -355,7 +353,7 @@ def find_allowing(rules: Sequence[Rule], context: DecisionContext) -> tuple[Rule
 
 
 def _find_for(rules: Sequence[Rule], operand: Operand) -> Sequence[Rule]:
-    """The rule that allows an operand; of a line of several commands, the rules that allow it together."""
+    """Return the rule that allows an operand; for a line of several commands, the rules that together allow it."""
     for rule in rules:
         if _allows(rule.pattern or "", operand):
             return [rule]
@@ -384,22 +382,22 @@ def _mentions(pattern: str, operand: Operand) -> bool:
     if operand.kind == "command":
         return mentions(pattern, operand.value)
     if operand.kind == "url":
-        # Nothing at all may be any address.
+        # An empty pattern may be any URL.
         return any(mentions_address(pattern, each) for each in spellings_of(operand.value, operand.real) or [""])
     if any(mentions_path(pattern, each) for each in (operand.value, operand.real) if each):
         return True
-    # Where the workspace begins is not known here, so a pattern that is relative to it may begin anywhere.
+    # The workspace is unknown here, so a relative pattern may start anywhere.
     return _is_elsewhere(operand) and mentions_path(f"**/{pattern.lstrip('/')}", operand.real)
 
 
 def _is_elsewhere(operand: Operand) -> bool:
-    """Whether a path goes over a link, as far as its spelling tells. The file tools name what is behind it as well."""
+    """Whether a path contains a link, as far as its spelling shows. File tools also report the target of a link."""
     named = operand.value not in ("", ".") and operand.real != ""
     return named and operand.real != operand.value and not operand.real.endswith(f"/{operand.value}")
 
 
 def _names_file_of_command(rule: Rule, context: DecisionContext) -> bool:
-    """Whether a rule about files is about a file that a command names: `cat .env` reads as much as the tool does."""
+    """Whether a rule about files applies to a file that a command names: `cat .env` reads the same file as the tool."""
     family = rule.subject.lower()
     if family not in _FILES or rule.pattern is None or class_of(context.tool) != "exec":
         return False

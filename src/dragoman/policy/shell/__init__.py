@@ -1,4 +1,4 @@
-"""Command lines understood far enough to say what they run, and no further. Pure: nothing is executed here."""
+"""Analysis of command lines: which programs a line certainly runs. Pure: nothing is executed here."""
 
 from __future__ import annotations
 

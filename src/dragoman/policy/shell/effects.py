@@ -1,4 +1,4 @@
-"""What a command line reads, runs and changes; when in doubt, it writes."""
+"""What a command line reads, runs and changes. In doubt, it writes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dragoman.policy.shell.programs import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where the commands of a line read: which files they name, and whether those lie outside the folder it starts in.
+# The files that the commands of a line read, and whether they are outside its start folder.
 
 
 class PathTracker:
-    """Follows a line from command to command, as far as the spelling of its paths tells."""
+    """Follows a line from command to command, as far as the spelling of its paths shows."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -39,7 +39,7 @@ class PathTracker:
         self._depth = 0
 
     def escapes(self, path: str) -> bool:
-        """Whether a path leads out of the folder that the line starts in."""
+        """Whether a path leads out of the start folder of the line."""
         return self._follow(path) is None
 
     def move(self, folder: str) -> None:
@@ -49,7 +49,7 @@ class PathTracker:
         self._depth = depth or 0
 
     def note(self, paths: Iterable[str]) -> None:
-        """Keep these as files that are read."""
+        """Add these paths to the files that are read."""
         for path in paths:
             if path == "-":
                 continue
@@ -57,16 +57,16 @@ class PathTracker:
             self.leaves = self.leaves or self.escapes(path)
 
     def note_suspects(self, words: Iterable[str]) -> None:
-        """Keep those of these words that only make sense as paths to other places."""
+        """Add those words that only make sense as paths outside the start folder."""
         self.note(word for word in words if word.startswith(("/", "~", "../")) or word == ".." or "/../" in word)
 
     def search(self, operands: list[str]) -> None:
-        """Read the current folder where no other is named."""
+        """Read the current folder, if no other folder is named."""
         if not operands and self.is_outside:
             self.leaves = True
 
     def _follow(self, path: str) -> int | None:
-        """How deep below the start the path lies; None for outside."""
+        """Return how deep the path is below the start folder; None if it is outside."""
         if path.startswith(("/", "~")) or self.is_outside:
             return None
         depth = self._depth
@@ -81,7 +81,7 @@ class PathTracker:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which programs a line starts, and in which folders: more rather than fewer, as far as the line alone tells.
+# The programs that a line starts, and in which folders. In doubt the result contains more, not fewer.
 
 _DEPTH = 4
 _MOST_FOLDERS = 64
@@ -89,18 +89,18 @@ _MOST_WORDS = 64
 
 
 class ProgramStart(Struct, frozen=True):
-    """One program with its arguments, and every folder in which it may be started."""
+    """One program with its arguments, and every folder in which it may start."""
 
     words: tuple[str, ...]
     folders: tuple[str, ...] = ("",)
-    """Relative to where the line starts, or absolute, as written; a `cd` that fails leaves the folder as it was."""
+    """Relative to the start folder, or absolute, as written. A failed `cd` does not change the folder."""
     is_certain: bool = True
-    """False where the line changes folders in ways that are not followed."""
+    """False if the line changes folders in ways that are not followed."""
     assignments: tuple[str, ...] = ()
 
 
 def visits(text: str) -> tuple[ProgramStart, ...]:
-    """The programs of a line, those behind `env`, `sudo`, `sh -c` and their like included."""
+    """Return the programs of a line, including those after `env`, `sudo`, `sh -c` and similar programs."""
     return tuple(_visit_line(text, ("",), True, 0))
 
 
@@ -120,7 +120,7 @@ def _visit_words(words: tuple[str, ...], start: ProgramStart, depth: int) -> Ite
     name = base_name(words[0])
     if depth >= _DEPTH or name not in WRAPPERS | SHELLS:
         return
-    # Where the wrapped command starts is not certain, so it may start at any word.
+    # It is uncertain where the wrapped command starts, so it may start at any word.
     for index, word in enumerate(words[1:_MOST_WORDS], 1):
         if any(blank in word for blank in " \t\n;&|"):
             yield from _visit_line(word, start.folders, start.is_certain, depth + 1)
@@ -129,7 +129,7 @@ def _visit_words(words: tuple[str, ...], start: ProgramStart, depth: int) -> Ite
 
 
 def _move(folders: tuple[str, ...], command: SimpleCommand) -> tuple[str, ...] | None:
-    """The folders after a `cd`, which may have failed; None where it is not known where it leads."""
+    """Return the folders after a `cd`, which may have failed; None if the target is unknown."""
     operands = [word for word in command.words[1:] if word not in ("-P", "-L", "--")]
     if command.words[0] != "cd" or len(operands) != 1 or operands[0] in ("", "-") or any(command.marks):
         return None
@@ -156,7 +156,7 @@ _FILES_OF = {
     "pre-commit": (".pre-commit-config.yaml",),
 }
 _ASKABLE = frozenset({"make", "gmake", "npm", "bun"})
-"""Of these, those that tell their version without a look at their files."""
+"""Those of these programs that print their version without reading their files."""
 _FILE_OPTIONS = {"make": ("-f", "--file", "--makefile"), "gmake": ("-f", "--file", "--makefile"), "just": ("-f",),
                  "ninja": ("-f",), "awk": ("-f",), "gawk": ("-f",), "sed": ("-f",), "mawk": ("-f",)}  # fmt: skip
 _CODE_OPTIONS = {
@@ -172,9 +172,10 @@ _LOOKS_LIKE_SCRIPT = re.compile(r".+\.(?:sh|bash|zsh|py|pyw|js|mjs|cjs|ts|rb|pl|
 
 
 def scripts(text: str) -> tuple[str, ...]:
-    """The paths, as written, of the files that the line would run; more rather than fewer.
+    """Return the paths, as written, of the files that the line would run. In doubt it returns more, not fewer.
 
-    Lines that are not understood give what could be read of them. Files that other files load are not known here.
+    For a line that is not understood, it returns what could be read of it. Files that other files load are unknown
+    here.
     """
     return tuple(dict.fromkeys(_scripts_of_line(text, 0)))
 
@@ -213,7 +214,7 @@ def _find_file_options(name: str, words: tuple[str, ...]) -> list[str]:
 
 
 def _scripts_of_interpreter(name: str, words: tuple[str, ...], depth: int) -> Iterator[str]:
-    """The first operand of an interpreter is its script, unless an option gave it code."""
+    """Return the script of an interpreter: its first operand, unless an option contains the code."""
     yield from _find_file_options(name, words)
     is_value = is_preloaded = False
     for index, word in enumerate(words[1:], 1):
@@ -227,7 +228,7 @@ def _scripts_of_interpreter(name: str, words: tuple[str, ...], depth: int) -> It
             is_preloaded = word in _PRELOADING
             is_value = word in _VALUED
         elif word not in ("run", "test"):
-            # What follows an unknown option may be its value, and the script comes later.
+            # The word after an unknown option may be its value, and the script may come later.
             yield word
             if not _LOOKS_LIKE_SCRIPT.match(word):
                 yield from [other for other in words[index + 1 :] if _LOOKS_LIKE_SCRIPT.match(other)][:1]
@@ -250,7 +251,7 @@ def _scripts_of_code(name: str, option: str, following: tuple[str, ...], depth: 
 
 
 def _scripts_of_wrapper(words: tuple[str, ...], depth: int) -> Iterator[str]:
-    """Where the wrapped command starts is not certain, so every word that could start it is looked at."""
+    """It is uncertain where the wrapped command starts, so every word that could start it is checked."""
     for index, word in enumerate(words[1:], 1):
         name = base_name(word)
         if name in SHELLS or is_interpreter(name) or name in _FILES_OF:
@@ -263,7 +264,7 @@ def _scripts_of_wrapper(words: tuple[str, ...], depth: int) -> Iterator[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Commands whose arguments are mere data, and commands that run whatever they are fed.
+# Commands whose arguments are only data, and commands that run their input.
 
 _PLAIN = words_of("cd mkdir rmdir rm touch chmod chown chgrp kill sleep curl wget") | frozenset(READERS)
 _PLAIN_GIT = words_of(
@@ -272,14 +273,14 @@ _PLAIN_GIT = words_of(
 )
 _PLAIN_GH = words_of("pr issue repo release run workflow gist label search")
 _VALUED_OF_XARGS = words_of("-I -n -P -L -s -a -d -E -J -R --max-args --max-procs --arg-file --delimiter")
-# Programs that run programs that run programs: a line that goes deeper than this is not followed to its end.
+# The maximum depth of programs that run programs. A deeper line is not followed to its end.
 _MOST_WRAPPERS = 16
 _FED = SHELLS | {"xargs", "parallel", "source", "."}
 _READING_DATA = words_of("awk gawk mawk nawk sqlite3")
 
 
 def is_plain(command: SimpleCommand) -> bool:
-    """Whether nothing among the arguments of this command is ever run, nor kept in a file that may be run."""
+    """Whether no argument of this command is ever run, or stored in a file that may be run."""
     if not command.words or command.assignments:
         return False
     if any(redirection.operator != "<" and not (redirection.joins or redirection.discards)
@@ -298,7 +299,7 @@ def is_plain(command: SimpleCommand) -> bool:
 
 
 def runs_its_input(command: SimpleCommand, is_fed: bool) -> bool:
-    """Whether the command runs what it reads, or what only shows when it runs, so that nothing can be told."""
+    """Whether the command runs its input, or something that is only known at run time, so that nothing is certain."""
     if not command.words:
         return False
     if command.is_marked(0):
@@ -328,7 +329,7 @@ def _is_fed_program(words: tuple[str, ...]) -> bool:
 
 
 def _reads_input(rest: tuple[str, ...]) -> bool:
-    """Whether a shell with these arguments runs its input, having been given neither a script nor code."""
+    """Whether a shell with these arguments runs its input, because it has neither a script nor code."""
     if any(word in ("-s", "-i", "/dev/stdin", "-") for word in rest):
         return True
     return not any(not word.startswith("-") for word in rest) and "--version" not in rest
@@ -358,7 +359,7 @@ def _runs_what_it_finds(command: SimpleCommand) -> bool:
 
 
 def runs_what_it_writes(line: CommandLine) -> bool:
-    """Whether the line writes a file and runs one of that name: what it runs is only known when it does."""
+    """Whether the line writes a file and runs one of that name, so that the code is only known at run time."""
     written = {base_name(target) for command in line.commands for target in _find_written(command)}
     return bool(written) and not written.isdisjoint(base_name(path) for path in scripts(line.text))
 
@@ -369,9 +370,9 @@ def _find_written(command: SimpleCommand) -> list[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whether a command line only reads. What is not certain counts as writing: the answer fails towards asking.
+# Whether a command line only reads. In doubt it counts as writing, so that an approval is needed.
 
-# What bash does to these words is known well enough, as long as they are arguments of programs that only read.
+# The effect of these expansions is known well enough, as long as they are arguments of programs that only read.
 _BEARABLE = frozenset({"glob", "variable", "tilde", "brace", "newline", "comment"})
 _HARMLESS_SETTING = re.compile(
     r"(?:LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|COLUMNS)=[A-Za-z0-9_@+-]*(?:\.[A-Za-z0-9_-]+)?\Z"
@@ -389,15 +390,15 @@ class ReadOnly(Struct, frozen=True):
     paths: tuple[str, ...] = ()
     """The files and folders it names, as written."""
     leaves: bool = False
-    """Whether it reads, or may read, something outside the folder it starts in.
+    """Whether it reads, or may read, something outside its start folder.
 
-    A `cd` to another place counts only when a later command reads files there. An absolute path always counts: where
-    the workspace lies is not known here.
+    A `cd` to another folder counts only if a later command reads files there. An absolute path always counts: the
+    workspace is unknown here.
     """
 
 
 def read_only(text: str) -> ReadOnly:
-    """Whether a command line changes nothing, as far as that can be told from the line alone."""
+    """Whether a command line changes nothing, as far as the line alone shows."""
     line = read_command(text)
     why = next((FAULTS[fault] for fault in line.faults if fault not in _BEARABLE), "")
     if why:
@@ -411,7 +412,7 @@ def read_only(text: str) -> ReadOnly:
 
 
 def _judge(command: SimpleCommand, places: PathTracker) -> str:
-    """Why a command may do more than read; empty where it does not. Notes in `places` what it reads."""
+    """Return why a command may do more than read; empty if it does not. Adds the files it reads to `places`."""
     if not command.words:
         return "it sets a variable, or writes a file, and runs nothing"
     for assignment in command.assignments:

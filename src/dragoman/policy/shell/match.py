@@ -1,4 +1,4 @@
-"""Whether a rule covers a command line: allow rules match strictly, deny and ask rules generously."""
+"""Rules and command lines: allow rules match strictly, deny and ask rules match broadly."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from dragoman.policy.shell.programs import (
 )
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the pattern of a rule means: `git status`, `git status*`, `git push:*`, `git diff --stat *`.
+# The pattern of a rule: `git status`, `git status*`, `git push:*`, `git diff --stat *`.
 #
 # A pattern is read word by word, with quotes as in bash; a `*` in quotes is a plain star.
 #
 # - Without a star the words have to be exactly these.
-# - ` *` at the end stands for any further words, also for none.
+# - ` *` at the end matches any further words, or none.
 # - `status*` at the end, after a letter or a digit, is the whole word `status` and any further words. It is not
 #   `statusx`: a word that merely begins alike is another word.
-# - `push:*` at the end is the same, and also stands for words that begin with `push:`.
-# - A star after another character (`--format=*`, `src/*`) stands for the rest of that one word, which must not hold a
+# - `push:*` at the end is the same, and also matches words that begin with `push:`.
+# - A star after another character (`--format=*`, `src/*`) matches the rest of that one word, which must not contain a
 #   `..` step.
-# - A star that stands alone between words is exactly one word that is not an option.
-# - In the name of the program a star stands for a part of one name, without a slash.
+# - A single star between words matches exactly one word that is not an option.
+# - In the name of the program a star matches a part of one name, without a slash.
 
 STAR = "\0"
 _WORD_END = re.compile(r"[A-Za-z0-9_]\Z")
@@ -46,12 +46,12 @@ class CommandPattern(Struct, frozen=True):
     words: tuple[str, ...]
     is_open: bool = False
     prefix: str = ""
-    """The other form of the last word: what it may begin with instead."""
+    """The other form of the last word: a prefix that it may have instead."""
     is_stem: bool = False
-    """Whether a star stood directly after the last word, which only rules that allow take as a whole word."""
+    """Whether a star followed the last word directly. Only allow rules treat the word as a whole word then."""
 
     def covers(self, words: tuple[str, ...]) -> bool:
-        """Whether these words, the program first, are what the pattern stands for."""
+        """Whether the pattern matches these words; the first is the program."""
         if len(words) < len(self.words) or (len(words) > len(self.words) and not self.is_open):
             return False
         last = len(self.words) - 1
@@ -65,7 +65,7 @@ class CommandPattern(Struct, frozen=True):
 
 
 class Pattern(Struct, frozen=True):
-    """The pattern of a rule: one command, or several with the operators between them."""
+    """The pattern of a rule: one command, or several with operators between them."""
 
     text: str
     commands: tuple[CommandPattern, ...] = ()
@@ -75,7 +75,7 @@ class Pattern(Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def read_rule(text: str) -> Pattern:
-    """Read a pattern; one that is not a plain command line is not understood, and allows nothing."""
+    """Parse a pattern. One that is not a plain command line is not understood, and allows nothing."""
     line = read_pattern(text, STAR)
     is_plain = line.understood and all(map(_is_plain, line.commands))
     commands = tuple(_read_words(command.words) for command in line.commands if command.words)
@@ -106,14 +106,14 @@ def _covers_word(expected: str, word: str, is_program: bool) -> bool:
 
 
 def _is_tame(expected: str, word: str, is_program: bool) -> bool:
-    """A star must not lead out of the folder that is written before it, nor to another program's folder."""
+    """Whether the star cannot lead out of the folder before it, nor to a program in another folder."""
     if ".." in word.split("/") and ".." not in expected.split("/"):
         return False
     return not is_program or word.count("/") == expected.count("/")
 
 
 def match_star(expected: str, word: str) -> bool:
-    """Whether the word fits, where each star stands for any characters, also for none."""
+    """Whether the word matches; each star matches any characters, or none."""
     first, *middle, last = expected.split(STAR)
     if len(word) < len(first) + len(last) or not word.startswith(first) or not word.endswith(last):
         return False
@@ -127,9 +127,9 @@ def match_star(expected: str, word: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a deny or ask rule looks for, matched generously.
+# The broad pattern of a deny or ask rule.
 
-# Their first word is the subcommand, written out in full; a literal word there settles what they do.
+# The first word of these programs is the subcommand, in full. A literal word there decides what they do.
 _SUBCOMMAND_FIRST = words_of(
     "git gh glab docker podman kubectl cargo pip pip3 uv poetry apt apt-get helm terraform pnpm yarn"
 )
@@ -138,7 +138,7 @@ _NEXT_WORD = re.compile(r"[ \t]+([A-Za-z][A-Za-z0-9_:-]*)(?=[ \t\n;|&)]|\Z)")
 
 
 class DenyPattern:
-    """One command that a rule names, with everything that could be another spelling of it."""
+    """One command that a rule names, including its possible spellings."""
 
     def __init__(self, pattern: CommandPattern) -> None:
         self.is_anything = not pattern.words
@@ -158,14 +158,14 @@ class DenyPattern:
         return self._is_stem and not self.rest
 
     def names(self, word: str) -> bool:
-        """Whether a word is the program, in whatever folder."""
+        """Whether a word is the program, in any folder."""
         name = base_name(word)
         if STAR in self.program:
             return match_star(self.program, name)
         return name.startswith(self.program) if self._is_stem_of_program else name == self.program
 
     def matches(self, words: tuple[str, ...], marks: tuple[str, ...]) -> bool:
-        """Whether words that start with a program are, or may become, the command that is looked for."""
+        """Whether words that start with a program are, or may become, the command of the rule."""
         if not words or not self.names(words[0]):
             return False
         if self._is_other_subcommand(words[1:2], marks[1:2]):
@@ -206,7 +206,7 @@ class DenyPattern:
         return word == expected
 
     def _has_operands(self, words: tuple[str, ...]) -> bool:
-        """Whether the operands occur in this order, whatever stands between them."""
+        """Whether the operands occur in this order, with anything in between."""
         remaining = iter(words)
         last = self.rest[-1] if self.rest else ""
         return all(
@@ -218,7 +218,7 @@ class DenyPattern:
         for word in words:
             if self._is_like(option, word, is_last) or word.startswith(option + "="):
                 return True
-            # A long option may be shortened.
+            # Programs accept shortened long options.
             if word.startswith("--") and len(word) > 2 and option.startswith(word.partition("=")[0]):
                 return True
         if not _CLUSTER.match(option):
@@ -228,7 +228,7 @@ class DenyPattern:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Looks for a command in text that is not understood: as words anywhere, and in places where nothing can be told.
+# The search in text that is not understood: as words anywhere, and in places where the program is unknown.
 
 _SEPARATOR = re.compile(r"(\$\(|[<>]\(|<<<|<<-?|(?<![<>])&(?!>)|[;|()\n\r`])")
 _QUOTES = re.compile(r"\\\r?\n|[\"'\\]")
@@ -239,12 +239,12 @@ _OPENING = frozenset({"$(", "`", "<(", ">("})
 
 
 def might_mention(pattern: DenyPattern, text: str) -> bool:
-    """Whether the text, read as a command line, runs what is looked for, or might."""
+    """Whether the text, read as a command line, runs or may run the command of the rule."""
     return might_name(pattern, text) or _is_untellable(text)
 
 
 def might_name(pattern: DenyPattern, text: str) -> bool:
-    """Whether the text holds the name of what is looked for, as a word, however it is quoted."""
+    """Whether the text contains the name of the program as a word, with any quotes."""
     if "$'" in text or ('$"' in text and not _ends_quotes_only(text)):
         return True
     bare = _QUOTES.sub("", text)
@@ -259,7 +259,7 @@ def _ends_quotes_only(text: str) -> bool:
 
 
 def _is_untellable(text: str) -> bool:
-    """Whether a program is only known when the text runs; looks at the start of every piece that may be a command."""
+    """Whether a program is only known at run time. Checks the start of every part that may be a command."""
     pieces = _SEPARATOR.split(text)
     has_cases = "esac" in text
     before = ""
@@ -278,7 +278,7 @@ def _is_untellable_piece(piece: str, before: str, after: str) -> bool:
     start = _skip_prefixes(words)
     is_open = after in _OPENING
     if start >= len(words):
-        # Nothing before a substitution: its output is the program, unless it goes on after another one.
+        # Nothing before a substitution: its output is the program, unless it continues another one.
         return is_open and before not in (")", "`", "<<", "<<-", "<<<")
     program = words[start]
     if _DYNAMIC.search(program) and program != "[":
@@ -301,7 +301,7 @@ def _is_untellable_wrapper(name: str, rest: list[str], before: str, after: str) 
 
 
 def _skip_prefixes(words: list[str]) -> int:
-    """Where the program is, after keywords, assignments and redirections."""
+    """Return the position of the program, after keywords, assignments and redirections."""
     index = 0
     while index < len(words):
         word = words[index]
@@ -316,9 +316,9 @@ def _skip_prefixes(words: list[str]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whether a rule that allows covers a command line, all of it.
+# Whether allow rules cover a whole command line.
 
-# What these do lasts for the rest of the line, and so they change what the other commands of the line mean.
+# The effects of these last for the rest of the line, so they change the meaning of other commands.
 _LASTING = words_of(
     "cd pushd popd alias unalias hash set shopt enable source . eval exec trap declare typeset local export readonly "
     "unset read mapfile readarray builtin command let getopts umask ulimit"
@@ -326,7 +326,7 @@ _LASTING = words_of(
 
 
 def allows(pattern: str, text: str) -> bool:
-    """Whether an allow rule with this pattern covers the whole line: each of its commands, and nothing else in it."""
+    """Whether an allow rule with this pattern covers the whole line: each of its commands, and nothing else."""
     return allows_any((pattern,), text)
 
 
@@ -351,7 +351,7 @@ def _is_plain(command: SimpleCommand) -> bool:
 
 
 def _is_independent(line: CommandLine) -> bool:
-    """Whether no command of the line changes what another one does; a step into a folder below counts as none."""
+    """Whether no command of the line changes the effect of another. A `cd` to a folder below is accepted."""
     if len(line.commands) == 1:
         return True
     return not any(command.words[0] in _LASTING and not _is_step_down(command.words) for command in line.commands)
@@ -364,7 +364,7 @@ def _is_step_down(words: tuple[str, ...]) -> bool:
 
 
 def _covers_sequence(rule: Pattern, line: CommandLine) -> bool:
-    """Whether the rule was written for just this sequence of commands."""
+    """Whether the rule was written for exactly this sequence of commands."""
     if len(rule.commands) < 2 or len(rule.commands) != len(line.commands) or rule.operators != line.operators:
         return False
     return all(_covers(single, command) for single, command in zip(rule.commands, line.commands, strict=True))
@@ -380,19 +380,19 @@ def _covers(single: CommandPattern, command: SimpleCommand) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Whether a command line runs, or might run, what a rule forbids or asks about.
+# Whether a command line runs, or may run, what a deny or ask rule names.
 #
-# The bias is the opposite of that of rules that allow: what cannot be told counts as running it.
+# The bias is the opposite of that of allow rules: in doubt, the line runs it.
 
-# With nothing else unusual in it, a line is still split into the commands that bash runs.
+# If nothing else in a line is unusual, it is still split into the commands that bash runs.
 _STILL_SPLIT = frozenset({"glob", "variable", "tilde", "brace", "newline", "comment", "background"})
 
-# A line that names a program more often than this is not looked at more closely.
+# A line that names a program more often than this is not analysed further.
 _MOST_PLACES = 32
 
 
 def mentions(pattern: str, text: str) -> bool:
-    """Whether any part of the line matches a deny or ask rule with this pattern, or might match it."""
+    """Whether any part of the line matches, or may match, a deny or ask rule with this pattern."""
     if not text.strip():
         return False
     rule = read_rule(pattern)
@@ -417,7 +417,7 @@ def _mentions(pattern: DenyPattern, line: CommandLine) -> bool:
         is_fed = index > 0 and line.operators[index - 1] == "|"
         is_alone_plain = is_plain(command)
         is_rest_plain = is_rest_plain and is_alone_plain
-        # What goes through a pipe to a program that may run it is no mere data.
+        # Data that goes through a pipe to a program that may run it is not only data.
         is_data = is_alone_plain and (is_rest_plain or not is_piped)
         if runs_its_input(command, is_fed) or _is_mentioned_by(pattern, command, is_data):
             return True
@@ -425,7 +425,7 @@ def _mentions(pattern: DenyPattern, line: CommandLine) -> bool:
 
 
 def _is_mentioned_by(pattern: DenyPattern, command: SimpleCommand, is_data: bool) -> bool:
-    """Whether a command is the forbidden one, or, where its words may be run, holds it."""
+    """Whether a command is the one of the rule, or contains it in words that may be run."""
     if any(might_mention(pattern, assignment) for assignment in command.assignments):
         return True
     if pattern.matches(command.words, command.marks):
@@ -444,14 +444,14 @@ def _is_mentioned_by(pattern: DenyPattern, command: SimpleCommand, is_data: bool
 
 
 def _is_composite(word: str) -> bool:
-    """Whether a word holds more than a name or a path, so that it may be code, or a value that is run."""
+    """Whether a word is more than a name or a path, so that it may be code, or a value that is run."""
     return not word.replace("/", "").replace(".", "").replace("-", "").replace("_", "").isalnum()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The rule to offer to a person who says "always".
+# The rule that is suggested to a person who answers "always".
 
-# With these before it, `name*` would cover too much, whatever follows.
+# After these prefixes, `name*` would cover too much.
 _TOO_WIDE = (
     "git config",
     "git bisect run",
@@ -461,17 +461,17 @@ _TOO_WIDE = (
     "pnpm create",
     "yarn create",
 )
-# Subcommands that run, reach or fetch whatever is named behind them: `uv run python*` would be any code at all.
+# Subcommands that run or fetch whatever follows: `uv run python*` would allow any code.
 _RUNNING = words_of("run exec dlx ssh shell install pip")
-# Whose `run` names a script that the project itself has written down.
+# Programs whose `run` names a script that the project itself defines.
 _NAMING_SCRIPTS = words_of("npm pnpm yarn")
 
 
 def suggest(text: str) -> str | None:
-    """A pattern that covers this line, and lines like it where it is known what "like it" means; None if none can.
+    """Return a pattern that covers this line, and similar lines if "similar" is clear; None if there is none.
 
-    `git status -s` gives `git status*`, because git has subcommands; `rm -rf build` gives itself, because any other
-    line of `rm` is another matter.
+    `git status -s` gives `git status*`, because git has subcommands. `rm -rf build` gives itself, because another `rm`
+    line has another effect.
     """
     line = read_command(text)
     if not line.understood:

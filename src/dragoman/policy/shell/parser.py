@@ -1,4 +1,4 @@
-"""Parse a command line as bash does, as far as that is certain."""
+"""A parser for command lines. It follows bash, as far as that is certain."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import unicodedata
 from msgspec import Struct
 
 # --------------------------------------------------------------------------------------------------------------------
-# Sets of words, written as people write them: with blanks between.
+# Sets of words, written with blanks between.
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words of a text, for tables that are easier to read without quotes."""
+    """Return the words of a text, for tables that are easier to read without quotes."""
     return frozenset(text.split())
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Characters that have no place in a plain command line, because shells, terminals and people read them differently.
+# Characters that do not belong in a plain command line: shells, terminals and people read them differently.
 
 _UNUSUAL = re.compile(r"[^\t\x20-\x7e]")
 _NAMED = {"\n": "newline", "\r": "carriage_return", "\0": "nul"}
 
 
 def find_odd_characters(text: str) -> list[str]:
-    """The kinds of characters in the text that make it doubtful, in the order of their first appearance."""
+    """Return the kinds of suspicious characters in the text, in the order of their first appearance."""
     return list(dict.fromkeys(filter(None, map(_kind_of, dict.fromkeys(_UNUSUAL.findall(text))))))
 
 
@@ -38,17 +38,17 @@ def _kind_of(character: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A command line as it was read: its commands, their words, and what could not be understood.
+# A parsed command line: its commands, their words, and what was not understood.
 
 
 class Redirection(Struct, frozen=True):
-    """Where a command's input comes from, or where its output goes."""
+    """The source of a command's input, or the target of its output."""
 
     operator: str
     """`<`, `>`, `>>`, `&>`, `&>>`, `>&`, `<&`, or a form that is not understood."""
     target: str
     descriptor: int | None = None
-    """The number in front of the operator; None where there is none."""
+    """The number before the operator; None if there is none."""
 
     @property
     def joins(self) -> bool:
@@ -57,7 +57,7 @@ class Redirection(Struct, frozen=True):
 
     @property
     def discards(self) -> bool:
-        """Whether it only throws output away."""
+        """Whether it only discards output."""
         return self.operator in (">", ">>", "&>", "&>>") and self.target == "/dev/null"
 
 
@@ -67,60 +67,60 @@ class SimpleCommand(Struct, frozen=True):
     words: tuple[str, ...]
     redirections: tuple[Redirection, ...] = ()
     assignments: tuple[str, ...] = ()
-    """`NAME=value` in front of the program."""
+    """`NAME=value` before the program."""
     marks: tuple[str, ...] = ()
-    """For each word what bash would still do to it: `glob`, `variable`, `tilde`, `brace`, `substitution`."""
+    """For each word, the expansions that bash would apply: `glob`, `variable`, `tilde`, `brace`, `substitution`."""
 
     def is_marked(self, index: int) -> bool:
-        """Whether bash could turn this word into something else than what is written."""
+        """Whether bash may change this word by expansion."""
         return index < len(self.marks) and self.marks[index] != ""
 
 
 class CommandLine(Struct, frozen=True):
-    """A whole line; where `understood` is False, bash may run other things than `commands` says."""
+    """A whole line. If `understood` is False, bash may run something else than `commands` says."""
 
     text: str
     commands: tuple[SimpleCommand, ...]
     understood: bool
     why: str = ""
-    """The first thing that was not understood, in words."""
+    """The first thing that was not understood, as a sentence."""
     operators: tuple[str, ...] = ()
-    """What stands between the commands: `&&`, `||`, `;`, `|`."""
+    """The operators between the commands: `&&`, `||`, `;`, `|`."""
     faults: tuple[str, ...] = ()
     """The names of everything that was not understood."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Reads a command line the way bash does, as far as that is certain.
+# The parser.
 #
-# Only plain lines are understood: simple commands joined by `&&`, `||`, `;` and `|`, quotes, backslashes and plain
-# redirections. Everything else is read on as well as possible, so that rules that forbid can look at it, and named as
-# not understood, so that rules that allow do not.
+# It understands only plain lines: simple commands joined by `&&`, `||`, `;` and `|`, quotes, backslashes and plain
+# redirections. It also reads everything else as well as possible, so that deny rules can match it, but reports it as
+# not understood, so that allow rules do not match.
 
 FAULTS = {
-    "empty": "there is no command in it",
+    "empty": "it contains no command",
     "newline": "it has more than one line",
-    "continuation": "it goes on after a backslash at the end of a line",
-    "carriage_return": "it holds a carriage return",
-    "nul": "it holds a NUL character",
-    "control": "it holds a control character, or one that cannot be seen",
-    "blank": "it holds a blank that is not a space or a tab",
+    "continuation": "it continues after a backslash at the end of a line",
+    "carriage_return": "it contains a carriage return",
+    "nul": "it contains a NUL character",
+    "control": "it contains a control character, or an invisible one",
+    "blank": "it contains a blank that is not a space or a tab",
     "quote": "a quote is not closed",
     "escape": "it ends in a backslash",
-    "substitution": "it holds a command substitution",
-    "variable": "it holds a variable or another expansion",
-    "ansi_quote": "it holds a quote that starts with a dollar sign",
-    "glob": "it holds a file name pattern",
-    "brace": "it holds a brace expansion",
-    "tilde": "it holds a tilde for a home folder",
-    "history": "it holds a `!` that may recall an earlier command",
-    "group": "it holds a subshell, a group or a function",
-    "keyword": "it holds a word of the shell's own language",
-    "here_document": "it holds a here-document",
-    "redirection": "it holds an unusual redirection",
+    "substitution": "it contains a command substitution",
+    "variable": "it contains a variable or another expansion",
+    "ansi_quote": "it contains a quote that starts with a dollar sign",
+    "glob": "it contains a file name pattern",
+    "brace": "it contains a brace expansion",
+    "tilde": "it contains a tilde (a home folder)",
+    "history": "it contains a `!` that may recall an earlier command",
+    "group": "it contains a subshell, a group or a function",
+    "keyword": "it contains a keyword of the shell",
+    "here_document": "it contains a here-document",
+    "redirection": "it contains an unusual redirection",
     "background": "it starts something in the background",
-    "comment": "it holds a comment",
-    "command_word": "the name of a program in it is only known when it runs",
+    "comment": "it contains a comment",
+    "command_word": "the name of a program is only known at run time",
     "syntax": "bash would not accept it",
 }
 
@@ -140,12 +140,12 @@ _JOINING = frozenset({"&&", "||", "|", ";"})
 
 
 def read_command(text: str) -> CommandLine:
-    """Read a command line; whatever it holds, this returns, and says what it did not understand."""
+    """Parse a command line. It never raises, and reports what it did not understand."""
     return _Reader(text).read()
 
 
 def read_pattern(text: str, star: str) -> CommandLine:
-    """Read the pattern of a rule: as a command line, but an unquoted `*` becomes `star` and is no file name pattern."""
+    """Parse the pattern of a rule: like a command line, but an unquoted `*` becomes `star` and is not a glob."""
     return _Reader(text, star=star).read()
 
 
@@ -166,7 +166,7 @@ class _Reader:
 
     def read(self) -> CommandLine:
         if "\\\n" in self.text:
-            # Bash takes these out before it looks at anything else, even in the middle of an operator.
+            # Bash removes these before it reads anything else, even in the middle of an operator.
             self._fault("continuation")
         if self.text.lstrip(" \t").startswith("^"):
             self._fault("history")
@@ -224,7 +224,7 @@ class _Reader:
         self.parts.append(piece)
 
     def _take(self, piece: str) -> None:
-        """Add a piece that stands in the text as it is."""
+        """Add a piece of text unchanged."""
         self._add(piece)
         self.position += len(piece)
 
@@ -320,7 +320,7 @@ class _Reader:
         self.pending = (operator, descriptor)
 
     def _take_descriptor(self) -> int | None:
-        """The number that stands directly in front of a redirection, which is then no word of its own."""
+        """Return the number directly before a redirection, which is then not a word."""
         if self.start < 0:
             return None
         raw = self.text[self.start : self.position]
@@ -356,7 +356,7 @@ class _Reader:
         if following == "" and not in_double:
             self._fault("escape")
         if following != "\n":
-            # In double quotes a backslash is one of its own, unless it stands before one of these.
+            # In double quotes a backslash is literal, unless it precedes one of these.
             is_kept = in_double and not (following and following in '$`"\\')
             self.parts.append(f"\\{following}" if is_kept else following)
         self.position += 2
@@ -405,7 +405,7 @@ class _Reader:
         self._take("!")
 
     def _read_special(self, character: str) -> None:
-        """The characters that mean something in some places: `* ? [ ~ { # !`, and the odd ones."""
+        """Read the characters that have a meaning in some positions: `* ? [ ~ { # !`, and the suspicious ones."""
         if character == "#" and self.start < 0:
             self._fault("comment")
             end = self.text.find("\n", self.position)
@@ -426,7 +426,7 @@ class _Reader:
         self._take(character)
 
     def _mark_glob(self, character: str) -> None:
-        """A `[` that stands alone is the name of a program and no pattern."""
+        """A single `[` is the name of a program and not a pattern."""
         following = self.text[self.position + 1 : self.position + 2]
         is_alone = self.start == self.position and following in ("", " ", "\t")
         if character != "[" or not is_alone:

@@ -1,4 +1,4 @@
-"""Tables of programs: which only read, which run their arguments, which options are risky."""
+"""Tables of programs: which only read, which run their arguments, and which options are risky."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from msgspec import Struct
 from dragoman.policy.shell.parser import SimpleCommand, words_of
 
 # --------------------------------------------------------------------------------------------------------------------
-# Programs that have subcommands, so that a rule for them needs the subcommand as well.
+# Programs with subcommands: a rule for them needs the subcommand as well.
 
 MANY_COMMANDS = words_of(
     "git gh glab hg svn jj npm pnpm yarn bun deno pip pip3 uv poetry pipx conda cargo rustup go docker podman kubectl "
     "helm terraform aws gcloud az systemctl journalctl apt apt-get dnf brew make just mix rails rake bundle gem dotnet "
     "mvn gradle flutter dart composer php node python python3 ruby perl nix bazel ansible vagrant dragoman"
 )
-# Whose first word says little: the second names what is done.
+# Programs whose first word says little: the second names the action.
 _TWO_DEEP = frozenset({"gh", "glab", "aws", "gcloud", "az", "docker", "kubectl"})
-# Whose word after this one names the script that is run.
+# Programs whose next word names the script to run.
 _NAMING = frozenset({"run", "exec", "tool", "compose", "stash", "remote", "worktree", "submodule", "bisect", "config"})
-# The next word is a file or a piece of code and no subcommand: only the whole line can be remembered.
+# The next word is a file or code and not a subcommand: only the whole line can be a rule.
 RUNNING_FILES = words_of("php node python python3 ruby perl deno bun make")
 
 
 def find_depth(words: tuple[str, ...]) -> int:
-    """How many words at the start of a command name what it does; 0 where only the whole line does."""
+    """Return how many words at the start of a command name its action; 0 if only the whole line does."""
     program = words[0]
     if program not in MANY_COMMANDS or program in RUNNING_FILES or len(words) < 2:
         return 0
@@ -37,12 +37,12 @@ def find_depth(words: tuple[str, ...]) -> int:
 
 
 def is_subcommand(word: str) -> bool:
-    """Whether a word looks like the name of a subcommand and not like an option, a path or a value."""
+    """Whether a word looks like a subcommand and not like an option, a path or a value."""
     return word.replace("-", "").replace("_", "").replace(":", "").isalnum() and word.isascii() and word[0].isalpha()
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Programs that run what their arguments or their input say: `sudo`, `env`, `xargs`, `sh -c`, `eval`, ...
+# Programs that run their arguments or their input: `sudo`, `env`, `xargs`, `sh -c`, `eval`, ...
 
 SHELLS = words_of("sh bash dash zsh ksh mksh ash fish csh tcsh rbash")
 INTERPRETERS = words_of(
@@ -65,23 +65,23 @@ _TEXT_RUNNERS = words_of(
 
 
 def is_interpreter(program: str) -> bool:
-    """Whether the program runs code that it is given, in whatever language."""
+    """Whether the program runs code that it is given, in any language."""
     name = base_name(program)
     return name in SHELLS or name in INTERPRETERS or name.rstrip("0123456789.") in INTERPRETERS
 
 
 def runs_text(words: Iterable[str]) -> bool:
-    """Whether one of these words is a program that hands its arguments to a shell as text."""
+    """Whether one of these words is a program that passes its arguments to a shell as text."""
     return any(base_name(word) in SHELLS or base_name(word) in _TEXT_RUNNERS for word in words)
 
 
 def base_name(program: str) -> str:
-    """The name of a program without its folder: `rm` for `/bin/rm`."""
+    """Return the name of a program without its folder: `rm` for `/bin/rm`."""
     return program.rsplit("/", 1)[-1]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Options by which a program runs, loads or overwrites something that its name does not say.
+# Options with which a program runs, loads or overwrites something that its name does not suggest.
 
 _TRANSFER = "--upload-pack --receive-pack --exec"
 _REACHING: dict[str, frozenset[str]] = {
@@ -127,14 +127,14 @@ _EVALUATING = words_of("test [ printf read unset declare typeset local export re
 
 
 def reaches_further(command: SimpleCommand, written: tuple[str, ...] = ()) -> str:
-    """The word by which this command would do more than its name says; empty if none is known.
+    """Return the word with which this command does more than its name suggests; empty if none is known.
 
-    Words in `written` do not count: whoever wrote the rule named them.
+    Words in `written` do not count: the author of the rule named them.
     """
     start = next((index for index, word in enumerate(command.words) if word not in _TRANSPARENT), 0)
     program = base_name(command.words[start]) if command.words else ""
     if program in _EVALUATING:
-        # `test -v 'a[$(command)]'` and its like evaluate what stands in the brackets.
+        # `test -v 'a[$(command)]'` and similar commands evaluate the text in the brackets.
         return next((word for word in command.words[start + 1 :] if "[" in word and ("$" in word or "`" in word)), "")
     rest = command.words[start + 1 :]
     if program == "git":
@@ -150,23 +150,23 @@ def reaches_further(command: SimpleCommand, written: tuple[str, ...] = ()) -> st
 
 
 def is_option(word: str, options: frozenset[str]) -> bool:
-    """Whether the word is, holds or may be short for one of these options."""
+    """Whether the word is, contains or abbreviates one of these options."""
     if len(word) < 2 or word[0] != "-" or word == "--":
         return False
     name = word.partition("=")[0]
     if name in options:
         return True
     if word.startswith("--"):
-        # Long options may be shortened, so that `--upload-p` is `--upload-pack`.
+        # Long options may be abbreviated: `--upload-p` is `--upload-pack`.
         return any(option.startswith(name) for option in options)
     letters = {option[1] for option in options if len(option) == 2}
     return any(letter in letters for letter in word[1:])
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Scripts of `sed` that only print, delete or substitute on the way through.
+# Scripts of `sed` that only print, delete or substitute.
 
-# A bracket has to close before the next mark: not every `sed` agrees on where a mark inside brackets belongs.
+# A bracket must close before the next delimiter: implementations of `sed` disagree about delimiters in brackets.
 _PIECE = r"(?:[^{0}\\\n\[]|\\[^\n]|\[\^?\]?[^\]{0}\\\n]*\])*"
 _ADDRESS = rf"(?:[0-9]+|\$|/{_PIECE.format('/')}/I?)"
 _SUBSTITUTIONS = "|".join(
@@ -183,7 +183,7 @@ _SCRIPT_NEXT = re.compile(r"-[nErsuz]*e\Z|--expression\Z")
 
 
 def is_harmless_script(script: str) -> bool:
-    """Whether the script is made of nothing but commands that neither write files nor run programs."""
+    """Whether the script contains only commands that neither write files nor run programs."""
     position = 0
     while position < len(script):
         found = _COMMAND.match(script, position)
@@ -194,7 +194,7 @@ def is_harmless_script(script: str) -> bool:
 
 
 def read_sed(command: SimpleCommand) -> tuple[str, list[str]]:
-    """Why this `sed` may do more than print (empty where it does not), and the files it reads."""
+    """Return why this `sed` may do more than print (empty if it does not), and the files it reads."""
     scripts: list[str] = []
     operands: list[str] = []
     is_script = is_last = False
@@ -224,7 +224,7 @@ def read_sed(command: SimpleCommand) -> tuple[str, list[str]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The parts of `git` and `gh` that only read.
+# The subcommands of `git` and `gh` that only read.
 
 _ALWAYS_READING = words_of(
     "status diff log show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file name-rev "
@@ -276,9 +276,9 @@ _NUMBER = re.compile(r"#?[0-9]+\Z")
 
 
 def judge_gh(words: tuple[str, ...]) -> tuple[str, bool]:
-    """Why this command of `gh` may do more than read, and whether it may read outside the repository it is in.
+    """Return why this `gh` command may do more than read, and whether it may read outside its repository.
 
-    It reads with the user's own token, so that only what surely is about this repository stays in it.
+    It reads with the user's own token, so only what certainly concerns this repository counts as inside.
     """
     group, action = (*words[1:3], "", "")[:2]
     if action not in _GH.get(group, ()):
@@ -291,7 +291,7 @@ def judge_gh(words: tuple[str, ...]) -> tuple[str, bool]:
 
 
 def _stays(rest: tuple[str, ...]) -> bool:
-    """Whether these words of `gh` are numbers, and options that name nothing elsewhere."""
+    """Whether these words of `gh` are only numbers, and options that name nothing outside the repository."""
     is_value = False
     for word in rest:
         option, equals, value = word.partition("=")
@@ -309,7 +309,7 @@ def _stays(rest: tuple[str, ...]) -> bool:
 
 
 def judge_git(command: SimpleCommand) -> tuple[str, str, list[str]]:
-    """Why this command of `git` may do more than read, the folder it changes to, and the operands it has."""
+    """Return why this `git` command may do more than read, the folder it changes to, and its operands."""
     words = list(command.words[1:])
     folder = ""
     while words and words[0].startswith("-"):
@@ -345,28 +345,28 @@ def _judge_subcommand(subcommand: str, rest: list[str]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The programs that only read, and the options that make them do more.
+# The programs that only read, and the options with which they do more.
 
 
 class Reader(Struct, frozen=True):
-    """What is known of a program that reads."""
+    """A program that only reads."""
 
     operands: str = "files"
-    """What its operands are: `files`, `pattern` (then files), or `text` that names no file."""
+    """The kind of its operands: `files`, `pattern` (then files), or `text` that names no file."""
     writes: frozenset[str] = frozenset()
     """The options with which it writes, runs something or changes the machine."""
     valued: frozenset[str] = frozenset()
-    """The options whose value is the next word and names no file."""
+    """The options whose value is the next word, if it is not a file."""
     most: int | None = None
-    """How many operands it may have: `uniq in out` writes to the second."""
+    """The maximum number of operands: `uniq in out` writes to the second."""
     searches: bool = False
-    """Whether it reads the current folder where no file is named."""
+    """Whether it reads the current folder if no file is named."""
     only: frozenset[str] | None = None
-    """The only words it may have, where that is easier to say."""
+    """The complete set of words it may have, where that is simpler."""
 
     @property
     def is_free(self) -> bool:
-        """Whether no argument at all can make it write, so that bash may expand its arguments to anything."""
+        """Whether no argument can make it write, so that bash may expand its arguments to anything."""
         return not self.writes and self.most is None and self.only is None
 
 
@@ -424,7 +424,8 @@ READERS: dict[str, Reader] = {
     "date": _make("text", writes="-s --set", valued="-d --date"),
     "hostname": _make("text", only="-f -s -i -I -d --fqdn --short --ip-address --all-ip-addresses --domain"),
 }
-# Not those that the files of a project make run something else, even for this: yarn, pnpm, cargo, rustc, go, pytest.
+# Without programs that files of a project can make run something else, even for this: yarn, pnpm, cargo, rustc, go,
+# pytest.
 _VERSIONS = words_of(
     "python python3 node npm bun deno ruby perl php java javac gcc clang make cmake git gh bash pip pip3 uv ruff mypy "
     "docker rg jq"
@@ -433,7 +434,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
 
 def find_reader(command: SimpleCommand) -> Reader | None:
-    """What is known of the command's program; None for one that may do anything."""
+    """Return what is known about the program of the command; None if it may do anything."""
     program, *rest = command.words
     if program in _VERSIONS and rest in (["--version"], ["-V"]) and not command.is_marked(1):
         return _TEXT if rest == ["--version"] or program.startswith("python") else None
@@ -443,7 +444,7 @@ def find_reader(command: SimpleCommand) -> Reader | None:
 
 
 def find_writing(reader: Reader, command: SimpleCommand) -> str:
-    """Why this command of a program that reads does more than that; empty where it does not."""
+    """Return why this command of a program that reads does more than read; empty if it does not."""
     program, *rest = command.words
     if found := reaches_further(command):
         return f"`{program}` with `{found}` runs or writes something"
@@ -462,7 +463,7 @@ def find_writing(reader: Reader, command: SimpleCommand) -> str:
 
 
 def find_loose_word(reader: Reader, command: SimpleCommand) -> str:
-    """A word that bash could turn into an option that writes."""
+    """Return a word that bash could expand to an option that writes."""
     if reader.is_free:
         return ""
     for index, word in enumerate(command.words):
@@ -474,7 +475,7 @@ def find_loose_word(reader: Reader, command: SimpleCommand) -> str:
 
 
 def find_operands(reader: Reader, command: SimpleCommand) -> tuple[list[str], list[str]]:
-    """The operands of a command, and the values of its options that look like paths."""
+    """Return the operands of a command, and the values of its options that look like paths."""
     operands: list[str] = []
     values: list[str] = []
     is_value = is_last = has_pattern = False
