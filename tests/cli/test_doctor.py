@@ -121,7 +121,7 @@ def test_forgetting(desk: Desk) -> None:
         assert len(learned(desk)) == 1
         assert desk("doctor", upstream.url, "--forget").out.startswith("deleted: llamacpp:scripted")
         assert learned(desk) == []
-        assert desk("doctor", upstream.url, "--forget").out.startswith("nothing was known")
+        assert desk("doctor", upstream.url, "--forget").out.startswith("nothing was saved")
 
 
 def test_a_key_by_the_name_of_its_variable(desk: Desk) -> None:
