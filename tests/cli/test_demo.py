@@ -95,7 +95,7 @@ def test_every_step_is_shown(dragoman, embedded_model, tmp_path: Path, monkeypat
     assert done.code == 0
     for words in ("== 1. What time is it?", "the model wrote", "read as fenced_tool_name, nothing to repair"):
         assert words in done.out
-    for words in ("ran     get_time({})", "result  ", "answer  ", "without a grammar", "What to try next:", "ollama:qwen3"):
+    for words in ("ran     get_time({})", "result  ", "answer  ", "without a grammar", "try next:", "ollama:qwen3"):
         assert words in done.out
 
 
