@@ -69,7 +69,7 @@ def test_the_list_has_one_line_per_session_and_the_last_comes_first(dragoman, pl
     header, *lines = done.out.splitlines()
     assert header.split() == ["session", "last", "used", "runs", "turns", "state", "task"]
     assert [line.split()[0] for line in lines] == ["run-3", "search"]
-    assert lines[0].split()[3:7] == ["1", "1", "broke", "off"]
+    assert lines[0].split()[3:7] == ["1", "1", "interrupted", "Look"]
     assert lines[1].split()[3:6] == ["2", "4", "ended"]
     assert lines[1].endswith("Really nothing?")
 
