@@ -1,7 +1,7 @@
 """dragoman is a stack of small translators between models and tools.
 
-Each translator takes pieces in and gives events out; none of them does I/O. The names below are loaded when they are
-first used, so `import dragoman` itself costs next to nothing.
+Each translator takes input in pieces and returns events. It does no I/O. The names below are loaded on first use, so
+`import dragoman` is cheap.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-# Type checkers take this name for true; `typing` itself would be most of the cost of the import.
+# Type checkers assume that this name is true. To import `typing` would be most of the cost of `import dragoman`.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -92,10 +92,10 @@ __version__ = "0.1.0"
 def export_lazily(
     package: str, homes: Mapping[str, str]
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
-    """`__all__`, `__getattr__` and `__dir__` for a package whose names are loaded when they are first used.
+    """Return `__all__`, `__getattr__` and `__dir__` for a package whose names are loaded on first use.
 
-    `homes` gives for each module its public names, separated by blanks; for the package itself, its modules. Type
-    checkers read the imports beside it, which name everything once more: they cannot read this table.
+    `homes` maps each module to its public names, separated by spaces, and the package itself to its modules. Type
+    checkers cannot read this table, so the package repeats the names as imports for them.
     """
     home_of = {name: home for home, names in homes.items() for name in names.split()}
     module_globals = sys.modules[package].__dict__

@@ -1,4 +1,4 @@
-"""The `dragoman` command. Without the `cli` extra it says how to install that extra."""
+"""The `dragoman` command. Without the `cli` extra it prints how to install that extra."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _PARTS = ("typer", "rich")
 _INTERRUPTED = 130
 _TERMINATED = 143
 _FIRST_COLLECTION = 200_000
-"""New objects before the first garbage collection; `dragoman run` makes 90,000 until its first request."""
+"""New objects before the first garbage collection; `dragoman run` creates 90,000 before its first request."""
 _USUAL_THRESHOLD = gc.get_threshold()
 
 
 class Terminated(BaseException):
-    """SIGTERM, where nothing else takes it: what was started is ended on the way out, servers of tools above all."""
+    """SIGTERM without another handler. The exception lets `finally` blocks end child processes, such as MCP servers."""
 
 
 def main() -> int:
@@ -41,7 +41,7 @@ def main() -> int:
 
 def _take_sigterm() -> None:
     def end(number: int, frame: object) -> NoReturn:
-        # A second one must not cut short what the first began: then the servers would be left behind.
+        # A second SIGTERM must not interrupt the cleanup of the first: the servers would keep running.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise Terminated
 
@@ -51,14 +51,14 @@ def _take_sigterm() -> None:
 
 
 def _postpone_collection() -> None:
-    """Collect no garbage while modules are loaded: it would look through them again and again, and free nothing."""
+    """Postpone garbage collection while modules are loaded: it would scan them repeatedly and free nothing."""
     if _resume_collection not in gc.callbacks and gc.get_threshold() == _USUAL_THRESHOLD:
         gc.callbacks.append(_resume_collection)
         gc.set_threshold(_FIRST_COLLECTION, *_USUAL_THRESHOLD[1:])
 
 
 def _resume_collection(phase: str, info: object) -> None:
-    """After the first collection, leave out what has lived until then, and collect as often as usual."""
+    """After the first collection, exclude the objects that survived it, and restore the usual thresholds."""
     if phase == "stop":
         gc.callbacks.remove(_resume_collection)
         gc.freeze()

@@ -1,15 +1,18 @@
-"""Everything that can go wrong, by whose fault it is.
+"""The exceptions of dragoman, grouped by who can fix the cause.
 
 DragomanError
 ├─ ConfigError       UnknownProvider · UnknownModel · UnknownFormat · MissingKey · InvalidTool · CannotExpress
+│                    keywords.UnknownKeyword
 ├─ TransportError    ConnectFailed · TimedOut · StreamCut                     (retryable)
 ├─ ProviderError     RateLimited · Overloaded · Unauthorized · BadRequest · ContextTooLong · Refused · ChoiceIgnored
-├─ ProtocolError     the provider broke its own protocol: wire, path, raw
-├─ ModelMistake      InvalidArguments                                         (goes back to the model: .to_model())
-└─ ToolError         ToolFailed                                               (goes back to the model: .to_model())
+├─ ProtocolError     the provider violates its own protocol: wire, path, raw
+├─ ModelMistake      InvalidArguments                                         (`to_model()` is the text for the model)
+├─ ToolError         ToolFailed · tools.Error                                 (`to_model()` is the text for the model)
+└─ agent.RunFailed · agent.approvals.ApprovalRefused · journal.JournalError · journal.audit.AuditFailed
+   sandbox.SandboxMissing
 
-A message names the thing and the place; `hint` says what to do next. No parser raises any of these for a model's
-text: they are for the developer, the network, and for telling the model what was wrong.
+A message names the thing and the place; `hint` is the next step. No parser raises an exception for the text of a
+model: a parser returns what it could not read as `CallBroken` or `InvalidCall`.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from dragoman.types import Fault
 
 
 class DragomanError(Exception):
-    """The root. `hint` is the next step for whoever reads the message."""
+    """The base class. `hint` is the next step for the reader of the message."""
 
     hint: ClassVar[str] = ""
 
@@ -30,27 +33,27 @@ class DragomanError(Exception):
         super().__init__(message)
         self.next_step = self.hint if hint is None else hint
         if self.next_step:
-            # A traceback shows notes, and nothing else that an exception carries.
+            # A traceback shows notes, but no attributes.
             self.add_note(f"hint: {self.next_step}")
 
     def explain(self) -> str:
-        """The message with its hint, as a command line shows it."""
+        """Return the message with its hint, as the command line prints it."""
         return f"{self}\nhint: {self.next_step}" if self.next_step else str(self)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, if any is close enough to be a slip of the pen."""
+    """Return the known name most similar to `name`, or None if none is similar enough to be a typing error."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return found[0] if found else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: `; did you mean 'x'?`, or nothing."""
+    """Return the end of a message about an unknown name: `; did you mean 'x'?`, or an empty string."""
     guess = nearest(name, known)
     return f"; did you mean {guess!r}?" if guess else ""
 
 
-# ---- the developer's to fix ----------------------------------------------------------------------------------------
+# ---- errors of the developer ---------------------------------------------------------------------------------------
 
 
 class ConfigError(DragomanError):
@@ -69,7 +72,7 @@ class _UnknownName(ConfigError):
 
 class UnknownProvider(_UnknownName):
     kind = "provider"
-    hint = "`dragoman providers` lists the ones that are known"
+    hint = "`dragoman providers` lists the known providers"
 
 
 class UnknownModel(_UnknownName):
@@ -79,7 +82,7 @@ class UnknownModel(_UnknownName):
 
 class UnknownFormat(_UnknownName):
     kind = "format"
-    hint = "`dragoman formats` lists the ones that are known"
+    hint = "`dragoman formats` lists the known formats"
 
 
 class MissingKey(ConfigError):
@@ -91,7 +94,7 @@ class InvalidTool(ConfigError):
 
 
 class CannotExpress(ConfigError):
-    """A value that a text format has no way to write, so rendering it would change it."""
+    """A text format cannot express a value: to render it would change it."""
 
     hint = "choose a format that carries JSON (hermes, fenced), or change the value"
 
@@ -101,7 +104,7 @@ class CannotExpress(ConfigError):
         super().__init__(f"{path}: {why}")
 
 
-# ---- the network's -------------------------------------------------------------------------------------------------
+# ---- errors of the network -----------------------------------------------------------------------------------------
 
 
 class TransportError(DragomanError):
@@ -109,7 +112,7 @@ class TransportError(DragomanError):
 
 
 class ConnectFailed(TransportError):
-    hint = "check the address and that the server is running"
+    hint = "check the address, and check that the server is running"
 
 
 class TimedOut(TransportError):
@@ -120,13 +123,13 @@ class StreamCut(TransportError):
     hint = "try again; the reply ended before it was complete"
 
 
-# ---- the provider's ------------------------------------------------------------------------------------------------
+# ---- errors of the provider ----------------------------------------------------------------------------------------
 
 
 class ProviderError(DragomanError):
-    """The endpoint answered, and the answer was no."""
+    """The endpoint answered with an error."""
 
-    hint = "the provider's message says what it did not like"
+    hint = "read the provider's message: it names the reason"
 
     def __init__(
         self,
@@ -144,7 +147,7 @@ class ProviderError(DragomanError):
 
 
 class RateLimited(ProviderError):
-    hint = "wait, then try again, or lower the number of requests at once"
+    hint = "wait and try again, or send fewer requests at the same time"
 
 
 class Overloaded(ProviderError):
@@ -152,15 +155,15 @@ class Overloaded(ProviderError):
 
 
 class Unauthorized(ProviderError):
-    hint = "check the key and what it may do"
+    hint = "check the key and its permissions"
 
 
 class BadRequest(ProviderError):
-    hint = "the request breaks a rule of this endpoint; its message says which"
+    hint = "the request violates a rule of this endpoint; the message names the rule"
 
 
 class ContextTooLong(ProviderError):
-    hint = "shorten the conversation or choose a model with a larger window"
+    hint = "shorten the conversation, or choose a model with a larger context window"
 
 
 class Refused(ProviderError):
@@ -168,15 +171,15 @@ class Refused(ProviderError):
 
 
 class ChoiceIgnored(ProviderError):
-    """The endpoint or its model did not keep to the tool choice."""
+    """The endpoint or its model ignored the tool choice."""
 
-    hint = "choose an endpoint that holds it, or that takes grammars: local, llama.cpp, vLLM, SGLang"
+    hint = "choose an endpoint that enforces it, or one that accepts grammars: local, llama.cpp, vLLM, SGLang"
 
 
 class ProtocolError(DragomanError):
-    """The provider broke its own protocol."""
+    """The provider violated its own protocol."""
 
-    hint = "report it with the raw text; another endpoint for the same model may behave"
+    hint = "report it with the raw text, or use another endpoint for the same model"
 
     def __init__(self, message: str, *, wire: str = "", path: str = "$", raw: str = "") -> None:
         super().__init__(f"{wire + ': ' if wire else ''}{message} at {path}")
@@ -185,21 +188,21 @@ class ProtocolError(DragomanError):
         self.raw = raw
 
 
-# ---- the model's: told to it, so that it can try again ---------------------------------------------------------------
+# ---- errors of the model: it receives the message and can try again --------------------------------------------------
 
 
 class _ToldToModel(DragomanError):
     def to_model(self) -> str:
-        """The words for the model: what was wrong, and what would be right."""
+        """Return the text for the model: what was wrong, and what would be correct."""
         return str(self)
 
 
 class ModelMistake(_ToldToModel):
-    hint = "the model is told and may try again"
+    hint = "the model receives the message and may try again"
 
 
 class InvalidArguments(ModelMistake):
-    """Carries every fault at once, so that one answer is enough to mend them all."""
+    """The arguments of a call do not fit the schema. `faults` lists all violations, so that one retry can fix them."""
 
     hint = "send the call again with arguments that fit the schema"
 
@@ -215,12 +218,12 @@ class InvalidArguments(ModelMistake):
         )
 
 
-# ---- the tool's ----------------------------------------------------------------------------------------------------
+# ---- errors of a tool ----------------------------------------------------------------------------------------------
 
 
 class ToolError(_ToldToModel):
-    hint = "the model is told and may choose another way"
+    hint = "the model receives the message and may try something else"
 
 
 class ToolFailed(ToolError):
-    hint = "look at the tool's own error"
+    hint = "read the error of the tool"

@@ -1,4 +1,4 @@
-"""The closed alphabet of events, in the order in which they may come.
+"""The types of events, and the order in which they occur.
 
     ReplyStarted?
       ( TextDelta | ThinkingDelta | MarkerDropped | PartEnded | PartReceived
@@ -6,17 +6,17 @@
       | CallEnded | CallBroken | CallRefused )*
     ReplyFailed? UsageReported? ReplyEnded?
 
-A wire holds `CallEnded` and `CallBroken` back until it has seen the end of the whole reply: a connection may break
-behind a call, and what came before it is then to be thrown away. So there a call starts, its arguments come, the next
-call starts; and all of them end together. A call stands in the reply where it started.
+A codec delays `CallEnded` and `CallBroken` until the end of the whole reply: the connection may break after a call, and
+then the calls before the break are discarded. So on a wire a call starts, its arguments arrive, the next call starts,
+and all calls end together. The position of a call in the reply is the position of its start.
 
-Laws, each a property test:
+Invariants, each with a property test:
 
-- *Conservation.* Joining `event.raw` of everything that a text format gives, but for `CallStarted` and
-  `ArgumentsDelta`, is the text as received.
-- *Fold.* Text, thinking and calls of a reply are the fold of its events, however the text was cut into pieces.
-- `ArgumentsDelta.text`, joined, is the JSON of `call.arguments` whenever the call lists no repairs and no changes;
-  otherwise `CallEnded.call` is the truth and the deltas were only a preview.
+- *Conservation.* The joined `event.raw` of all events of a text format, except `CallStarted` and `ArgumentsDelta`, is
+  the text as received.
+- *Fold.* Text, thinking and calls of a reply are the fold of its events, for every way to split the text.
+- The joined `ArgumentsDelta.text` is the JSON of `call.arguments` if the call has no repairs and no changes. Otherwise
+  `CallEnded.call` is authoritative, and the deltas are only a preview.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ReplyStarted(Struct, frozen=True, gc=False):
 class TextDelta(Struct, frozen=True, gc=False):
     text: str
     received: str | None = None
-    """What stood in the text for it, when that is not `text` itself (an unwrapped `content` member)."""
+    """The received text, if it differs from `text` (an unwrapped `content` member)."""
 
     @property
     def raw(self) -> str:
@@ -52,15 +52,15 @@ class ThinkingDelta(Struct, frozen=True, gc=False):
 
 
 class MarkerDropped(Struct, frozen=True, gc=False):
-    """Framing that is neither text nor call: section tags, think tags, blanks between two calls."""
+    """Framing that is neither text nor call: section tags, think tags, whitespace between two calls."""
 
     raw: str
 
 
 class PartEnded(Struct, frozen=True):
-    """A part of text or thinking is complete, and this is what only its wire understands of it (a signature).
+    """A part of text or thinking is complete. `extra` holds the data that only its wire understands (a signature).
 
-    A part of which nothing readable came (encrypted thinking) consists of this event alone.
+    A part without readable text (encrypted thinking) consists of this event alone.
     """
 
     kind: Literal["text", "thinking"]
@@ -68,7 +68,7 @@ class PartEnded(Struct, frozen=True):
 
 
 class PartReceived(Struct, frozen=True):
-    """A part that comes whole, such as an image that the model made."""
+    """A part that arrives in one piece, such as an image that the model generated."""
 
     part: Image | File
 
@@ -113,7 +113,7 @@ class CallRefused(Struct, frozen=True):
 
 
 class CallBroken(Struct, frozen=True):
-    """Text that began as a call and cannot be one: cut off, or past repair. `index` is set if it had started."""
+    """Text that began as a call and is none: truncated, or beyond repair. `index` is set if the call had started."""
 
     raw: str
     why: str
@@ -124,7 +124,7 @@ class CallBroken(Struct, frozen=True):
     extra: dict[str, Any] = field(default_factory=dict)
     wire_id: str | None = None
     is_cut: bool = False
-    """It broke off, so that the model has to send it again, rather than write it otherwise."""
+    """Whether the call was truncated: the model has to send it again, not to write it differently."""
 
 
 class ReplyFailed(Struct, frozen=True):
@@ -140,7 +140,7 @@ class UsageReported(Struct, frozen=True, gc=False):
 class ReplyEnded(Struct, frozen=True):
     stop: StopReason = "unknown"
     extra: dict[str, Any] = field(default_factory=dict)
-    """What only the wire understands of the end, such as its own word for the reason."""
+    """Data about the end that only the wire understands, such as its own name of the reason."""
 
 
 Event = (

@@ -1,8 +1,8 @@
-"""A resumable scanner that runs over one JSON value as it arrives and says where it ends.
+"""A resumable scanner that reads one JSON value as it arrives and finds its end.
 
-Every character is looked at once, whatever the pieces. It checks the grammar, so that a broken value is noticed at
-the first wrong token and not at the end of the text. Two flaws are let through and noted in `flawed`, because they
-leave no doubt where the value ends: control characters inside strings, and escapes that JSON does not know.
+It reads every character once, for every way to split the input. It checks the grammar, so that it detects a malformed
+value at the first wrong token and not at the end of the text. It accepts two flaws and sets `flawed`, because they
+leave no doubt where the value ends: control characters inside strings, and escapes that JSON does not define.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 MAX_DEPTH = 100
 MAX_SIZE = 16 * 1024 * 1024
 
-# What the scanner waits for.
+# What the scanner expects next.
 _VALUE, _FIRST_ELEMENT, _FIRST_KEY, _KEY, _COLON, _NEXT, _STRING, _ATOM, _DONE = range(9)
 
 _blanks = re.compile(r"[ \t\r\n]*").match
@@ -23,12 +23,12 @@ _atom_start = frozenset("-0123456789tfn")
 
 
 class JsonScanner:
-    """Feed it a buffer and a place; it returns how far it got. `done` and `failed` tell what became of the value."""
+    """`scan` takes a buffer and a position and returns the new position. `done` and `failed` describe the value."""
 
     __slots__ = ("_atom_text", "_escaped", "_is_key", "_size", "_stack", "_state", "failed", "flawed")
 
     wakes = staticmethod(_string_stop)
-    """While `in_string`, a piece in which this finds nothing leaves the scanner as it is and need not be scanned."""
+    """While `in_string`, a piece without a match does not change the state, so it need not be scanned."""
 
     def __init__(self) -> None:
         self._state = _VALUE
@@ -46,11 +46,11 @@ class JsonScanner:
 
     @property
     def in_string(self) -> bool:
-        """Inside a string, and not between a backslash and what it escapes: quiet text cannot change the state."""
+        """Whether the position is in a string and not after a backslash: plain text does not change the state."""
         return self._state == _STRING and not self._escaped
 
     def scan(self, text: str, position: int) -> int:
-        """Go on from `position`; return the offset behind the last character that belongs to the value."""
+        """Continue at `position`; return the offset after the last character that belongs to the value."""
         start = position
         length = len(text)
         while position < length and self._state != _DONE and self.failed is None:
@@ -68,7 +68,7 @@ class JsonScanner:
         return position
 
     def end(self) -> None:
-        """The text has ended: a number or word at the top level is complete now."""
+        """End the text: a number or literal at the top level is complete now."""
         if self._state == _ATOM and not self._stack:
             self._close_atom()
 
@@ -111,7 +111,7 @@ class JsonScanner:
             self._atom_text = ""
             self._state = self._after_value()
         else:
-            self.failed = f"{self._atom_text[:20]!r} is no JSON value"
+            self.failed = f"{self._atom_text[:20]!r} is not a JSON value"
 
     def _scan_token(self, text: str, position: int) -> int:
         character = text[position]
@@ -151,7 +151,7 @@ class JsonScanner:
             self._state = _ATOM
             return position
         else:
-            self.failed = f"{character!r} starts no JSON value"
+            self.failed = f"{character!r} does not start a JSON value"
             return position
         return position + 1
 

@@ -1,6 +1,7 @@
-"""Keyword arguments that a function does not know: an error that names the nearest one.
+"""Check keyword arguments: the error for an unknown keyword suggests the nearest known one.
 
-Python suggests a name from 3.13 on, and dragoman runs on 3.11. A keyword that moved is named with its new place.
+Python suggests a name only since 3.13, and dragoman supports 3.11. For a keyword that moved, the error names the
+replacement.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class UnknownKeyword(ConfigError, TypeError):
 
 
 def known_keywords(moved: Mapping[str, str] | None = None, extra: Iterable[str] = ()) -> Callable[[F], F]:
-    """Make a function refuse unknown keywords with `UnknownKeyword`.
+    """Make a function raise `UnknownKeyword` for unknown keywords.
 
-    `moved` maps the name of a former parameter to the expression that replaces it. `extra` are keywords that the
-    function takes as `**options`.
+    `moved` maps the name of a former parameter to the expression that replaces it. `extra` are the keywords that the
+    function accepts as `**options`.
     """
 
     def decorate(function: F) -> F:

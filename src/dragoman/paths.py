@@ -1,4 +1,4 @@
-"""The folders and default files of dragoman on each platform. Pure: nothing is read or created here."""
+"""The folders and default files of dragoman on each platform. Pure: the functions read and create nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CACHE = _Location("XDG_CACHE_HOME", ".cache", "Library/Caches", "LOCALAPPDATA",
 
 
 def home_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
-    """The home folder of the user; None where it is not known."""
+    """Return the home folder of the user, or None if it is unknown."""
     names = ("USERPROFILE", "HOME") if platform == "win32" else ("HOME", "USERPROFILE")
     named = next((environment[name] for name in names if environment.get(name)), None)
     if named:
@@ -42,40 +42,40 @@ def home_folder(environment: Mapping[str, str], platform: str = sys.platform) ->
 
 
 def config_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
-    """The folder of the user's configuration file; None where the home folder is not known."""
+    """Return the folder of the user's configuration file, or None if the home folder is unknown."""
     return _find(_CONFIG, environment, platform)
 
 
 def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
-    """The folder of the journal and the audit log; None where the home folder is not known."""
+    """Return the folder of the journal and the audit log, or None if the home folder is unknown."""
     return _find(_STATE, environment, platform)
 
 
 def cache_folder(environment: Mapping[str, str], platform: str = sys.platform) -> Path | None:
-    """The folder of downloaded models; None where the home folder is not known."""
+    """Return the folder of downloaded models, or None if the home folder is unknown."""
     return _find(_CACHE, environment, platform)
 
 
 def default_path(environment: Mapping[str, str], *, platform: str = sys.platform) -> Path:
-    """The journal of this user."""
+    """Return the path of the user's journal."""
     return require_folder(state_folder(environment, platform), _STATE.xdg_variable) / JOURNAL_FILE
 
 
 def beside(journal: Path) -> Path:
-    """The audit log that belongs to a journal: in the same folder."""
+    """Return the path of the audit log of a journal: it is in the same folder."""
     return journal.with_name(AUDIT_FILE)
 
 
 def require_folder(folder: Path | None, variable: str) -> Path:
-    """The folder, or a ConfigError that says which variable names one."""
+    """Return the folder, or raise a ConfigError that names the variable to set."""
     if folder is None:
-        raise ConfigError("the home folder is not known", hint=f"set HOME, or set {variable} to a folder")
+        raise ConfigError("the home folder is unknown", hint=f"set HOME, or set {variable} to a folder")
     return folder
 
 
 def _find(location: _Location, environment: Mapping[str, str], platform: str) -> Path | None:
     named = environment.get(location.xdg_variable, "")
-    # The XDG specification asks to ignore a relative path.
+    # The XDG specification requires that relative paths are ignored.
     if PurePath(named).is_absolute():
         return Path(named) / _OURS
     home = home_folder(environment, platform)

@@ -1,7 +1,7 @@
-"""A reply from its events, and the events of a reply.
+"""Replies from events, and events from replies.
 
-`fold(events)` is what a stream amounts to. Whole bodies are read through the same events, so that there is one meaning
-of a reply and not two. `unfold(reply)` goes back, and `fold(unfold(reply)) == reply` for every reply that was folded.
+`fold(events)` builds the reply of a stream. Codecs decode whole bodies into the same events, so there is one definition
+of a reply. `unfold(reply)` is the inverse: `fold(unfold(reply)) == reply` for every reply that was folded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def fold(events: Iterable[Event]) -> Reply:
-    """The reply that these events make up."""
+    """Return the reply that consists of these events."""
     folding = ReplyFolder()
     for event in events:
         folding.add(event)
@@ -56,7 +56,7 @@ def fold(events: Iterable[Event]) -> Reply:
 
 
 class ReplyFolder:
-    """A reply in the making: add its events as they come, and ask for what there is so far."""
+    """Builds a reply from its events as they arrive. The reply so far is available at any time."""
 
     __slots__ = ("_calls", "_extra", "_failure", "_id", "_kind", "_model", "_parts", "_pieces", "_stop", "_usage")
 
@@ -64,7 +64,7 @@ class ReplyFolder:
         self._parts: list[Part | CallStarted] = []
         self._kind = ""
         self._pieces: list[str] = []
-        self._calls: dict[int, int] = {}  # the index of a call -> the place of its part
+        self._calls: dict[int, int] = {}  # index of a call -> position of its part
         self._usage = Usage()
         self._stop: StopReason = "unknown"
         self._extra: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class ReplyFolder:
 
     def add(self, event: Event) -> None:
         if isinstance(event, ArgumentsDelta):
-            return  # a preview of what `CallEnded` brings
+            return  # a preview of `CallEnded`
         if isinstance(event, TextDelta):
             self._grow("text", event.text)
         elif isinstance(event, ThinkingDelta):
@@ -109,7 +109,7 @@ class ReplyFolder:
 
     def reply(self) -> Reply:
         self._close()
-        # A call that only started has no end that was seen.
+        # A call without an end was truncated.
         parts: list[Part] = [_cut(part) if isinstance(part, CallStarted) else part for part in self._parts]
         message = Message("assistant", parts)
         return Reply(message, self._usage, self._stop, self._extra, self._model, self._id, self._failure)
@@ -160,7 +160,7 @@ def _cut(started: CallStarted) -> InvalidCall:
 
 
 def unfold(reply: Reply) -> list[Event]:
-    """The events of a reply, each part whole."""
+    """Return the events of a reply, each part in one piece."""
     events: list[Event] = [ReplyStarted(reply.model, reply.id)]
     ends: list[Event] = []
     for part in reply.message.parts:
@@ -185,7 +185,7 @@ def _write(arguments: JsonObject) -> str:
     try:
         return _encode(arguments).decode()
     except UnicodeEncodeError:
-        # Half a character has no UTF-8 form, but JSON has an escape for it.
+        # A lone surrogate has no UTF-8 form, but JSON has an escape for it.
         return json.dumps(arguments, separators=(",", ":"))
 
 

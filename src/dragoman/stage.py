@@ -1,7 +1,7 @@
-"""A Stage takes pieces in and gives events out; it does no I/O and remembers what it needs.
+"""Stage: the interface of every translator. A stage takes pieces, returns events, keeps its own state and does no I/O.
 
-`feed(piece)` may be called any number of times, then `close()` once. Whole-text parsing is `feed(text)` and
-`close()`: there is no second implementation, so any chunking gives the same result.
+Call `feed(piece)` any number of times, then `close()` once. To parse a whole text, call `feed(text)` and `close()`:
+there is no second implementation, so every way to split the input gives the same result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Stage(Protocol[In_contra, Out]):
 
 
 class Pipe:
-    """Stages joined end to end, itself a Stage: what one gives out, the next takes in. A gateway is made of these."""
+    """A chain of stages that is itself a Stage: each stage receives the output of the one before it."""
 
     def __init__(self, *stages: Stage[Any, Any]) -> None:
         self._stages = stages
@@ -32,7 +32,7 @@ class Pipe:
     def close(self) -> list[Any]:
         out: list[Any] = []
         for position, stage in enumerate(self._stages):
-            # The earlier stages have already pushed their last pieces through this one; only its own tail is left.
+            # The earlier stages have already sent their last pieces through this one; only its own rest is left.
             out += self._push(stage.close(), position + 1)
         return out
 
@@ -43,7 +43,7 @@ class Pipe:
 
 
 def collect(stage: Stage[Piece, Out], pieces: Iterable[Piece]) -> list[Out]:
-    """Feed every piece, close, and return all events."""
+    """Feed every piece, close the stage, and return all events."""
     events: list[Out] = []
     for piece in pieces:
         events.extend(stage.feed(piece))

@@ -1,4 +1,4 @@
-"""Small files that several processes read and change: replaced as a whole, and changed by one process at a time."""
+"""Small files that several processes share: each write replaces the whole file, and one process writes at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def replace_file(path: Path, content: str | bytes, *, private: bool = True) -> None:
-    """Write a file so that whoever reads it sees the old content or the new one, and nothing in between."""
+    """Write a file atomically: a reader sees the old content or the new content, never a part."""
     path.parent.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
     # A temporary file is private from the start.
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -42,9 +42,9 @@ def replace_file(path: Path, content: str | bytes, *, private: bool = True) -> N
 
 @contextlib.contextmanager
 def change_file(path: Path, read: Callable[[Path], T], write: Callable[[T], str | bytes]) -> Iterator[T]:
-    """The content of a file, to be changed in place; it is written if it was changed and nothing was raised.
+    """Yield the content of a file, to be changed in place. It is written if it changed and no exception was raised.
 
-    Other processes wait meanwhile. Where the system has no such locks, the last one to write wins.
+    Other processes wait meanwhile. On a system without such locks, the last writer wins.
     """
     make_folder(path)
     with open_alone(path.with_name(f".{path.name}.lock")):
@@ -57,12 +57,12 @@ def change_file(path: Path, read: Callable[[Path], T], write: Callable[[T], str 
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of a file, for its owner alone."""
+    """Create the folder of a file, accessible only to its owner."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def flush_folder(path: Path) -> None:
-    """Put the name of a new file on the disk, not only its content."""
+    """Sync a folder, so that the name of a new file is durable and not only its content."""
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -72,12 +72,12 @@ def flush_folder(path: Path) -> None:
 
 @contextlib.contextmanager
 def opened(path: Path, flags: int) -> Iterator[int]:
-    """A descriptor of a file, which has to be a file and not a pipe or a device."""
-    # Opening a pipe to read it would wait for somebody who writes into it.
+    """Open a regular file and yield its descriptor. A pipe or a device raises OSError."""
+    # To open a pipe for reading would block until a writer opens it.
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0), 0o600)
     try:
         if not S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a file", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         yield descriptor
     finally:
         os.close(descriptor)
@@ -85,20 +85,20 @@ def opened(path: Path, flags: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def open_alone(place: Path, flags: int = 0) -> Iterator[int]:
-    """A file to read and write, made if it is not there, while nobody else has it in this way."""
+    """Open a file for reading and writing with an exclusive lock. Create it if it does not exist."""
     while True:
         with opened(place, os.O_RDWR | os.O_CREAT | flags) as descriptor:
             if fcntl is not None:
-                # Not the lock of POSIX: that one lets every thread of a process in.
+                # Not a POSIX lock: all threads of a process share that one.
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if _is_still(place, descriptor):
                 yield descriptor
                 return
-        # It was removed or put aside while this waited: whoever comes next opens another one.
+        # The file was removed or renamed during the wait: the next process would open another file.
 
 
 def wait_for_writers(descriptor: int) -> None:
-    """Wait until nobody writes a file, and keep them waiting until it is closed."""
+    """Wait until no process writes a file, and block writers until the descriptor is closed."""
     if fcntl is not None:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 

@@ -1,4 +1,4 @@
-"""Tools as people write them, made into one shape and ready to be looked up by name."""
+"""Normalise tools from the notations that users write, and look them up by name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _FOLD = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 
 
 def fold(name: str) -> str:
-    """A name without case, dashes, underscores and dots. Only ASCII case is folded: homoglyphs stay apart."""
+    """Return a name without case, dashes, underscores and dots. Only ASCII case is folded: homoglyphs stay distinct."""
     return name.translate(_FOLD)
 
 
 def without_namespace(name: str) -> str:
-    """`functions.search` as `search`: the prefixes by which models and servers group tools."""
+    """Return `search` for `functions.search`: without the prefix by which models and servers group tools."""
     for prefix in _NAMESPACES:
         if name.startswith(prefix) and len(name) > len(prefix):
             return name[len(prefix) :]
@@ -27,7 +27,7 @@ def without_namespace(name: str) -> str:
 
 
 def as_tool(value: object) -> Tool:
-    """A Tool from whatever describes one: a Tool, an OpenAI, Anthropic, MCP or plain dict, or an object with a name."""
+    """Return a Tool from a Tool, an OpenAI, Anthropic, MCP or plain dict, or an object with a name."""
     if isinstance(value, Tool):
         return value
     if _is_mapping(value):
@@ -39,7 +39,7 @@ def as_tool(value: object) -> Tool:
 
 
 def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
-    # Nearly always a dict, and the general question takes ten times as long.
+    # It is nearly always a dict, and the general check takes ten times as long.
     return type(value) is dict or isinstance(value, Mapping)
 
 
@@ -88,7 +88,7 @@ def _shorten(value: object) -> str:
 
 
 def _unpack(value: object) -> Iterable[object]:
-    """Gemini groups its declarations; whoever has its request at hand may pass them on as they are."""
+    """Flatten grouped declarations: the tools of a Gemini request can be passed unchanged."""
     if isinstance(value, Mapping):
         for key in ("functionDeclarations", "function_declarations"):
             grouped = value.get(key)
@@ -98,7 +98,7 @@ def _unpack(value: object) -> Iterable[object]:
 
 
 class Toolset:
-    """The offered tools, prepared once. Give it to a parser instead of a list, and nothing is normalised again."""
+    """The offered tools, normalised once. Pass it to a parser instead of a list to avoid a second normalisation."""
 
     __slots__ = ("_by_fold", "_by_name", "_prefixes", "tools")
 
@@ -113,16 +113,16 @@ class Toolset:
 
     @classmethod
     def of(cls, tools: Toolset | Iterable[object] | None) -> Toolset | None:
-        """Prepared tools from anything that is accepted as `tools=`; None (no gate) stays None."""
+        """Return a Toolset from any value that `tools=` accepts; None (any name is allowed) stays None."""
         if tools is None or isinstance(tools, Toolset):
             return tools
         if isinstance(tools, Mapping):
-            # One tool given where a list was meant.
+            # One tool instead of a list.
             return cls([tools])
         return cls(tools)
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name: exact, or unique ignoring case, dashes, underscores, dots and namespace."""
+        """Return the tool of that name: exact, or unique without case, dashes, underscores, dots and namespace."""
         tool = self._by_name.get(name)
         if tool is not None:
             return tool
@@ -134,16 +134,16 @@ class Toolset:
         return None if bare == name else self._by_name.get(bare) or folded.get(fold(bare))
 
     def _fold_names(self) -> dict[str, Tool | None]:
-        # On first need: most models spell names as they were offered.
+        # Built on first use: most models write names exactly as offered.
         folded: dict[str, Tool | None] = {}
         for name, tool in self._by_name.items():
             key = fold(name)
-            folded[key] = None if key in folded else tool  # shared by several, it names none of them
+            folded[key] = None if key in folded else tool  # ambiguous: several tools share it
         self._by_fold = folded
         return folded
 
     def may_begin(self, word: str) -> bool:
-        """Whether an offered name, however it is spelt, may begin with this word."""
+        """Whether an offered name, in any spelling, may begin with this word."""
         if self._prefixes is None:
             folded = [fold(name) for name in self._by_name]
             self._prefixes = frozenset(name[:end] for name in folded for end in range(len(name) + 1))

@@ -1,8 +1,8 @@
-"""The nouns: what a conversation, a tool and a call are, whoever wrote them.
+"""The core types: messages, tools, calls, results, requests and replies, the same for every provider.
 
-Everything here is plain frozen data. A codec, a parser, the loop and the gateway all speak in these, and nothing
-in this file knows a provider. What only one provider understands (signatures, encrypted reasoning) rides in
-`part.extra[wire_name]`, and only that wire's codec reads it.
+All types are frozen data. Codecs, parsers and the agent loop exchange them, and nothing in this module depends on a
+provider. Data that only one provider understands (signatures, encrypted reasoning) is in `part.extra[wire_name]`, and
+only the codec of that wire reads it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 JsonObject = dict[str, Any]
-"""A decoded JSON object. `Any` is honest here: what stands in it is the model's choice."""
+"""A decoded JSON object. The type is `Any`, because the model chooses the content."""
 
 # Names that the library, the settings and the command line share.
 ModeName = Literal["plan", "locked", "default", "edits", "sandboxed", "bypass"]
@@ -28,17 +28,17 @@ StopReason = Literal["end", "tool_calls", "length", "stop_sequence", "refusal", 
 
 
 class Change(Struct, frozen=True):
-    """One argument that was changed so that it fits the schema: where, by which rule, from what, to what."""
+    """One argument that coercion converted to fit the schema: its path, the rule, the old and the new value."""
 
     path: str
     rule: str
-    """A name of `dragoman.args.COERCIONS`, or of a repair of the text inside an argument."""
+    """A name in `dragoman.args.COERCIONS`, or the name of a repair of the text inside an argument."""
     before: Any
     after: Any
 
 
 class Fault(Struct, frozen=True):
-    """One way in which arguments break their schema, with the JSON path of the place."""
+    """One violation of the schema by the arguments, with its JSON path."""
 
     path: str
     why: str
@@ -51,7 +51,7 @@ class Provenance(Struct, frozen=True):
     """Where a call was found, so that a caller can decide how far to trust it."""
 
     channel: str = "text"
-    """`native` (a field of the wire) or `text` (read out of what the model wrote)."""
+    """`native` (a field of the wire) or `text` (parsed from the text of the model)."""
     format: str = ""
     """The name of the text format, or of the wire."""
     span: tuple[int, int] = (0, 0)
@@ -59,33 +59,33 @@ class Provenance(Struct, frozen=True):
     region: str = "answer"
     """`answer`, `message` (the call is the whole message), `thinking`, or a loose region such as `prose` or `fence`."""
     level: str | None = None
-    """T5 .. T0, set by whoever judges trust."""
+    """The trust level, T5 to T0. `dragoman.extraction` sets it."""
     verdict: str | None = None
-    """`allow` or `ask`, set by whoever judges trust."""
+    """`allow` or `ask`. `dragoman.extraction` sets it."""
 
 
 class ToolCall(Struct, frozen=True, tag="call"):
-    """A call as the model meant it, and an honest account of what was done to read it."""
+    """A call as the model meant it, with every repair and change that was needed to read it."""
 
     id: str
     name: str
     arguments: JsonObject
     complete: bool = True
     known_tool: bool | None = None
-    """Whether the name was offered; None when no tools were given to compare with."""
+    """Whether the name was offered; None if no tools were given."""
     repairs: tuple[str, ...] = ()
-    """Names of `dragoman.args.REPAIRS`."""
+    """Names in `dragoman.args.REPAIRS`."""
     changes: tuple[Change, ...] = ()
     provenance: Provenance | None = None
     raw: str = ""
-    """The text the call was read from, wrapper included."""
+    """The text of the call, wrapper included."""
     extra: dict[str, Any] = field(default_factory=dict)
     wire_id: str | None = None
-    """The id as it stood on the wire; None where the wire gave none and `id` was made here."""
+    """The id on the wire; None if the wire gave none and dragoman generated `id`."""
 
 
 class InvalidCall(Struct, frozen=True, tag="invalid_call"):
-    """A call whose arguments cannot be understood: nothing runs, and the model is told every fault."""
+    """A call that cannot run: malformed, truncated, unknown, or with invalid arguments. The model receives `faults`."""
 
     id: str
     name: str
@@ -125,7 +125,7 @@ class File(Struct, frozen=True, tag="file"):
 
 
 class ToolResult(Struct, frozen=True, tag="result"):
-    """What a tool answered. `content` is for the model, `data` for the caller."""
+    """The result of a tool call. `content` is for the model, `data` for the caller."""
 
     call_id: str
     name: str = ""
@@ -139,7 +139,7 @@ Part = Text | Thinking | Image | File | ToolCall | InvalidCall | ToolResult
 
 
 class Message(Struct, frozen=True):
-    """One message of a conversation. A text in place of the parts becomes a single `Text`."""
+    """One message of a conversation. A string instead of the parts becomes a single `Text`."""
 
     role: Role
     parts: list[Part] = []
@@ -151,17 +151,17 @@ class Message(Struct, frozen=True):
 
     @classmethod
     def system(cls, *content: str | Part) -> Message:
-        """A message with instructions."""
+        """Return a message with instructions."""
         return cls("system", _as_parts(content))
 
     @classmethod
     def user(cls, *content: str | Part) -> Message:
-        """A message of the user: texts, images and files."""
+        """Return a message of the user: texts, images and files."""
         return cls("user", _as_parts(content))
 
     @classmethod
     def assistant(cls, *content: str | Part) -> Message:
-        """A message of the model."""
+        """Return a message of the model."""
         return cls("assistant", _as_parts(content))
 
     @property
@@ -175,7 +175,7 @@ def _as_parts(content: Any) -> list[Part]:
 
 
 class Usage(Struct, frozen=True):
-    """Tokens of one reply. `input_tokens` and `output_tokens` are totals: the other counts are contained in them."""
+    """The tokens of one reply. `input_tokens` and `output_tokens` are totals that include the other counts."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -218,36 +218,37 @@ FAILURE_CAUSES: dict[FailureKind, Literal["request", "endpoint", "rate", "outage
     "server_error": "outage",
     "unreachable": "outage",
 }
-"""What each kind is about, and so what may help.
+"""The cause of each kind of failure, which decides what may help.
 
-`request`: its content or its key; only another request helps. `endpoint`: another endpoint may help. `rate`: waiting
-helps, and the endpoint is well. `outage`: waiting or another endpoint may help, and the circuit breaker counts it.
+`request`: the content or the key is wrong; only another request helps. `endpoint`: another endpoint may help. `rate`:
+a wait helps, and the endpoint is healthy. `outage`: a wait or another endpoint may help, and the circuit breaker counts
+the failure.
 """
 
 TRANSIENT_FAILURES: frozenset[FailureKind] = frozenset(
     kind for kind, cause in FAILURE_CAUSES.items() if cause in ("rate", "outage")
 )
-"""Kinds that another attempt may overcome: the client retries them, and a run that ends with one can be resumed."""
+"""Failures that may be temporary: the client retries them, and a run that ends with one can be resumed."""
 
 
 class Failure(Struct, frozen=True):
-    """Why a reply ended in an error, in one vocabulary for all providers.
+    """Why a reply ended in an error, with the same kinds for all providers.
 
-    The last four kinds are the connection's: nobody answered, the certificate is not to be trusted, the answer is no
-    HTTP or not of this wire, it is larger than we are willing to hold.
+    The last four kinds belong to the connection: no server answered, the certificate is not trusted, the answer is not
+    HTTP or does not belong to this wire, the answer is larger than the limit.
     """
 
     kind: FailureKind
     message: str = ""
     status: int | None = None
     code: str = ""
-    """The provider's own name for it."""
+    """The provider's own name of the failure."""
     retry_after: float | None = None
     body: Any = None
 
 
 class Tool(Struct, frozen=True):
-    """A tool as it is offered to a model; `run` is what happens when it is called."""
+    """A tool that is offered to a model. `run` is called when the model calls the tool."""
 
     name: str
     description: str = ""
@@ -257,20 +258,20 @@ class Tool(Struct, frozen=True):
     read_only: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
     repeatable: bool = False
-    """Whether running it again with the same arguments does no harm."""
+    """Whether a second run with the same arguments does no harm."""
     timeout: float | None = None
-    """Seconds that one call may take; None leaves it to whoever runs it."""
+    """The seconds that one call may take; None means the limit of the run."""
     max_output: int | None = None
-    """Characters of a result that the model is shown; None leaves it to whoever runs it."""
+    """The characters of a result that the model receives; None means the limit of the run."""
     requires_approval: bool = False
     context_parameter: str | None = None
-    """The parameter of the function that is hidden from the model and takes the context of the call."""
+    """The parameter of the function that receives the context of the call. The model does not see it."""
     inspect: Callable[..., Any] | None = None
-    """`inspect(arguments, context)` gives the operands of a call (`dragoman.types`) without doing anything."""
+    """`inspect(arguments, context)` returns the operands of a call (`Operand`) and has no side effects."""
 
 
 class NeutralOptions(TypedDict, total=False):
-    """Options of a request under names that are the same for every wire."""
+    """The options of a request that have the same name on every wire."""
 
     max_tokens: int
     temperature: float
@@ -292,15 +293,15 @@ class NeutralOptions(TypedDict, total=False):
     """{"type": "json"}, or {"type": "json_schema", "schema": {...}, "name": "...", "strict": True}."""
     stream: bool
     cache: bool | str
-    """True marks what a prompt cache shall keep, where the wire has markers; "1h" for the long one."""
+    """True marks the prefix for the prompt cache, if the wire has such markers; "1h" selects the long cache."""
     user: str
     metadata: JsonObject
 
 
 class RequestOptions(NeutralOptions, total=False):
-    """The options of a request: the neutral ones, and under the name of a wire the fields that only this wire has.
+    """The options of a request: the neutral ones, and under the name of a wire the fields of that wire.
 
-    `anthropic={"service_tier": "auto"}` is sent to that wire alone.
+    `anthropic={"service_tier": "auto"}` is sent only on that wire.
     """
 
     openai_chat: JsonObject
@@ -314,7 +315,7 @@ class RequestOptions(NeutralOptions, total=False):
 
 
 class Request(Struct, frozen=True):
-    """What is asked of a model. `RequestOptions` lists the names in `options`."""
+    """A request to a model. `RequestOptions` lists the names in `options`."""
 
     model: str
     messages: list[Message] = []
@@ -322,7 +323,7 @@ class Request(Struct, frozen=True):
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # The short name of an option; from here on there is one name for it.
+        # Replace the short name of the option, so that other code handles one name.
         if "parallel" in self.options:
             options = {"parallel_tool_calls": self.options["parallel"], **self.options}
             del options["parallel"]
@@ -337,7 +338,7 @@ class Reply(Struct, frozen=True):
     model: str = ""
     id: str = ""
     failure: Failure | None = None
-    """Set when the reply ended in an error: what arrived before it is kept, and none of it is a complete call."""
+    """Set if the reply ended in an error. The parts that arrived before it are kept, but no call counts as complete."""
 
     @property
     def text(self) -> str:
@@ -345,7 +346,7 @@ class Reply(Struct, frozen=True):
 
     @property
     def calls(self) -> list[ToolCall]:
-        """The calls that may be run, as far as reading them decides it."""
+        """The complete calls. Validation and the policy decide later whether they run."""
         return [part for part in self.message.parts if isinstance(part, ToolCall) and part.complete]
 
     @property
@@ -354,29 +355,29 @@ class Reply(Struct, frozen=True):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a call is about, outside the call itself: the file it would change, the command it would run, the address.
+# Operands: the file that a call would change, the command that it would run, the address that it would use.
 #
-# A tool that has an `inspect` function says this before the call is decided on, and again right before it runs. Rules
-# match operands, and an approval holds for exactly these.
+# The `inspect` function of a tool returns them before the decision about a call, and again directly before it runs.
+# Rules match operands, and an approval is valid for exactly these operands.
 
 OperandKind = Literal["path", "command", "url"]
 Access = Literal["read", "write", "run", "send"]
 
 
 class Operand(Struct, frozen=True):
-    """One thing that a call is about, as it is at this moment."""
+    """A file, command or address that a call would touch, in its state at this moment."""
 
     kind: OperandKind
     value: str
-    """As rules see it: a path relative to the workspace (absolute if it lies outside), a command line, an address."""
+    """The value that rules match: a path relative to the workspace (absolute if outside), a command line, a URL."""
     access: Access = "read"
     real: str = ""
-    """Where it really is: the path with every link followed, the address with its host in normal form."""
+    """The resolved value: the path with all links followed, the URL with its host in normal form."""
     inside: bool = True
-    """Whether it lies in the workspace; of an address, whether it is a public one as far as its spelling tells."""
+    """Whether a path is in the workspace; for a URL, whether its host is a public address as far as the text shows."""
     protected: bool = False
-    """Whether changing it would change what is trusted later: hooks of git, our own settings, start-up files."""
+    """Whether a change of it affects what is trusted later: git hooks, the settings of dragoman, start-up files."""
     identity: str = ""
-    """Device and inode; empty where there is nothing yet."""
+    """Device and inode; empty if the file does not exist yet."""
     digest: str = ""
-    """SHA-256 of the content, of files that would be edited, overwritten or run; empty where there is none."""
+    """SHA-256 of the content, for files that would be edited, overwritten or run; otherwise empty."""

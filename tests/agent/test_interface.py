@@ -164,7 +164,7 @@ def run_the_example(url: str) -> RunFailed:
 def test_the_readme_example_raises_at_a_closed_port() -> None:
     failure = run_the_example(closed_port())
     assert failure.outcome.kind == "provider_failed"
-    assert "check the address and that the server is running" in failure.next_step
+    assert "check the address, and check that the server is running" in failure.next_step
     assert failure.result.outcome is failure.outcome
 
 
@@ -183,7 +183,7 @@ def test_a_hint_is_shown_in_a_traceback() -> None:
     with pytest.raises(RunFailed) as caught:
         Agent("custom:x", base_url=closed_port(), key="k", connection=ONCE).run("hi")
     shown = "".join(traceback.format_exception(caught.value))
-    assert "hint: check the address and that the server is running" in shown
+    assert "hint: check the address, and check that the server is running" in shown
 
 
 def test_every_outcome_but_success_has_a_hint() -> None:

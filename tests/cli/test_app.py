@@ -18,7 +18,7 @@ COMMAND = [sys.executable, "-m", "dragoman"]
 def test_help_teaches_with_examples(dragoman) -> None:
     done = dragoman("--help")
     assert done.code == 0
-    for line in ("dragoman parse reply.txt", "dragoman formats hermes", "demo       See it at work"):
+    for line in ("dragoman parse reply.txt", "dragoman formats hermes", "demo       Run a demonstration"):
         assert line in done.out
     assert dragoman().out == done.out
 

@@ -160,7 +160,7 @@ def test_everything_that_would_run(dragoman, ask: Ask) -> None:
         "file 8:1234\n",
         "PROTECTED",
         "content abababababab\n",
-        "not there yet\n",
+        "does not exist yet\n",
         "NOT a public address\n",
         "  run cat notes.txt\n",
         "dragoman approvals approve apr_aaaa\n",
@@ -177,8 +177,8 @@ def test_secrets_are_hidden_and_it_says_where(dragoman, ask: Ask, monkeypatch: p
     operands = (Operand("command", arguments["command"], "run"),)
     path = ask("run_1", parked("aaaa", "c1", arguments=arguments, operands=operands, why=f"because {SECRET}"))
     shown = dragoman("approvals", "show", "apr_aaaa")
-    assert "command: something is hidden here" in shown.out
-    assert "more[1].b: something is hidden here" in shown.out
+    assert "command: a secret is hidden here" in shown.out
+    assert "more[1].b: a secret is hidden here" in shown.out
     data = dragoman("approvals", "show", "apr_aaaa", "--json")
     assert data.data["hidden"] == ["command", "more[1].b"]
     listed = dragoman("approvals", "list")
@@ -193,7 +193,7 @@ def test_what_a_model_wrote_cannot_deceive_the_reader(dragoman, ask: Ask) -> Non
     hostile = "ls \x1b[2J\x1b]0;title\x07 \u202etxt.exe\u2066 zero\u200bwidth \U000e0041 \r overwritten \x9b31m"
     arguments = {"command": hostile, "two": "line\n  state: approved\x1b[1A", "na\x1bme": 1}
     ask("run_1", parked("aaaa", "c1", "ba\x1bsh", arguments, why=hostile), task=hostile)
-    assert "characters that cannot be seen are written as \\uXXXX" in dragoman("approvals", "show", "apr_aaaa").out
+    assert "invisible characters are written as \\uXXXX" in dragoman("approvals", "show", "apr_aaaa").out
     for words in (["show", "apr_aaaa"], ["list"], ["approve", "apr_aaaa"]):
         out = dragoman("approvals", *words).out
         seen = set(out) - {"\n"}
@@ -210,15 +210,15 @@ def test_what_a_model_wrote_cannot_deceive_the_reader(dragoman, ask: Ask) -> Non
         (["approve", "apr_zzzz"], "there is no open request"),
         (["approve"], "name requests, or give --all"),
         (["approve", "apr_aaaa", "--all"], "--all and requests cannot be given together"),
-        (["approve", "apr_aaaa", "--run", "run_1"], "--run goes with --all"),
-        (["approve", "--all"], "nobody is there to be asked"),
+        (["approve", "apr_aaaa", "--run", "run_1"], "--run needs --all"),
+        (["approve", "--all"], "standard input is not a terminal"),
         (["approve", "apr_aaaa", "--rule", "bash(x", "--always"], "--rule and --always cannot"),
         (["approve", "apr_aaaa", "--rule", "bash(x"], "the rule 'bash(x' cannot be used: its bracket is not closed"),
-        (["approve", "apr_aaaa", "--always"], "there is no rule that would allow just calls like apr_aaaa"),
-        (["approve", "apr_aaaa", "apr_aabb", "--arguments", "{}"], "--arguments is for one request"),
-        (["approve", "apr_aaaa", "--arguments", "{nope}"], "--arguments is no JSON"),
-        (["approve", "apr_aaaa", "--arguments", "[1]"], "--arguments is no JSON object"),
-        (["approve", "apr_aaaa", "--arguments", "@nowhere"], "--arguments cannot be read: no such file"),
+        (["approve", "apr_aaaa", "--always"], "no rule matches exactly calls like apr_aaaa"),
+        (["approve", "apr_aaaa", "apr_aabb", "--arguments", "{}"], "--arguments needs one request"),
+        (["approve", "apr_aaaa", "--arguments", "{nope}"], "--arguments is not JSON"),
+        (["approve", "apr_aaaa", "--arguments", "[1]"], "--arguments is not a JSON object"),
+        (["approve", "apr_aaaa", "--arguments", "@nowhere"], "cannot read --arguments: no such file"),
         (["deny", "--journal", "nowhere", "apr_aaaa"], "there is no journal at nowhere"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -239,7 +239,7 @@ def test_approving_once(dragoman, ask: Ask) -> None:
     path = ask("run_1", parked("aaaa", "c1"))
     done = dragoman("approvals", "approve", "apr_aa")
     assert (done.code, done.err) == (0, "")
-    assert done.out == f"approved apr_aaaa (bash)  {'aaaa':0<64}\ngo on: dragoman run --resume run_1\n"
+    assert done.out == f"approved apr_aaaa (bash)  {'aaaa':0<64}\nresume with: dragoman run --resume run_1\n"
     assert answers(path) == {"apr_aaaa": Approval(True, by="the user")}
     (record,) = audited(path)
     kept = {name: record[name] for name in record if name not in ("n", "at", "prev", "hash")}
@@ -259,7 +259,7 @@ def test_approving_once(dragoman, ask: Ask) -> None:
 def test_approving_as_a_rule(dragoman, ask: Ask) -> None:
     path = ask("run_1", parked("aaaa", "c1", suggestion="bash(make aaaa)"), parked("bbbb", "c2"))
     done = dragoman("approvals", "approve", "apr_aaaa", "--always", "--by", "Ada")
-    assert "  bash(make aaaa) is allowed for the rest of this run\nrun_1 waits for more: apr_bbbb\n" in done.out
+    assert "  bash(make aaaa) is allowed for the rest of this run\nrun_1 still waits for: apr_bbbb\n" in done.out
     assert dragoman("approvals", "approve", "apr_bbbb", "--rule", "bash(make *)").code == 0
     assert answers(path) == {
         "apr_aaaa": Approval(True, by="Ada", rule="bash(make aaaa)"),
@@ -318,7 +318,7 @@ def test_everything_of_a_run_with_every_digest_told_before(dragoman, ask: Ask) -
 def test_the_rules_that_would_be_kept_are_told_before(dragoman, ask: Ask) -> None:
     ask("run_1", parked("aaaa", "c1", suggestion="bash(git push*)"))
     told = dragoman("approvals", "approve", "--all", "--always")
-    assert "nobody is there to be asked" in told.err and "from now on: bash(git push*)" in told.err
+    assert "standard input is not a terminal" in told.err and "from now on: bash(git push*)" in told.err
 
 
 @pytest.mark.parametrize(("typed", "answered"), [("y\n", True), ("n\n", False), ("", False)])
@@ -409,7 +409,7 @@ def test_a_log_that_cannot_be_written_is_told(dragoman, ask: Ask) -> None:
     Path(path).with_name("audit.jsonl").mkdir()
     done = dragoman("approvals", "approve", "apr_aaaa")
     assert done.code == 1
-    assert "error: the audit log does not tell of apr_aaaa" in done.err
+    assert "error: the audit log has no record of apr_aaaa" in done.err
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------

@@ -58,4 +58,4 @@ def test_an_unknown_tool_is_an_error_with_the_next_step(dragoman, pins: Pins) ->
 
 def test_nothing_was_seen_yet(dragoman, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    assert dragoman("approvals", "mcp", "list").out == "no tool of an MCP server was seen so far\n"
+    assert dragoman("approvals", "mcp", "list").out == "no tools of MCP servers are known yet\n"

@@ -113,7 +113,7 @@ def test_everything_that_would_run_is_shown_and_where_something_is_hidden(monkey
     assert desk.ask() == Approval(True)
     shown = desk.text
     assert "it executes" in shown and "git push [redacted:token]" in shown
-    assert "command: something is hidden here" in shown
+    assert "command: a secret is hidden here" in shown
     assert "deploy.sh" in shown and "/w/deploy.sh" in shown and "content ffffffffffff" in shown
     assert "(+1000 characters)" in shown and "x" * 3000 in shown, "cut at first, whole when asked for"
     assert "a = bash(git push*) always" in shown
@@ -152,7 +152,7 @@ def test_what_is_no_json_can_be_typed_again(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("VISUAL", raising=False)
     desk = Desk(monkeypatch, "e {broken\n", "e [1]\n", "e\n", "n\n")
     assert desk.ask().approved is False
-    assert "that is no JSON" in desk.text and "arguments are an object" in desk.text and "set EDITOR" in desk.text
+    assert "not JSON" in desk.text and "arguments must be an object" in desk.text and "set EDITOR" in desk.text
 
 
 def test_an_editor_changes_the_arguments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

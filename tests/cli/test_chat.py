@@ -59,7 +59,7 @@ def test_every_line_of_a_pipe_is_a_message_of_one_session(desk: Desk) -> None:
         done = desk("chat", *at(upstream), stdin="hello\n\nand in French?\n")
         assert texts(upstream, 1) == ["hello", "Hello.", "and in French?"]
     assert (done.code, done.out) == (0, "Hello.\nBonjour.\n")
-    assert "go on with: dragoman chat --session chat-" in done.err
+    assert "continue with: dragoman chat --session chat-" in done.err
 
 
 def test_a_session_is_gone_on_with_by_name_and_as_the_last(desk: Desk) -> None:
@@ -86,8 +86,8 @@ def test_retry_and_undo_take_the_last_message_back(desk: Desk) -> None:
         assert texts(upstream, 3) == ["third"]
         kept = desk("chat", *at(upstream), "--session", "numbers", stdin="/undo\n")
     assert done.out == "one\ntwo\ntwo again\nthree\n"
-    assert "taken back: second" in done.err and "taken back: first" in done.err
-    assert "taken back: second" in kept.err, "the session itself keeps what was said"
+    assert "removed: second" in done.err and "removed: first" in done.err
+    assert "removed: second" in kept.err, "the session itself keeps what was said"
 
 
 def test_commands_without_a_model_being_asked(desk: Desk) -> None:
@@ -103,9 +103,9 @@ def test_commands_without_a_model_being_asked(desk: Desk) -> None:
         "hint: ",
         "  chat-",
         "0 messages, 0 tokens in, 0 out",
-        "there is nothing to try again",
-        "there is nothing to take back",
-        "there is no /modle; did you mean /model?",
+        "there is no message to retry",
+        "there is no message to undo",
+        "unknown command /modle; did you mean /model?",
     ):
         assert words in done.err
 
@@ -137,7 +137,7 @@ def test_a_tool_does_not_read_the_messages(desk: Desk) -> None:
 def test_without_a_model_there_is_no_chat(desk: Desk) -> None:
     done = desk("chat", stdin="hello\n")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("error: no model is named")
+    assert done.err.startswith("error: no model is given")
 
 
 # ---- at a terminal -------------------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_an_interrupt_ends_the_reply_and_at_the_prompt_the_chat(desk: Desk, tmp_
             terminal.wait_for("Still here.")
             terminal.wait_for("> ")
             terminal.interrupt()
-            terminal.wait_for("go on with: dragoman chat --session chat-")
+            terminal.wait_for("continue with: dragoman chat --session chat-")
             assert terminal.wait() == 130
         assert [message.role for message in upstream.requests[1].messages] == ["user", "assistant", "tool", "user"]
     assert "Traceback" not in terminal.text

@@ -110,7 +110,7 @@ def test_init_writes_a_private_file_once(dragoman, home: Path) -> None:
     assert dragoman("config", "show", "--set", "--json").data["settings"] == []
     path.write_text("limits.turns = 3\n", encoding="utf-8")
     again = dragoman("config", "init")
-    assert (again.code, again.err) == (2, f"error: {path} is there already\nhint: --force replaces it\n")
+    assert (again.code, again.err) == (2, f"error: {path} already exists\nhint: --force replaces it\n")
     assert path.read_text(encoding="utf-8") == "limits.turns = 3\n"
     assert dragoman("config", "init", "--force").code == 0
     assert "#turns = 10" in path.read_text(encoding="utf-8")

@@ -93,7 +93,7 @@ def test_a_provider_brings_its_quirks_and_its_model(dragoman, write) -> None:
         (["--from", "gemni", "--to", "openai"], "{}", "unknown provider 'gemni'", "gemini"),
         (["--from", "openai", "--to", "gemini"], "{not json", "is not JSON", "body of a request"),
         (["--from", "openai", "--to", "gemini"], "[]", "no conversation", "give the body"),
-        (["--from", "openai", "--to", "sagemaker"], "{}", "protocol of its own", ""),
+        (["--from", "openai", "--to", "sagemaker"], "{}", "its own protocol", ""),
     ],
 )
 def test_mistakes_are_told_in_a_line_with_a_hint(dragoman, write, arguments, text, error, hint) -> None:

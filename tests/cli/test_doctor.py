@@ -46,7 +46,7 @@ def test_a_healthy_server_by_its_address_alone(desk: Desk) -> None:
     lines = done.out.splitlines()
     assert lines[0] == f"llamacpp:scripted at {upstream.url} (openai_chat)"
     assert lines[1] == "at most 18 requests of at most 1024 tokens each"
-    assert "  works    native calls         a call came in its own field" in lines
+    assert "  works    native calls         the call is in its own field" in lines
     assert "nothing is broken" in done.out
     assert f'next: dragoman run -m llamacpp:scripted --base-url {upstream.url} "Hello"' in lines
     assert [(row["url"], row["model"], row["source"]) for row in learned(desk)] == [
@@ -119,9 +119,9 @@ def test_forgetting(desk: Desk) -> None:
     with Upstream(Clinic(pages=LLAMA)) as upstream:
         desk("doctor", upstream.url, "--quick")
         assert len(learned(desk)) == 1
-        assert desk("doctor", upstream.url, "--forget").out.startswith("forgotten: llamacpp:scripted")
+        assert desk("doctor", upstream.url, "--forget").out.startswith("deleted: llamacpp:scripted")
         assert learned(desk) == []
-        assert desk("doctor", upstream.url, "--forget").out.startswith("nothing was known")
+        assert desk("doctor", upstream.url, "--forget").out.startswith("nothing was saved")
 
 
 def test_a_key_by_the_name_of_its_variable(desk: Desk) -> None:
@@ -136,10 +136,10 @@ def test_a_key_by_the_name_of_its_variable(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words", "hint"),
     [
-        ((), 2, "there is nobody to examine", "dragoman doctor provider:model"),
-        (("http://127.0.0.1:1",), 2, "nobody answers at http://127.0.0.1:1", "start the server"),
+        ((), 2, "there is no endpoint to examine", "dragoman doctor provider:model"),
+        (("http://127.0.0.1:1",), 2, "no server answers at http://127.0.0.1:1", "start the server"),
         (("no_such:model",), 2, "unknown provider 'no_such'", "known are"),
-        (("openai:gpt-5", "--wire", "gemini"), 2, "gemini", "openai speaks"),
+        (("openai:gpt-5", "--wire", "gemini"), 2, "gemini", "openai has"),
         (("ollama:qwen3", "--key-env", "NOT_SET"), 2, "NOT_SET is not set", "--key-env"),
     ],
 )
@@ -156,7 +156,7 @@ def test_misuse_ends_in_one_line_and_a_hint(
 def test_a_provider_that_does_not_answer_is_told_from_a_fault(desk: Desk) -> None:
     done = desk("doctor", "llamacpp:m", "--base-url", "http://127.0.0.1:1")
     assert done.code == 4
-    assert "broken   reachable            nobody answers" in done.out
+    assert "broken   reachable            no server answers" in done.out
     assert "it did not answer" in done.out
     assert learned(desk) == []
 
@@ -185,7 +185,7 @@ def test_an_interrupt_ends_it_and_keeps_nothing(desk: Desk) -> None:
             terminal.interrupt()
             assert terminal.wait() == 130
         assert upstream.wait_for_hangup()
-    assert "interrupted; nothing was kept" in terminal.text
+    assert "interrupted; nothing was saved" in terminal.text
     assert learned(desk) == []
 
 
@@ -193,7 +193,7 @@ def test_an_interrupt_ends_it_and_keeps_nothing(desk: Desk) -> None:
 def test_the_sandbox_is_examined_without_a_model(dragoman) -> None:
     done = dragoman("doctor", "--sandbox")
     assert done.code == 0
-    assert "sandbox: bubblewrap" in done.out and "it holds" in done.out
+    assert "sandbox: bubblewrap" in done.out and "it is effective" in done.out
     report = dragoman("doctor", "--sandbox", "--json").data
     assert report["tier"] == "bubblewrap" and report["holds"] is True
     assert all(attempt["stopped"] for attempt in report["attempts"])
@@ -203,4 +203,4 @@ def test_no_sandbox_is_said_plainly(dragoman, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("DRAGOMAN_SANDBOX", "none")
     done = dragoman("doctor", "--sandbox")
     assert done.code == 1
-    assert "commands are not confined" in done.out and "it does not hold" in done.out
+    assert "commands are not confined" in done.out and "it is not effective" in done.out

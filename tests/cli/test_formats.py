@@ -52,5 +52,5 @@ def test_an_unknown_name_is_told_with_the_nearest(dragoman) -> None:
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines() == [
         "error: unknown format 'hermez'; did you mean 'hermes'?",
-        "hint: `dragoman formats` lists the ones that are known",
+        "hint: `dragoman formats` lists the known formats",
     ]

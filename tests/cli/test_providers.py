@@ -81,8 +81,8 @@ def test_a_model_shows_what_was_decided(dragoman) -> None:
     out = dragoman("providers", "ollama:gemma3:4b").out
     section = out.split("gemma3:4b: profile gemma\n")[1]
     assert "  wire: ollama\n" in section
-    assert "  native tools: no: calls travel as text\n" in section
-    assert "  taught in the prompt: tool_code\n" in section
+    assert "  native tools: no: calls are sent as text\n" in section
+    assert "  format in the prompt: tool_code\n" in section
     assert "  native_tool_calls = false\n" in section
     assert "  context_window = 16384" in section
 
@@ -113,13 +113,13 @@ def test_an_unknown_name_is_told_with_the_nearest(dragoman) -> None:
         assert (done.code, done.out) == (2, "")
         assert done.err.splitlines() == [
             "error: unknown provider 'opnai'; did you mean 'openai'?",
-            "hint: `dragoman providers` lists the ones that are known",
+            "hint: `dragoman providers` lists the known providers",
         ]
 
 
 def test_a_wire_that_it_does_not_speak_is_told(dragoman) -> None:
     done = dragoman("providers", "groq", "--wire", "gemini")
-    assert (done.code, done.err.splitlines()[0]) == (2, "error: groq does not speak gemini")
+    assert (done.code, done.err.splitlines()[0]) == (2, "error: groq does not have the wire gemini")
 
 
 def test_help_teaches(dragoman) -> None:

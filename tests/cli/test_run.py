@@ -248,7 +248,7 @@ def test_a_full_disk_is_told(desk: Desk) -> None:
             timeout=PATIENCE,
         )
     assert done.returncode == 1
-    assert b"error: the output cannot be written: No space left on device\n" in done.stderr
+    assert b"error: cannot write the output: No space left on device\n" in done.stderr
     assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
 
 
@@ -316,17 +316,17 @@ BROKEN = "import dragoman\n\ndef weather(:\n    pass\n"
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["go"], "no model is named"),
+        (["go"], "no model is given"),
         (["go", "-m", "nosuch:model"], "unknown provider 'nosuch'"),
         (["go", "-m", "openai:gpt-4o"], "there is no key for openai"),
         (["go", "-m", "custom:m", "--tools", "broken.py"], "broken.py:3: SyntaxError"),
         (["go", "-m", "custom:m", "--tools", "missing.py"], "there is no file of tools"),
         (["go", "-m", "custom:m", "--option", "temprature=1"], "did you mean 'temperature'?"),
-        (["go", "-m", "custom:m", "--option", "temperature=hot"], "--option temperature is a number from 0 to 2"),
-        (["go", "-m", "custom:m", "--turns", "few"], "--turns is a whole number, at least 1"),
+        (["go", "-m", "custom:m", "--option", "temperature=hot"], "--option temperature must be a number from 0 to 2"),
+        (["go", "-m", "custom:m", "--turns", "few"], "--turns must be a whole number, at least 1"),
         (["go", "-m", "custom:m", "--workspace", "nowhere"], "there is no folder nowhere"),
         (["go", "-m", "custom:m", "--approve", "ask", "--approve", "never"], "both ask and never"),
-        (["go", "-m", "custom:m", "--no-journal", "--session", "x"], "there is no journal"),
+        (["go", "-m", "custom:m", "--no-journal", "--session", "x"], "a session needs a journal"),
         (["", "-m", "custom:m"], "the task is empty"),
         (["--resume"], "there is no unfinished run in the journal"),
         (["--resume", "run_x"], "the journal has no run 'run_x'"),
@@ -491,7 +491,7 @@ def test_the_first_interrupt_ends_the_run_in_good_order(desk: Desk, pipe: str) -
             terminal.wait_for("waiting for the pipe")
             terminal.interrupt()
             assert terminal.wait() == 130
-        assert "interrupted; go on with: dragoman run --resume run_" in terminal.text
+        assert "interrupted; resume with: dragoman run --resume run_" in terminal.text
         assert "Traceback" not in terminal.text
         assert terminal.text.endswith("\n")
         done = desk("run", "--resume", *arguments)
@@ -526,7 +526,7 @@ async def stay(context: Context) -> str:
     ):
         terminal.wait_for("here to stay")
         terminal.interrupt()
-        terminal.wait_for("once more ends the program at once")
+        terminal.wait_for("interrupt again to end the program at once")
         terminal.interrupt()
         assert terminal.wait() == 130
     assert "Traceback" not in terminal.text
@@ -541,7 +541,7 @@ def test_sigterm_ends_the_run_and_the_programs_of_its_tools(desk: Desk) -> None:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (143, b"")
-    assert b"interrupted; go on with: " in err and b"Traceback" not in err
+    assert b"interrupted; resume with: " in err and b"Traceback" not in err
     program = Path(f"/proc/{int(line.split()[1])}/stat")
     assert not program.exists() or ") Z " in program.read_text(encoding="utf-8")
 
@@ -565,7 +565,7 @@ def test_a_run_that_is_done_is_not_resumed(desk: Desk) -> None:
         run_id = desk("run", "Which colour?", *at(upstream), "--json").events[0]["run"]
         done = desk("run", "--resume", run_id, *at(upstream))
     assert done.code == 2
-    assert f"run {run_id} is done" in done.err and f"--session {run_id}" in done.err
+    assert f"run {run_id} is finished" in done.err and f"--session {run_id}" in done.err
 
 
 def test_a_killed_run_goes_on_where_it_was(desk: Desk, pipe: str) -> None:
@@ -577,11 +577,11 @@ def test_a_killed_run_goes_on_where_it_was(desk: Desk, pipe: str) -> None:
         process.kill()
         process.communicate(timeout=PATIENCE)
         without = desk("run", "--resume", *at(upstream))
-        assert (without.code, "tools that are not there now: " in without.err) == (2, True)
+        assert (without.code, "tools of the run are missing: " in without.err) == (2, True)
         done = desk("run", "--resume", "--base-url", upstream.url, "--tool-mode", "native", *WITH_TOOLS)
         results = [part.content for part in upstream.requests[1].messages[-1].parts]
     assert (done.code, done.out) == (0, "Recovered.\n"), done.err
-    assert "going on with run_" in done.err
+    assert "resuming run_" in done.err
     assert results[0] == "warm in Rome" and "its outcome is unknown" in results[1]
     assert "a tool prints this" not in done.err, "what was answered is not run again"
 

@@ -69,7 +69,7 @@ def test_the_list_has_one_line_per_session_and_the_last_comes_first(dragoman, pl
     header, *lines = done.out.splitlines()
     assert header.split() == ["session", "last", "used", "runs", "turns", "state", "task"]
     assert [line.split()[0] for line in lines] == ["run-3", "search"]
-    assert lines[0].split()[3:7] == ["1", "1", "broke", "off"]
+    assert lines[0].split()[3:7] == ["1", "1", "interrupted", "Look"]
     assert lines[1].split()[3:6] == ["2", "4", "ended"]
     assert lines[1].endswith("Really nothing?")
 
@@ -93,7 +93,7 @@ def test_a_session_is_shown_with_its_calls_and_their_results(dragoman, place: st
         'burn {"what": "letters"}',
         "needs approval, and nobody is there",
         "fly ",
-        "could not be understood",
+        "could not be parsed",
         "shelf: empty",
         "All is empty.",
         "Run run-2",
@@ -126,7 +126,9 @@ def test_a_run_is_found_by_its_id(dragoman, place: str) -> None:
 def test_a_fork_keeps_the_turns_up_to_one(dragoman, place: str) -> None:
     done = dragoman("sessions", "fork", "search", "again", "--turn", "1", "--journal", place)
     assert done.code == 0
-    assert done.out.startswith("again: 1 run, 1 turn\nits last run is open: dragoman run --resume run_")
+    assert done.out.startswith(
+        "again: 1 run, 1 turn\nits last run is unfinished; resume it with: dragoman run --resume run_"
+    )
     data = dragoman("sessions", "show", "again", "--json", "--journal", place).data
     assert [len(run["steps"]) for run in data["runs"]] == [1]
     assert dragoman("sessions", "fork", "search", "whole", "--journal", place).out == "whole: 2 runs, 4 turns\n"
@@ -142,7 +144,7 @@ def test_a_fork_keeps_the_turns_up_to_one(dragoman, place: str) -> None:
         (["fork", "search", "run-3"], "already a session 'run-3'"),
         (["fork", "search", "a\tb"], "cannot be the name of a session"),
         (["delete", "nothing", "--yes"], "no session and no run 'nothing'"),
-        (["delete", "search"], "nobody is there to be asked"),
+        (["delete", "search"], "standard input is not a terminal"),
         (["export", "search", "-o", "/no/such/folder/file"], "cannot write /no/such/folder/file"),
     ],
     ids=["misspelt", "no such turn", "taken", "bad name", "not there", "unasked", "no folder"],
@@ -211,9 +213,9 @@ def test_records_of_another_program_are_counted_and_not_shown(dragoman, tmp_path
     done = dragoman("sessions", "show", "s", "--journal", str(path))
     assert done.code == 0
     assert "turn 1" in done.out
-    assert "broke off" in done.out
+    assert "interrupted" in done.out
     listed = dragoman("sessions", "list", "--unfinished", "--journal", str(path))
-    assert "broke off" in listed.out
+    assert "interrupted" in listed.out
 
 
 def test_without_a_verb_it_explains_itself(dragoman) -> None:

@@ -207,7 +207,7 @@ def test_a_refused_key_is_named_and_not_shown(status: int) -> None:
         pytest.param(answer(b"<html>" + b"x" * 999, kind="text/html"), "text/html", id="html"),
         pytest.param(answer(b"<html>hi", kind="text/plain"), "not JSON", id="html_as_text"),
         pytest.param(answer(b"not json"), "not JSON", id="no_json"),
-        pytest.param(answer(b"[]"), "no JSON object", id="list"),
+        pytest.param(answer(b"[]"), "not a JSON object", id="list"),
         pytest.param(answer(b"\x89PNG", kind="image/png"), "image/png", id="image"),
     ],
 )
@@ -342,7 +342,7 @@ def test_a_server_that_names_a_time_is_obeyed(header: str, slept: list[float]) -
     if slept:
         assert reply_of(events).text == "hello"
     else:
-        assert "asks to wait" in failure_of(events).message
+        assert "requests a delay" in failure_of(events).message
 
 
 def test_a_connection_that_is_cut_before_anything_was_delivered_is_tried_again() -> None:
@@ -415,7 +415,7 @@ def test_no_second_attempt_behind_the_deadline() -> None:
 
     failure = failure_of(asyncio.run(scene()))
     assert clock.slept == []
-    assert "behind the deadline" in failure.message
+    assert "after the deadline" in failure.message
 
 
 def test_an_origin_that_fails_again_and_again_is_left_alone() -> None:
@@ -487,8 +487,8 @@ def test_leaving_a_stream_early_hangs_up() -> None:
     [
         pytest.param("openai:gpt-5", {}, MissingKey, "OPENAI_API_KEY", id="key"),
         pytest.param("anthropic:claude", {}, MissingKey, "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN", id="two_names"),
-        pytest.param("azure:mine", {"AZURE_OPENAI_API_KEY": "k" * 9}, ConfigError, "not complete", id="hole"),
-        pytest.param("bedrock:x", {}, ConfigError, "not complete", id="region"),
+        pytest.param("azure:mine", {"AZURE_OPENAI_API_KEY": "k" * 9}, ConfigError, "incomplete", id="hole"),
+        pytest.param("bedrock:x", {}, ConfigError, "incomplete", id="region"),
     ],
 )
 def test_what_is_missing_is_named(model: str, environment: dict[str, str], error: type[Exception], words: str) -> None:

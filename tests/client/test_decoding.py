@@ -55,7 +55,7 @@ def test_a_large_body_comes_in_small_steps(name: str) -> None:
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
 def test_a_coding_that_was_not_asked_for_is_refused(coding: str) -> None:
-    with pytest.raises(TransportFault, match="nobody asked for") as caught:
+    with pytest.raises(TransportFault, match="unexpected content encoding") as caught:
         Decoder(coding)
     assert caught.value.kind == "broken_protocol"
 
@@ -68,9 +68,9 @@ def test_damaged_and_short_bodies_are_told_apart() -> None:
     with pytest.raises(TransportFault, match="too early") as caught:
         decode("gzip", [packed[:-4]])
     assert caught.value.kind == "stream_cut"
-    with pytest.raises(TransportFault, match="behind the end"):
+    with pytest.raises(TransportFault, match="after the end"):
         decode("deflate", [zlib.compress(b"x") + b"more"])
-    with pytest.raises(TransportFault, match="behind the end"):
+    with pytest.raises(TransportFault, match="after the end"):
         decode("gzip", [gzip.compress(b"x") * 20])
 
 

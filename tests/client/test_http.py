@@ -502,10 +502,10 @@ def test_a_cancelled_wait_passes_its_turn_on() -> None:
         ),
         pytest.param(HttpRequest("POST", "http://h/", {"Bad Name": "1"}), "cannot be sent", id="name"),
         pytest.param(HttpRequest("POST", "http://h/", {"Content-Length": "7"}), "cannot be sent", id="ours"),
-        pytest.param(HttpRequest("PO ST", "http://h/", {}), "no method", id="method"),
-        pytest.param(HttpRequest("POST", "ftp://h/", {}), "no address", id="scheme"),
-        pytest.param(HttpRequest("POST", "http://:80/", {}), "names no host", id="host"),
-        pytest.param(HttpRequest("POST", "http://u:secret@h:x/", {}), "no address", id="port"),
+        pytest.param(HttpRequest("PO ST", "http://h/", {}), "not an HTTP method", id="method"),
+        pytest.param(HttpRequest("POST", "ftp://h/", {}), "not the URL", id="scheme"),
+        pytest.param(HttpRequest("POST", "http://:80/", {}), "has no host", id="host"),
+        pytest.param(HttpRequest("POST", "http://u:secret@h:x/", {}), "not the URL", id="port"),
     ],
 )
 def test_a_request_that_cannot_be_sent_says_why_and_shows_no_value(request_: HttpRequest, words: str) -> None:

@@ -94,15 +94,15 @@ def test_the_answer_to_a_tunnel_has_no_body() -> None:
 
 
 BROKEN = {
-    "no_http": (b"SSH-2.0-OpenSSH\r\n", "no HTTP/1 answer"),
-    "http_2": (b"HTTP/2 200\r\n\r\n", "no HTTP/1 answer|status line"),
+    "no_http": (b"SSH-2.0-OpenSSH\r\n", "not an HTTP/1 answer"),
+    "http_2": (b"HTTP/2 200\r\n\r\n", "not an HTTP/1 answer|status line"),
     "two_digits": (b"HTTP/1.1 20 OK\r\n\r\n", "status line"),
     "no_status": (b"HTTP/1.1 OK\r\n\r\n", "status line"),
     "bare_line_feeds": (b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok\r\n\r\n", "status line"),
-    "blank_before_colon": (b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", "no header"),
-    "folded": (b"HTTP/1.1 200 OK\r\nX: 1\r\n 2\r\nContent-Length: 0\r\n\r\n", "no header"),
-    "no_colon": (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "no header"),
-    "null_in_value": (b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", "no header"),
+    "blank_before_colon": (b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", "invalid header"),
+    "folded": (b"HTTP/1.1 200 OK\r\nX: 1\r\n 2\r\nContent-Length: 0\r\n\r\n", "invalid header"),
+    "no_colon": (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "invalid header"),
+    "null_in_value": (b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", "invalid header"),
     "two_lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n", "content length"),
     "list_of_lengths": (b"HTTP/1.1 200 OK\r\nContent-Length: 2, 3\r\n\r\n", "content length"),
     "negative_length": (b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", "content length"),
@@ -111,18 +111,21 @@ BROKEN = {
     "endless_length": (b"HTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\n" % (b"9" * 40), "content length"),
     "unknown_coding": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "transfer encoding"),
     "chunks_of_1.0": (b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "transfer encoding"),
-    "chunk_without_size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "no chunk line"),
-    "signed_chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n", "no chunk line"),
-    "chunk_0x": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n", "no chunk line"),
+    "chunk_without_size": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", "invalid chunk line"),
+    "signed_chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n", "invalid chunk line"),
+    "chunk_0x": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n", "invalid chunk line"),
     "endless_chunk_size": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%b\r\n" % (b"1" * 30),
-        "no chunk line",
+        "invalid chunk line",
     ),
     "chunk_longer_than_said": (
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n0\r\n\r\n",
-        "no chunk end",
+        "invalid chunk end",
     ),
-    "bad_trailer": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno trailer\r\n\r\n", "no trailers"),
+    "bad_trailer": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno trailer\r\n\r\n",
+        "invalid trailers",
+    ),
     "switching": (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n", "switched"),
 }
 

@@ -82,9 +82,9 @@ def test_no_wait_of_ours_is_longer_than_the_cap(attempt: int, draw: float) -> No
         pytest.param(5.0, None, 5.5, "", id="seconds"),
         pytest.param(0.0, None, 0.5, "", id="zero"),
         pytest.param(-3.0, None, 0.5, "", id="negative"),
-        pytest.param(1e9, None, None, "asks to wait 1e+09 s", id="absurd"),
-        pytest.param(61.0, None, None, "more than 60 s", id="too_long"),
-        pytest.param(20.0, 110.0, None, "behind the deadline", id="behind_the_deadline"),
+        pytest.param(1e9, None, None, "requests a delay of 1e+09 s", id="absurd"),
+        pytest.param(61.0, None, None, "more than the maximum of 60 s", id="too_long"),
+        pytest.param(20.0, 110.0, None, "after the deadline", id="behind_the_deadline"),
         pytest.param(5.0, 110.0, 5.5, "", id="before_the_deadline"),
     ],
 )

@@ -65,13 +65,13 @@ def test_a_key_in_a_file_that_others_can_read_is_not_used(place: Place) -> None:
 
 def test_a_key_for_nobody(place: Place) -> None:
     config = place.load('[keys]\nopenay = "sk-x"\n')
-    with pytest.raises(ConfigError, match="'openay' is no provider"):
+    with pytest.raises(ConfigError, match="'openay' is not a provider"):
         keys_by_variable(config)
 
 
 @pytest.mark.parametrize("row", ["{ env = 1 }", '{ variable = "X" }', "7", '""', '{ env = "A", file = "b" }'])
 def test_a_key_is_a_variable_a_file_or_a_text(place: Place, row: str) -> None:
-    with pytest.raises(ConfigError, match="`keys` is a table of keys by provider"):
+    with pytest.raises(ConfigError, match="`keys` must be a table of keys by provider"):
         place.load(f"[keys]\nopenai = {row}\n")
 
 

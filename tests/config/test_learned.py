@@ -113,7 +113,7 @@ def test_a_folder_that_cannot_be_written_costs_no_run(tmp_path: Path) -> None:
     facts = FileFacts(tmp_path / "file" / "learned.toml")
     facts.put(URL, "m", LEARNED)
     assert facts.get(URL, "m") == LEARNED
-    assert "cannot be written" in facts.problems[0]
+    assert "cannot write" in facts.problems[0]
 
 
 def test_the_file_is_beside_the_users_own(tmp_path: Path) -> None:

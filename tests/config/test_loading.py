@@ -49,7 +49,7 @@ def test_a_project_cannot_say_where_data_goes_or_what_runs(place: Place, name: s
     line = 3 if name.startswith(("journal.", "audit.")) else 2
     (warning,) = config.warnings
     assert warning.startswith(f"{place.project_file}:{line}: `{name}`")
-    assert "may not be set by a project" in warning
+    assert "a project cannot set it" in warning
     assert (config[name], config.origin(name).kind) == (place.load(project="")[name], "default")
 
 
@@ -102,24 +102,24 @@ def test_every_value_knows_its_file_and_line(place: Place) -> None:
 
 
 MISTAKES = [
-    ("a wrong type", '[limits]\nturns = "ten"\n', 2, "`limits.turns` is a whole number, at least 1; found a text"),
+    ("a wrong type", '[limits]\nturns = "ten"\n', 2, "`limits.turns` must be a whole number, at least 1; found a text"),
     ("true is no number", "[limits]\nturns = true\n", 2, "found true or false"),
     ("nothing is no limit", "limits.turns = 0\n", 1, "at least 1"),
-    ("no number at all", "limits.seconds = nan\n", 1, "`limits.seconds` is seconds, more than 0"),
+    ("no number at all", "limits.seconds = nan\n", 1, "`limits.seconds` must be seconds, more than 0"),
     ("an unknown word", 'trust = "lax"\n', 1, "one of strict, default, compat"),
     ("a slip of the pen", "\n\nlimit.turns = 3\n", 3, "did you mean `limits`"),
     ("a slip in a table", "[limits]\n\nturn = 3\n", 3, "did you mean `limits.turns`"),
-    ("of an earlier version", 'approvals = ["deploy"]\n', 1, "there is no setting `approvals` any more: use `ask`"),
-    ("renamed since", "park = true\n", 1, "there is no setting `park` any more: it is named `defer_approvals`"),
+    ("of an earlier version", 'approvals = ["deploy"]\n', 1, "the setting `approvals` was removed: use `ask`"),
+    ("renamed since", "park = true\n", 1, "the setting `park` was removed: its name is `defer_approvals`"),
     ("outside its table", "concurrency = 3\n", 1, "did you mean `limits.concurrency`"),
-    ("a table for a value", "[model]\nname = 'x'\n", 1, "`model` is a model such as ollama:qwen3; found a table"),
+    ("a table for a value", "[model]\nname = 'x'\n", 1, "`model` must be a model such as ollama:qwen3; found a table"),
     ("a value for a table", "limits = 3\n", 1, "`limits` is a table of settings"),
     ("a model without a provider", 'model = "qwen3"\n', 1, "a model such as ollama:qwen3"),
     ("a model that leads elsewhere", 'model = "openai:../../x?y="\n', 1, "a model such as ollama:qwen3"),
     ("a list of other things", "deny = [1]\n", 1, "a list of rules"),
     ("a rule that is none", 'deny = ["bash("]\n', 1, "its bracket is not closed"),
     ("a tool that is not there", 'builtin = ["reed"]\n', 1, "did you mean 'read'"),
-    ("the secret instead of its name", 'secrets = ["sk-1"]\n', 1, "something that is no name of a variable"),
+    ("the secret instead of its name", 'secrets = ["sk-1"]\n', 1, "something that is not the name of a variable"),
 ]
 
 
@@ -279,11 +279,11 @@ def test_variables_are_read_by_their_kind(place: Place) -> None:
     )
     assert config.options == {"temperature": 0.5, "reasoning": {"effort": "high"}}
     assert config.origin("trust").kind == "default", "an empty variable says nothing"
-    assert config.warnings == ("$DRAGOMAN_LIMITS_TURN means nothing; did you mean $DRAGOMAN_LIMITS_TURNS?",)
+    assert config.warnings == ("$DRAGOMAN_LIMITS_TURN is not a setting; did you mean $DRAGOMAN_LIMITS_TURNS?",)
 
 
 def test_a_rule_in_a_variable_of_an_earlier_version_is_not_passed_over(place: Place) -> None:
-    with pytest.raises(ConfigError, match=r"\$DRAGOMAN_APPROVALS: there is no setting `approvals` any more: use `ask`"):
+    with pytest.raises(ConfigError, match=r"\$DRAGOMAN_APPROVALS: the setting `approvals` was removed: use `ask`"):
         place.load(environment={"DRAGOMAN_APPROVALS": "deploy"})
 
 

@@ -48,11 +48,11 @@ def test_a_row_of_the_user_is_over_the_row_that_ships(place: Place) -> None:
         ('input = "1"\noutput = 1', "input"),
         ("input = -1\noutput = 1", "input"),
         ("input = 1", "output"),
-        ('match = ["("]\ninput = 1\noutput = 1', "no regular expressions"),
+        ('match = ["("]\ninput = 1\noutput = 1', "not regular expressions"),
     ],
 )
 def test_a_row_that_is_none_is_told_with_its_place(place: Place, row: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         place.load(f'\n[prices."openai:gpt-9-mini"]\n{row}\n')
-    assert str(caught.value).startswith(f"{place.user_file}:2: `prices` is ")
+    assert str(caught.value).startswith(f"{place.user_file}:2: `prices` must be ")
     assert words in str(caught.value)

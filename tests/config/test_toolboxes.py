@@ -144,7 +144,7 @@ def test_of_two_tools_with_one_name_the_first_counts_and_the_other_is_told() -> 
     points = [Point("one", search), Point("two", [search])]
     box = load_tools(["entry:one", "entry:two"], points)
     assert names(box.tools) == ["search"]
-    assert box.problems == ("tool 'search' of entry:two is left out: entry:one has one of that name",)
+    assert box.problems == ("tool 'search' of entry:two is ignored: entry:one has one of that name",)
 
 
 def test_tools_of_packages_by_name_or_all_of_them() -> None:

@@ -182,10 +182,10 @@ def test_a_reply_that_the_limit_cut_is_not_called_broken() -> None:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (TransportFault("unreachable", "nothing listens there"), "nobody answers"),
-        (Failure("unauthorized", "bad key", 401), "refuses the key"),
+        (TransportFault("unreachable", "nothing listens there"), "no server answers"),
+        (Failure("unauthorized", "bad key", 401), "rejects the key"),
         (Failure("not_found", "no such model", 404), "does not know"),
-        (Failure("server_error", "out of memory", 500), "refused the plainest question"),
+        (Failure("server_error", "out of memory", 500), "rejected the simplest request"),
     ],
     ids=["unreachable", "unauthorized", "not found", "server error"],
 )

@@ -107,13 +107,13 @@ SHOW = {"model_info": {"qwen3.context_length": 40960}, "parameters": "stop  x\nn
 @pytest.mark.parametrize(
     ("model", "answers", "verdict", "words", "learned"),
     [
-        ("ollama:qwen3", {"show": SHOW}, "works", "16384 tokens, of 40960", None),
+        ("ollama:qwen3", {"show": SHOW}, "works", "16384 tokens of the 40960", None),
         ("ollama:tiny", {"show": {"model_info": {"t.context_length": 2048}}}, "works", "2048 tokens", 2048),
         ("vllm:m", {"models": {"data": [{"id": "m", "max_model_len": 32768}]}}, "works", "32768", 32768),
         ("vllm:m", {"models": {"data": [{"id": "m", "max_model_len": 2048}]}}, "broken", "2048", 2048),
         ("llamacpp:m", {"props": PROPS}, "works", "8192", 8192),
         ("groq:m", {"models": {"data": [{"id": "m", "context_window": 131072}]}}, "works", "131072", None),
-        ("openai:gpt-5", {"models": {"data": [{"id": "gpt-5"}]}}, "unknown", "does not say", None),
+        ("openai:gpt-5", {"models": {"data": [{"id": "gpt-5"}]}}, "unknown", "not reported", None),
         ("local", {}, "works", "8192", None),
     ],
 )

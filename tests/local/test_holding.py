@@ -172,7 +172,7 @@ def test_a_server_that_does_as_it_pleases_is_an_error(choice: Any, reply: Any) -
     model = testing.ScriptedModel([reply])
     with pytest.raises(ChoiceIgnored) as raised:
         dragoman.ask(model.endpoint(), "Time?", tools=TOOLS, tool_choice=choice, transport=model)
-    assert "takes grammars" in raised.value.next_step
+    assert "accepts grammars" in raised.value.next_step
 
 
 def test_a_stream_ends_with_the_same_error() -> None:
@@ -200,5 +200,5 @@ def test_definitions_are_encoded_only_when_they_are_sent(monkeypatch: pytest.Mon
 
 def test_a_provider_without_a_known_wire_cannot_be_chosen() -> None:
     oci = providers.get("oci")
-    with pytest.raises(ConfigError, match="oci cannot be spoken to"):
+    with pytest.raises(ConfigError, match="does not support the protocol of oci"):
         choose_tool_mode(settle(oci, "m", overrides={"native_tool_calls": True}), TOOLS)

@@ -107,7 +107,7 @@ def test_a_token_is_sent_to_the_hub(hub: FakeHub, tmp_path: Path, monkeypatch: p
     [
         ("owner/other", 200, {}, "the hub has no /api/models/owner/other"),
         ("owner/tiny:none.gguf", 200, {}, "has no file 'none.gguf'"),
-        ("owner/tiny", 401, {}, "does not give"),
+        ("owner/tiny", 401, {}, "denies access"),
         ("owner/tiny", 503, {}, "answered 503"),
         ("owner/tiny", 200, {"lfs": {"oid": "0" * 64}}, "is not the file that the hub lists"),
     ],
@@ -126,7 +126,7 @@ def test_a_failure_is_clear_and_leaves_nothing(
 
 def test_a_hub_that_cannot_be_reached_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
-    with pytest.raises(ConfigError, match="the hub cannot be reached"):
+    with pytest.raises(ConfigError, match="cannot reach the hub"):
         Store(tmp_path).add("owner/tiny")
 
 

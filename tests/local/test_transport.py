@@ -103,8 +103,8 @@ def test_a_whole_answer_is_one_object(speak) -> None:
 @pytest.mark.parametrize(
     ("request_", "status", "words"),
     [
-        (post(b"{"), 400, "no JSON object"),
-        (post([]), 400, "no JSON object"),
+        (post(b"{"), 400, "not a JSON object"),
+        (post([]), 400, "not a JSON object"),
         (post({"model": "fake"}, "http://embedded.invalid/v1/embeddings"), 404, "has no http://"),
         (post({"model": "nowhere"}), 404, "unknown model 'nowhere'"),
     ],
@@ -224,7 +224,7 @@ def test_the_row_is_opened_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_transport_that_cannot_be_loaded_is_a_mistake_of_the_row() -> None:
     provider = Provider("odd", transport="dragoman.local:nothing")
-    with pytest.raises(ConfigError, match="cannot be loaded"):
+    with pytest.raises(ConfigError, match="cannot load the transport"):
         open_transport(shipped().with_provider(provider).resolve("odd:m"))
 
 

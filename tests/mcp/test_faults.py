@@ -27,12 +27,12 @@ def said(log: Path, method: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        (StdioServer("bad", ["/no/such/program"]), "bad: cannot be used: '/no/such/program' cannot be started"),
+        (StdioServer("bad", ["/no/such/program"]), "bad: cannot be used: cannot start '/no/such/program'"),
         (StdioServer("bad", ["sh", "-c", "echo out of memory >&2; exit 7"]), "the server ended (exit status 7)"),
-        (faulty("speaks of tomorrow", name="bad"), "bad: cannot be used: it speaks version '2199-01-01'"),
-        (HttpServer("bad", "http://192.0.2.1/mcp"), "is not encrypted, and does not lead to this machine"),
+        (faulty("speaks of tomorrow", name="bad"), "bad: cannot be used: it uses the unknown version '2199-01-01'"),
+        (HttpServer("bad", "http://192.0.2.1/mcp"), "is not encrypted, and is not on this machine"),
         (HttpServer("bad", "http://127.0.0.1:1/mcp"), "nothing listens there"),
-        (HttpServer("bad", "ftp://example.org/"), "no https:// address"),
+        (HttpServer("bad", "ftp://example.org/"), "does not start with https://"),
         (HttpServer("bad", "http://127.0.0.1:1/", {"X": "a\r\nb"}), "the header 'X' cannot be sent"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -52,7 +52,7 @@ def test_what_a_server_wrote_before_it_ended_is_in_its_problems() -> None:
 def test_a_server_that_hangs_in_its_greeting_is_given_up_after_its_time() -> None:
     limits = replace(QUICK, probe_seconds=0.01, start_seconds=0.2)
     with open_box(faulty("hangs in initialize"), limits=limits) as box:
-        assert box.problems[0] == "echo: did not come up within 0.2 seconds"
+        assert box.problems[0] == "echo: did not start within 0.2 seconds"
         assert box.tools == []
 
 
@@ -69,9 +69,9 @@ LOST = [
     ("dies in the midst", "the server ended (exit status 3)"),
     ("is killed", "the server ended (by SIGKILL)"),
     ("sends a huge line", "the server sent a message of more than 1000000 bytes"),
-    ("sends no JSON", "the server sent what is no message (no JSON"),
-    ("sends no JSON-RPC", "the server sent what is no message (no JSON-RPC"),
-    ("babbles", "the server keeps writing to its output what is no message"),
+    ("sends no JSON", "the server sent an invalid message (not JSON"),
+    ("sends no JSON-RPC", "the server sent an invalid message (not JSON-RPC"),
+    ("babbles", "the server keeps writing other text to its output"),
     ("closes its output", "the server closed its input or output"),
 ]
 
@@ -95,7 +95,7 @@ def test_a_server_that_keeps_breaking_is_not_started_for_ever() -> None:
         for _ in range(1 + len(QUICK.restart_delays)):
             assert "exit status 3" in call(box, "echo", text="die").content
         given_up = call(box, "echo", text="one").content
-        assert given_up.endswith("the server failed 3 times, and is not started again. Nothing was run.")
+        assert given_up.endswith("the server failed 3 times, and is not restarted. Nothing was run.")
         assert "echo wrote: Traceback: out of luck" in box.problems
 
 
@@ -199,7 +199,7 @@ def test_a_closed_toolbox_answers_its_calls_with_an_error() -> None:
     box = open_box(faulty("none"))
     box.close()
     box.close()
-    assert call(box, "echo").content == "the MCP server 'echo' is not connected any more"
+    assert call(box, "echo").content == "the MCP server 'echo' is no longer connected"
 
 
 def test_a_program_that_forgets_to_close_leaves_no_server_behind(tmp_path: Path, root: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_server_that_forgets_every_session_is_not_asked_for_ever() -> None:
         return (404, {}, "") if message.get("method") == "tools/call" else None
 
     with opened(forget) as (box, script):
-        assert "the server has forgotten the session" in call(box, "echo").content
+        assert "the server has dropped the session" in call(box, "echo").content
         assert script.methods().count("POST tools/call") == 2
 
 
@@ -175,17 +175,17 @@ def test_a_stream_that_breaks_off_is_taken_up_where_it_ended() -> None:
 
 REDIRECT = {"Location": "https://evil.example/mcp?token=1"}
 WRONG = [
-    ((307, REDIRECT, ""), "the server sends us on to https://evil.example/mcp; use that address"),
-    ((401, {}, ""), "does not let us in (status 401)"),
+    ((307, REDIRECT, ""), "the server redirects to https://evil.example/mcp; use that URL"),
+    ((401, {}, ""), "denies access (status 401)"),
     ((500, {}, "Bearer sk-secret"), "the server answered with status 500"),
-    ((202, {}, ""), "promised no answer"),
+    ((202, {}, ""), "will not answer it"),
     ((200, {"Content-Type": "text/html"}, "<html>"), "'text/html' instead of JSON"),
-    ((200, JSON, "{"), "what is no message"),
-    ((200, JSON, '{"jsonrpc": "2.0", "id": 4711, "result": {}}'), "a request that was not made"),
-    ((200, JSON, "[" * 5000), "what is no message"),
+    ((200, JSON, "{"), "invalid message"),
+    ((200, JSON, '{"jsonrpc": "2.0", "id": 4711, "result": {}}'), "a request that was not sent"),
+    ((200, JSON, "[" * 5000), "invalid message"),
     ((200, JSON, " " * 1_000_001), "more than 1000000 bytes"),
     ((200, STREAM, "data: " + "x" * 1_000_001 + "\n\n"), "more than 1000000 bytes"),
-    ((200, STREAM, ""), "ended its stream before it answered"),
+    ((200, STREAM, ""), "ended its stream before the answer"),
     (
         (400, JSON, '{"jsonrpc": "2.0", "id": null, "error": {"code": 1, "message": "sk-secret is wrong"}}'),
         "[redacted]",
@@ -216,7 +216,7 @@ def test_a_redirect_is_not_followed_with_our_headers() -> None:
 
         with opened(respond, {"Authorization": "Bearer sk-secret"}) as (box, _):
             assert box.tools == []
-            assert "sends us on to" in box.problems[0]
+            assert "redirects to" in box.problems[0]
         assert trap.seen == []
 
 

@@ -102,7 +102,7 @@ def test_a_child_of_a_fork_cannot_harm_the_servers_of_its_parent() -> None:
         pid = os.fork()
         if pid == 0:
             box.close()
-            os._exit(0 if "not connected" in str(call(box, "echo").content) else 1)
+            os._exit(0 if "no longer connected" in str(call(box, "echo").content) else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert find(box, "echo") is not None
         assert call(box, "echo", text="alive").content.endswith(" alive")

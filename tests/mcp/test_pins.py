@@ -63,7 +63,7 @@ def test_only_what_was_shown_is_approved(pins: Pins) -> None:
 
 def test_a_tool_that_was_never_seen_cannot_be_approved(pins: Pins) -> None:
     state_of(pins, define())
-    with pytest.raises(ConfigError, match="no MCP tool 'files/raed' was seen so far; did you mean 'files/read'"):
+    with pytest.raises(ConfigError, match="unknown MCP tool 'files/raed'; did you mean 'files/read'"):
         pins.approve("files/raed")
 
 
@@ -89,7 +89,7 @@ def test_programs_that_pin_at_the_same_time_lose_nothing(tmp_path: Path) -> None
 def test_a_damaged_file_is_an_error_and_not_a_new_beginning(tmp_path: Path, content: str) -> None:
     path = tmp_path / "mcp-pins.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"the pins of MCP tools in .* cannot be read") as caught:
+    with pytest.raises(ConfigError, match=r"cannot read the pins of MCP tools in") as caught:
         open_box(faulty("none"), pins=path)
     assert "every tool counts as new" in caught.value.next_step
     assert path.read_text(encoding="utf-8") == content
@@ -128,7 +128,7 @@ def test_threat_18_a_server_that_changed_between_two_runs(tmp_path: Path) -> Non
         assert tool.description == "This tool is off, because its definition has changed and nobody has approved that."
         assert tool.parameters == {"type": "object"}
         assert "its definition has changed" in call(box, "echo").content
-        assert any("the tool 'echo' is off" in problem for problem in box.problems)
+        assert any("the tool 'echo' is disabled" in problem for problem in box.problems)
         approve_pin(path, "echo/echo")
     with open_box(faulty("pulls the rug"), pins=path) as box:
         assert not call(box, "echo").is_error

@@ -131,7 +131,7 @@ def test_no_tools_need_no_instructions(tools: Any) -> None:
 
 
 def test_an_endpoint_of_its_own_kind_is_told_when_native_calls_are_forced() -> None:
-    with pytest.raises(ConfigError, match="oci cannot be spoken to") as caught:
+    with pytest.raises(ConfigError, match="does not support the protocol of oci") as caught:
         providers.get("oci").convert_tools([SHELL], "m", {"native_tool_calls": True})
     assert caught.value.next_step.startswith("Not speakable: ")
 

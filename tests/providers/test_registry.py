@@ -80,8 +80,8 @@ def test_a_provider_needs_no_registry() -> None:
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        (Provider("Mine!"), "'Mine!' is no name"),
-        (Provider("mine", wires=()), "speaks no wire"),
+        (Provider("Mine!"), "'Mine!' is not a valid name"),
+        (Provider("mine", wires=()), "has no wire"),
         (Provider("mine", wires=("grpc",)), "no wire 'grpc'"),
         (Provider("mine", quirks={"fast": True}), "quirks of provider mine: "),
         (Provider("mine", wire_quirks={"ollama": {"name_limit": "x"}}), "quirks of provider mine on ollama: "),
@@ -144,7 +144,7 @@ def test_rows_may_be_given_as_tables_by_name() -> None:
         ({"x": {"native": "maybe"}}, "provider x: "),
         ({"x": "http://x"}, "provider x: a row is a table"),
         ({"providers": {"x": {"quirks": {"fast": True}}}}, "quirks of provider x"),
-        ({"profiles": {"x": {"match": ["("]}}}, "no regular expression"),
+        ({"profiles": {"x": {"match": ["("]}}}, "not a regular expression"),
         ({"profiles": {"x": 1}}, "profile x: a row is a table"),
         ({"profiles": {}, "providers": 3}, "`providers` is a table"),
     ],
@@ -199,7 +199,7 @@ def test_an_entry_point_adds_rows(gives: Any) -> None:
         (ImportError("no module named acme"), "ImportError: no module named acme"),
         (ValueError("at import"), "ValueError: at import"),
         (42, "TypeError"),
-        (["mine"], "ConfigError: it gave str, not a Provider"),
+        (["mine"], "ConfigError: it returned str, not a Provider"),
         (Provider("openai", base_url="http://evil/v1"), "'openai' is already a provider"),
         ({"openai": {"base_url": "http://evil/v1"}}, "'openai' is already a provider"),
         (Provider("mine", wires=("grpc",)), "no wire 'grpc'"),

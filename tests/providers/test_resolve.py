@@ -45,7 +45,7 @@ def test_the_caller_may_choose_among_the_wires() -> None:
     assert providers.resolve("ollama:qwen3", wire="anthropic").base_url == "http://localhost:11434/v1"
     with pytest.raises(UnknownProvider, match="unknown provider 'gemini'") as caught:
         providers.resolve("ollama:qwen3", wire="gemini")
-    assert "ollama speaks ollama, openai_chat" in caught.value.next_step
+    assert "ollama has ollama, openai_chat" in caught.value.next_step
 
 
 def test_only_the_first_colon_parts_provider_and_model() -> None:
@@ -167,7 +167,7 @@ def test_holes_that_nothing_fills_are_named() -> None:
 
 
 def test_a_place_that_does_not_exist_or_does_not_serve_the_wire_is_told() -> None:
-    with pytest.raises(ConfigError, match="no address 'moon'"):
+    with pytest.raises(ConfigError, match="no base URL 'moon'"):
         providers.resolve("zai@moon:glm-4.6")
     with pytest.raises(ConfigError, match="'coding' of zai does not serve anthropic"):
         providers.resolve("zai@coding:glm-4.6", wire="anthropic")

@@ -220,9 +220,9 @@ def test_what_is_hidden_is_hidden_below_a_readable_folder(
 
 MISTAKES: dict[str, Callable[[Path], Box]] = {
     "the whole file system": lambda folder: Box(workspace="/"),
-    "has to be a folder": lambda folder: Box(workspace=str(folder / "absent")),
-    "lie in the workspace": lambda folder: Box(workspace=str(folder), protected=("../x",)),
-    "cannot hold a variable": lambda folder: Box(workspace=str(folder), environment={"A=B": ""}),
+    "is not a folder": lambda folder: Box(workspace=str(folder / "absent")),
+    "is not in the workspace": lambda folder: Box(workspace=str(folder), protected=("../x",)),
+    "cannot contain a variable": lambda folder: Box(workspace=str(folder), environment={"A=B": ""}),
 }
 
 

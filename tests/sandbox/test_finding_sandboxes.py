@@ -78,7 +78,7 @@ def test_another_system_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(SandboxMissing, match="no sandbox called 'docker'"):
+    with pytest.raises(SandboxMissing, match="unknown sandbox 'docker'"):
         find_sandbox("docker")  # type: ignore[arg-type]
 
 

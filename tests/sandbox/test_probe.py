@@ -188,12 +188,12 @@ def test_the_report_reads_well() -> None:
         "tried to break out in 2 ways: 1 were stopped",
         "  stopped: read home (Permission denied)",
         "  not stopped: change mode outside (its effect can be seen outside)",
-        "it holds: the mode `sandboxed` can be used",
+        "it is effective: the mode `sandboxed` can be used",
         "not used: bubblewrap: bwrap is not installed",
         "hint: the best sandbox needs bubblewrap; on Debian or Ubuntu: apt-get install bubblewrap",
     ]
     failed = ProbeReport(tier="none", user=1000, attempts=(Attempt("read_home", False, "nothing stopped it"),))
     assert sandbox_lines(failed)[2:4] == [
         "  NOT STOPPED: read home (nothing stopped it)",
-        "it does not hold: the mode `sandboxed` asks before every command",
+        "it is not effective: the mode `sandboxed` asks before every command",
     ]

@@ -241,5 +241,5 @@ def test_what_is_too_large_to_remember_is_told_and_left(tmp_path: Path, monkeypa
     assert guard.put_back() == ()
 
     (tmp_path / "large").write_text("y" * 100, encoding="utf-8")
-    assert guard.put_back() == ("large (could not be put back)",)
+    assert guard.put_back() == ("large (could not be restored)",)
     assert (tmp_path / "large").read_text(encoding="utf-8") == "y" * 100

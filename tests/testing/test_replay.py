@@ -169,7 +169,7 @@ def test_a_request_made_once_too_often_is_a_miss(tmp_path: Path) -> None:
     ask(RecordingTransport(ScriptedModel(["a"]), path))
     replay = ReplayTransport(path)
     ask(replay)
-    with pytest.raises(CassetteMiss, match="holds this request 1 times"):
+    with pytest.raises(CassetteMiss, match="contains this request 1 times"):
         ask(replay)
 
 

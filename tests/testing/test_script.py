@@ -111,7 +111,7 @@ def test_replies_that_nobody_asked_for_are_told() -> None:
     script = ScriptedModel(["a", "b", "c"])
     ask(script)
     assert script.left == 2
-    with pytest.raises(AssertionError, match="2 of 3 scripted replies were never asked for"):
+    with pytest.raises(AssertionError, match="2 of 3 scripted replies were not used"):
         script.assert_finished()
 
 

@@ -81,7 +81,7 @@ def test_a_fault_with_nothing_to_spoil_is_a_mistake_in_the_test() -> None:
 
 
 def test_a_script_at_its_end_fails_the_test_that_uses_it() -> None:
-    with pytest.raises(ScriptExhausted, match="asked once more"), Upstream([]) as upstream:
+    with pytest.raises(ScriptExhausted, match="sent one more request"), Upstream([]) as upstream:
         assert ask(upstream).failure is not None
 
 

@@ -1,4 +1,4 @@
-"""The tools `remember` and `recall`: notes that outlast the conversation, in SQLite."""
+"""The tools `remember` and `recall`: notes in SQLite that persist after the conversation."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def _committed(connection: sqlite3.Connection, beginning: str) -> Iterator[None]
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of a file that holds nothing; somebody else may have done so meanwhile."""
+    """Create the tables of an empty file; another process may have done so in the meantime."""
     if is_blank(connection):
         for statement in _TABLES:
             connection.execute(statement)

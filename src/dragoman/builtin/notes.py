@@ -33,7 +33,7 @@ Finish: Tool = getattr(_finish, MARK)
 MOST_CHOICES = 20
 MOST_QUESTION_CHARACTERS = 4_000
 _PATIENCE = 3600.0
-"""Seconds that a person has, unless the run ends before."""
+"""The seconds in which a user can answer, unless the run ends earlier."""
 _NOBODY = (
     "Nobody is there to be asked. Decide yourself with what you know and say what you assumed, or finish and say what "
     "you would need to know."

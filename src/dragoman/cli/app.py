@@ -19,21 +19,21 @@ from dragoman.errors import DragomanError
 
 USAGE_ERROR = 2
 
-_HELP = """Find, repair and type the tool calls of models, and carry them from any provider to any other.
+_HELP = """Find, repair and validate the tool calls of models, and convert them between providers.
 
 \b
 Examples:
-  dragoman demo                          see it at work with a real model and real tools
-  dragoman parse reply.txt               what is in this reply?
-  my-model | dragoman parse --json       the same from a pipe, for a program
-  dragoman parse --tools tools.json -    arguments typed by your schemas
-  dragoman formats                       every spelling that is understood
-  dragoman formats hermes                one of them, with an example
-  dragoman providers                     every endpoint that is known by name
+  dragoman demo                          a demonstration with a real model and real tools
+  dragoman parse reply.txt               show the calls in a reply
+  my-model | dragoman parse --json       read a pipe and print JSON
+  dragoman parse --tools tools.json -    convert arguments to the types of your schemas
+  dragoman formats                       list the text formats
+  dragoman formats hermes                show one format, with an example
+  dragoman providers                     list the known providers
   dragoman convert --from openai --to gemini request.json
   dragoman run "What is the weather in Paris?" -m ollama:qwen3 --tools weather.py
-  dragoman chat -m ollama:qwen3          the same, as a conversation
-  dragoman doctor ollama:qwen3           what works there, and what does not
+  dragoman chat -m ollama:qwen3          start a conversation
+  dragoman doctor ollama:qwen3           test what works at an endpoint
 """
 
 
@@ -51,19 +51,19 @@ class CommandRow(NamedTuple):
 
 # `--help` and completion list the commands in this order, without loading them.
 COMMANDS = (
-    CommandRow("chat", "dragoman.cli.chat", "Talk with a model that has tools."),
-    CommandRow("convert", "dragoman.cli.convert", "Turn a request into another provider's."),
-    CommandRow("demo", "dragoman.cli.demo", "See it at work with a real model."),
-    CommandRow("doctor", "dragoman.cli.doctor", "Find out what an endpoint can do."),
+    CommandRow("chat", "dragoman.cli.chat", "Chat with a model that has tools."),
+    CommandRow("convert", "dragoman.cli.convert", "Convert a request to another provider."),
+    CommandRow("demo", "dragoman.cli.demo", "Run a demonstration with a real model."),
+    CommandRow("doctor", "dragoman.cli.doctor", "Test what an endpoint supports."),
     CommandRow("formats", "dragoman.cli.formats", "List the formats, or show one."),
-    CommandRow("parse", "dragoman.cli.parse", "Show what is in a model's text."),
-    CommandRow("providers", "dragoman.cli.providers", "List the endpoints, or explain one."),
-    CommandRow("run", "dragoman.cli.run", "Do a task with a model and tools."),
-    CommandRow("approvals", "dragoman.cli.approvals", "Answer calls that wait for approval."),
-    CommandRow("audit", "dragoman.cli.audit", "Verify and show the log of decisions."),
-    CommandRow("config", "dragoman.cli.config", "Show the settings, or write a file of them."),
-    CommandRow("sessions", "dragoman.cli.sessions", "Show what runs have left behind."),
-    CommandRow("model", "dragoman.cli.model", "Fetch and list models that run in this process."),
+    CommandRow("parse", "dragoman.cli.parse", "Show the calls in a model's text."),
+    CommandRow("providers", "dragoman.cli.providers", "List the providers, or show one."),
+    CommandRow("run", "dragoman.cli.run", "Run a task with a model and tools."),
+    CommandRow("approvals", "dragoman.cli.approvals", "List and answer pending approvals."),
+    CommandRow("audit", "dragoman.cli.audit", "Verify and show the audit log."),
+    CommandRow("config", "dragoman.cli.config", "Show the settings, or write a settings file."),
+    CommandRow("sessions", "dragoman.cli.sessions", "Show, fork, export and delete sessions."),
+    CommandRow("model", "dragoman.cli.model", "Manage models that run in this process."),
 )
 
 
@@ -110,10 +110,10 @@ def _options(
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; a mistake ends in one line and a hint, never in a traceback."""
+    """Run one command and return its exit code. An error is printed as one line and a hint, never as a traceback."""
     args = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):
-        # A model's text may hold lone surrogates; they are shown as escapes instead of raising.
+        # A model's text may contain lone surrogates; they are printed as escapes instead of raising an exception.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     show_notices(args)
@@ -153,7 +153,7 @@ _SILENT = frozenset({"--json", "--quiet", "-q"})
 
 
 class _NoticeHandler(logging.Handler):
-    """Writes to whatever standard error is at the moment."""
+    """Writes to the current `sys.stderr`, which may be replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from dragoman.cli.screen import replace_controls

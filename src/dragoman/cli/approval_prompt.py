@@ -37,14 +37,14 @@ async def edit_json(text: str, before: dict[str, Any]) -> dict[str, Any]:
     if not text:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if not editor:
-            raise EditError('type the arguments behind it: e {"path": "..."}; or set EDITOR')
+            raise EditError('type the arguments after it: e {"path": "..."}; or set EDITOR')
         text = await asyncio.to_thread(_run_editor, editor, json.dumps(before, ensure_ascii=False, indent=2))
     try:
         arguments: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise EditError(f"that is no JSON: {error}") from None
+        raise EditError(f"not JSON: {error}") from None
     if not isinstance(arguments, dict):
-        raise EditError("arguments are an object: {...}")
+        raise EditError("the arguments must be an object: {...}")
     return arguments
 
 
@@ -57,9 +57,9 @@ def _run_editor(editor: str, text: str) -> str:
         try:
             done = subprocess.run([*shlex.split(editor), str(file)], check=False)
         except (OSError, ValueError) as error:
-            raise EditError(f"{editor} cannot be started: {error}") from None
+            raise EditError(f"cannot start {editor}: {error}") from None
         if done.returncode:
-            raise EditError(f"{editor} ended with {done.returncode}; nothing was changed")
+            raise EditError(f"{editor} exited with {done.returncode}; the arguments are unchanged")
         return file.read_text(encoding="utf-8", errors="replace")
 
 
@@ -69,8 +69,8 @@ _MAX_SUMMARY_CHARS = 60
 _MAX_TASK_CHARS = 100
 _DIGEST_CHARS = 12
 _UNITS = ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s"))
-_HIDDEN_NOTE = "something is hidden here, and the call gets what it really is"
-_ESCAPED_NOTE = "characters that cannot be seen are written as \\uXXXX"
+_HIDDEN_NOTE = "a secret is hidden here; the call receives the real value"
+_ESCAPED_NOTE = "invisible characters are written as \\uXXXX"
 
 
 def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def format_span(seconds: float) -> str:
 
 
 def escape_invisible(text: str) -> str:
-    """The text with every character that cannot be seen, such as control and zero-width characters, as \\uXXXX."""
+    """The text with every invisible character, such as control and zero-width characters, as \\uXXXX."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter == "\n" else _escape(letter) for letter in text)
@@ -178,7 +178,7 @@ def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
     screen.heading(f"{one_line(escape_invisible(data['tool']))} would be called with")
     draw_arguments(screen, data)
     if data["operands"]:
-        screen.heading("and is about")
+        screen.heading("operands")
         for operand in data["operands"]:
             draw_operand(screen, operand)
     if data["state"] == "open":
@@ -241,11 +241,11 @@ def draw_operand(screen: Screen, operand: dict[str, Any]) -> None:
         notes.append(f"really {escape_invisible(operand['real'])}")
     if operand["kind"] == "path":
         notes.append("in the workspace" if operand["inside"] else "OUTSIDE the workspace")
-        notes.append(f"file {operand['identity']}" if operand["identity"] else "not there yet")
+        notes.append(f"file {operand['identity']}" if operand["identity"] else "does not exist yet")
     elif operand["kind"] == "url" and not operand["inside"]:
         notes.append("NOT a public address")
     if operand["protected"]:
-        notes.append("PROTECTED: it decides what is trusted later")
+        notes.append("PROTECTED: it affects what is trusted later")
     if operand["digest"]:
         notes.append(f"content {operand['digest'].removeprefix('sha256:')[:_DIGEST_CHARS]}")
     for note in notes:
@@ -258,9 +258,9 @@ def _ways_to_answer(data: dict[str, Any]) -> list[str]:
     return [
         f"dragoman approvals approve {name}",
         *([always] if data["rule"] else []),
-        f"dragoman approvals approve {name} --arguments '{{...}}'  (other arguments; they are decided on again)",
+        f"dragoman approvals approve {name} --arguments '{{...}}'  (other arguments; the policy checks them again)",
         f"dragoman approvals deny {name} --reason '...'",
-        f"dragoman approvals answer {name} '...'  (the model is told this instead)",
+        f"dragoman approvals answer {name} '...'  (the model receives this as the result; nothing runs)",
     ]
 
 
@@ -286,14 +286,15 @@ class CommandApprover:
         keywords = {rule for rule in rules if rule in APPROVE_KEYWORDS}
         if len(keywords) > 1:
             raise ConfigError(
-                f"--approve is both {' and '.join(sorted(keywords))}", hint="give one of them; names may be added to it"
+                f"--approve is both {' and '.join(sorted(keywords))}",
+                hint="give one of them; names of tools may be added",
             )
         self._patterns = [rule for rule in rules if rule not in APPROVE_KEYWORDS]
         self._denies_all = NEVER in keywords
         self._defers_all = DEFER in keywords
         self._can_defer = can_defer
         self.ask = ask
-        """Asks the user; None if nobody is at the terminal."""
+        """Asks the user; None if there is no user at the terminal."""
 
     async def __call__(self, request: ApprovalRequest) -> Approval:
         name = request.tool
@@ -306,14 +307,14 @@ class CommandApprover:
         if self._can_defer:
             return LATER
         reason = (
-            "nobody is there to approve it; whoever starts the run can allow it with "
+            "no user is present to approve it; the person who starts the run can allow it with "
             f"--allow '{request.suggestion or name}' or --approve {name}"
         )
         return Approval(False, reason, by="the settings of this run")
 
 
 def _needs_confirmation(request: ApprovalRequest) -> bool:
-    """Whether --approve cannot approve it, as no rule can: writes to protected paths, and calls of doubtful origin."""
+    """Whether only the user can approve it, no rule and no option: a write to a protected path, a suspicious call."""
     return bool(request.doubt) or any(operand.protected and operand.access == "write" for operand in request.operands)
 
 
@@ -345,7 +346,7 @@ class TypedAnswer(Struct, frozen=True):
 
 
 def parse_answer(line: str) -> TypedAnswer:
-    """The answer in a typed line. A line that is none of the choices denies the call, and is the reason."""
+    """The answer in a typed line. A line that is not a choice denies the call and becomes the reason."""
     word, _, rest = line.strip().partition(" ")
     choice = _CHOICES.get(word.lower())
     if choice is None:
@@ -429,7 +430,7 @@ class TerminalApprover:
             return await self._edit(typed.rest, request)
         if typed.choice == "yes" or not request.suggestion:
             if typed.choice != "yes":
-                self._view.note("no rule describes calls like this one; it is approved once")
+                self._view.note("no rule matches exactly calls like this one; it is approved once")
             return Approval(True)
         if typed.choice == "always" and self._remember_rule is not None:
             self._view.note(self._remember_rule(request.suggestion))

@@ -112,7 +112,7 @@ def _remember_rule(request: ApprovalRequest, text: str) -> str:
     try:
         path = remember_rule(os.environ, request.workspace, read_rule(text, "allow"))
     except ConfigError as problem:
-        return f"for the rest of this run; it could not be kept: {problem}"
+        return f"for the rest of this run; it could not be saved: {problem}"
     return f"in {request.workspace} from now on ({path})"
 
 
@@ -125,7 +125,7 @@ def _record(audit: AuditLog, kind: Any, request: ApprovalRequest, fields: dict[s
 
 
 def user_name() -> str:
-    """The name of the user by the system. The environment is not used, because it can name anybody."""
+    """The name of the user according to the system. The environment is not used, because it can contain any name."""
     try:
         import pwd
 
@@ -150,7 +150,7 @@ def report_answers(answers: Sequence[SubmittedAnswer], as_json: bool) -> int:
         if each.refusal:
             print_error(each.refusal, each.hint)
         if each.audit_error:
-            print_error(f"the audit log does not tell of {each.request.id}: {each.audit_error}")
+            print_error(f"the audit log has no record of {each.request.id}: {each.audit_error}")
         failed = failed or bool(each.refusal or each.audit_error)
     return FATAL if failed else 0
 
@@ -165,9 +165,9 @@ def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
             screen.line(f"  {escape_invisible(rule)} is allowed {escape_invisible(each.rule_scope)}")
     for run_id, pending_ids in {each.request.run_id: each.pending_ids for each in done}.items():
         if pending_ids:
-            screen.line(f"{run_id} waits for more: {', '.join(pending_ids)}")
+            screen.line(f"{run_id} still waits for: {', '.join(pending_ids)}")
         else:
-            screen.line(f"go on: {resume_command(run_id)}")
+            screen.line(f"resume with: {resume_command(run_id)}")
 
 
 def resume_command(run_id: str) -> str:
@@ -190,33 +190,33 @@ def _as_data(answer: SubmittedAnswer) -> dict[str, Any]:
 
 # ---- `dragoman approvals mcp` ----------------------------------------------------------------------------------------
 
-MCP_HELP = """Show the tools of MCP servers as they were first seen, and approve those that changed since.
+MCP_HELP = """Show the pinned tool definitions of MCP servers, and approve definitions that changed.
 
-What a server says of a tool is remembered. If it says something else later, the tool is off until somebody has looked
-at the difference and approved it. A tool counts as one that only reads if its server says so and it was approved.
+dragoman saves the definition of every tool that a server offers. If the definition changes later, the tool is disabled
+until you review the difference and approve it. A tool counts as read-only if its server says so and you approved it.
 
 \b
 Examples:
   dragoman approvals mcp list
-  dragoman approvals mcp show tickets/close       what it says, and what it said before
+  dragoman approvals mcp show tickets/close       the definition, and what changed in it
   dragoman approvals mcp approve tickets/close
-  dragoman approvals mcp forget tickets/close     it counts as new when it is seen again
+  dragoman approvals mcp forget tickets/close     remove the saved definition
 """
 
 mcp_app = command_group("mcp", MCP_HELP)
-Key = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="A tool, by its server.", show_default=False)]
+Key = Annotated[str, typer.Argument(metavar="SERVER/TOOL", help="The tool and its server.", show_default=False)]
 
 
-@mcp_app.command("list", short_help="All tools that were seen.")
+@mcp_app.command("list", short_help="List the known tools.")
 def list_tools(as_json: Json = False) -> None:
-    """List the tools of servers that were seen, and whether they were approved."""
+    """List the known tools of MCP servers, and whether they are approved."""
     from dragoman.mcp import list_pins
 
     pins = list_pins(_pins_path())
     if as_json:
         write_json([_pin_as_data(pin) for pin in pins])
     elif not pins:
-        print("no tool of an MCP server was seen so far")
+        print("no tools of MCP servers are known yet")
     else:
         screen = Screen()
         width = max(len(sanitize(pin.key)) for pin in pins)
@@ -225,9 +225,9 @@ def list_tools(as_json: Json = False) -> None:
             screen.line((sanitize(pin.key).ljust(width), "green"), "  ", (pin.state, style))
 
 
-@mcp_app.command("show", short_help="What a tool says of itself.")
+@mcp_app.command("show", short_help="Show the definition of a tool.")
 def show_definition(key: Key, as_json: Json = False) -> None:
-    """Show the definition that counts; of a tool that changed, the difference."""
+    """Show the approved definition of a tool, or the difference if it changed."""
     pin = _find_pin(key)
     if as_json:
         write_json(_pin_as_data(pin))
@@ -243,12 +243,12 @@ def show_definition(key: Key, as_json: Json = False) -> None:
         style = {"+": "green", "-": "red"}.get(line[:1], "")
         screen.line("  ", (sanitize(line), style))
     screen.line()
-    screen.line(f"it is off; approve it with: dragoman approvals mcp approve {sanitize(pin.key)}")
+    screen.line(f"the tool is disabled; approve it with: dragoman approvals mcp approve {sanitize(pin.key)}")
 
 
-@mcp_app.command("approve", short_help="Let a tool be used as it is now.")
+@mcp_app.command("approve", short_help="Approve the current definition.")
 def approve_definition(key: Key) -> None:
-    """Approve the newest definition of a tool. It is used from the next run on."""
+    """Approve the newest definition of a tool. The next run uses it."""
     from dragoman.mcp import approve_pin
 
     pin = _find_pin(key)
@@ -257,9 +257,9 @@ def approve_definition(key: Key) -> None:
     print(f"approved {sanitize(pin.key)} ({seen.digest[:12]})")
 
 
-@mcp_app.command(short_help="Forget a tool.")
+@mcp_app.command(short_help="Remove a saved definition.")
 def forget(key: Key) -> None:
-    """Forget what was seen of a tool: it counts as new when it is seen again."""
+    """Remove the saved definition of a tool. The tool counts as new when a server offers it again."""
     from dragoman.mcp import Pins
 
     Pins(_pins_path()).forget(key)
@@ -269,7 +269,7 @@ def forget(key: Key) -> None:
 def _pins_path() -> Path:
     path = pins_file(os.environ)
     if path is None:
-        raise ConfigError("there is no folder in which tools of servers could be remembered", hint="set HOME")
+        raise ConfigError("there is no configuration folder for the tools of MCP servers", hint="set HOME")
     return path
 
 
@@ -278,7 +278,7 @@ def _find_pin(key: str) -> Pin:
 
     pins = {pin.key: pin for pin in list_pins(_pins_path())}
     if key not in pins:
-        raise ConfigError(f"no tool {key!r} was seen so far", hint="`dragoman approvals mcp list` shows them")
+        raise ConfigError(f"unknown tool {key!r}", hint="`dragoman approvals mcp list` shows the known tools")
     return pins[key]
 
 
@@ -297,54 +297,53 @@ def _pin_as_data(pin: Pin) -> dict[str, Any]:
 
 HELP = """Show the calls that wait for approval, and approve or deny them.
 
-A run that needs approval and has nobody to ask is left as it is, and the question stands in the journal. An answer
-holds once, for exactly what is shown: if the arguments, a file or the rules have changed when the run goes on, it asks
-again. Secrets are hidden in what is shown, and it says where.
+If a run needs an approval and no user is present, the run stops and the request waits in the journal. An approval is
+valid once, for exactly the call that is shown: if the arguments, a file or the rules have changed when you resume the
+run, it asks again. The output hides secrets and marks their places.
 
 \b
 Examples:
-  dragoman approvals list                         what waits
-  dragoman approvals show apr_4f2a                everything that would run
-  dragoman approvals approve apr_4f2a             once
-  dragoman approvals approve apr_4f2a --always    and from now on, by the rule that `show` names
-  dragoman approvals approve --all --run run_1b   everything that a run waits for, after listing it
+  dragoman approvals list                         list the pending requests
+  dragoman approvals show apr_4f2a                show one request completely
+  dragoman approvals approve apr_4f2a             approve it once
+  dragoman approvals approve apr_4f2a --always    also save the rule that `show` suggests
+  dragoman approvals approve --all --run run_1b   approve all requests of a run, after confirmation
   dragoman approvals deny apr_4f2a --reason "use the test account"
-  dragoman approvals answer apr_4f2a "it is 7"    the model is told this, and nothing runs
-  dragoman run --resume run_1b                    then the run goes on
+  dragoman approvals answer apr_4f2a "it is 7"    send this to the model as the result; nothing runs
+  dragoman run --resume run_1b                    resume the run
 
-The beginning of an ID is enough.
+The beginning of an ID is sufficient.
 """
 
 app = command_group("approvals", HELP)
-app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Tools of MCP servers that changed.")
+app.add_typer(mcp_app, name="mcp", help=MCP_HELP, short_help="Manage changed tools of MCP servers.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="A request, or the beginning of its id.", show_default=False)]
 Ids = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID...", help="Requests, or the beginnings of their ids.", show_default=False),
 ]
-Every = Annotated[bool, typer.Option("--all", help="All that are open; they are listed, and you are asked.")]
+Every = Annotated[bool, typer.Option("--all", help="All open requests, after a list and a confirmation.")]
 Run = Annotated[
-    str | None, typer.Option("--run", metavar="ID", help="With --all: only of this run.", show_default=False)
+    str | None,
+    typer.Option("--run", metavar="ID", help="With --all: only the requests of this run.", show_default=False),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask for confirmation.")]
 By = Annotated[
     str | None,
-    typer.Option(
-        "--by", metavar="NAME", help="Who answers, as the model is told; else `the user`.", show_default=False
-    ),
+    typer.Option("--by", metavar="NAME", help="The name that the model sees; default `the user`.", show_default=False),
 ]
 
 
 @app.command("list", short_help="What waits.")
 def list_approvals(
     include_answered: Annotated[
-        bool, typer.Option("--all", help="Those that are answered and not used yet as well.")
+        bool, typer.Option("--all", help="Include answered requests that are not used yet.")
     ] = False,
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
-    """List the requests that wait for an answer, the oldest first."""
+    """List the pending requests, the oldest first."""
     journal_path, now, sink = find_journal(journal), time.time(), make_sink()
     found = with_journal(journal_path, list_requests) if journal_path.exists() else []
     listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answer is None]
@@ -356,14 +355,14 @@ def list_approvals(
         screen = Screen()
         draw_list(screen, listed, now)
         screen.line()
-        screen.line("dragoman approvals show ID shows all that would run")
+        screen.line("dragoman approvals show ID shows the whole call")
 
 
-@app.command(short_help="Everything that would run.")
+@app.command(short_help="Show a request completely.")
 def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> None:
-    """Show a request: the call with its arguments, what it is about, why it is asked, and how to answer.
+    """Show a request: the call with its arguments and operands, the reason for the request, and how to answer.
 
-    Secrets are hidden, and it says where; characters that cannot be seen are written out.
+    Secrets are hidden and their places marked. Invisible characters are printed as escapes.
     """
     now = time.time()
     found = with_journal(find_journal(journal), lambda store: find_request(store, request))
@@ -374,19 +373,19 @@ def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> Non
         draw_request(Screen(), data, now)
 
 
-@app.command(short_help="Let calls run.")
+@app.command(short_help="Approve calls.")
 def approve(
     requests: Ids = None,
     rule: Annotated[
-        str | None, typer.Option("--rule", metavar="RULE", help="Allow this from now on as well.", show_default=False)
+        str | None, typer.Option("--rule", metavar="RULE", help="Also save this rule.", show_default=False)
     ] = None,
-    always: Annotated[bool, typer.Option("--always", help="The same with the rule that `show` names.")] = False,
+    always: Annotated[bool, typer.Option("--always", help="Also save the rule that `show` suggests.")] = False,
     arguments: Annotated[
         str | None,
         typer.Option(
             "--arguments",
             metavar="JSON|@FILE",
-            help="Run it with these instead; they are checked and decided on anew.",
+            help="Run the call with these arguments instead; they are validated and checked by the policy again.",
             show_default=False,
         ),
     ] = None,
@@ -397,15 +396,15 @@ def approve(
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
-    """Approve calls. Each approval holds once, for exactly what `show` shows, until it expires.
+    """Approve calls. Each approval is valid once, for exactly the call that `show` prints, until it expires.
 
-    The run does not go on by itself: the command for that is printed.
+    The run does not resume by itself. The output contains the command that resumes it.
     """
     if rule is not None and always:
-        raise ConfigError("--rule and --always cannot be given together", hint="--always takes the rule of the request")
+        raise ConfigError("--rule and --always cannot be given together", hint="--always uses the suggested rule")
     if arguments is not None and (always or select_all or len(requests or ()) != 1):
         raise ConfigError(
-            "--arguments is for one request, and not with --always", hint="name one ID; a rule goes with --rule"
+            "--arguments needs one request, and excludes --always", hint="name one ID; use --rule for a rule"
         )
     new_arguments = read_arguments(arguments) if arguments is not None else None
     allowed = write_rule(read_rule(rule, "allow")) if rule is not None else ""
@@ -413,8 +412,8 @@ def approve(
     def make_answer(request: ApprovalRequest) -> Approval:
         if always and not request.suggestion:
             raise ConfigError(
-                f"there is no rule that would allow just calls like {request.id}",
-                hint="approve it once, or write one with --rule",
+                f"no rule matches exactly calls like {request.id}",
+                hint="approve it once, or give a rule with --rule",
             )
         return Approval(True, arguments=new_arguments, rule=request.suggestion if always else allowed)
 
@@ -422,11 +421,11 @@ def approve(
     return _answer(chosen, make_answer, by, journal, as_json)
 
 
-@app.command(short_help="Do not let calls run.")
+@app.command(short_help="Deny calls.")
 def deny(
     requests: Ids = None,
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why; the model is told.", show_default=False)
+        str, typer.Option("--reason", metavar="TEXT", help="The reason, for the model.", show_default=False)
     ] = "",
     select_all: Every = False,
     run: Run = None,
@@ -435,12 +434,12 @@ def deny(
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
-    """Deny calls. The model is told so, with your reason, when the run goes on."""
+    """Deny calls. The model receives the denial and your reason when the run resumes."""
     chosen = _Selection(requests, select_all, run, yes, "deny")
     return _answer(chosen, lambda _: Approval(False, reason), by, journal, as_json)
 
 
-@app.command(short_help="Give the result yourself.")
+@app.command(short_help="Answer in place of the tool.")
 def answer(
     request: Id,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The result; - is standard input.", show_default=False)],
@@ -448,7 +447,7 @@ def answer(
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> int:
-    """Answer a call in place of its tool: nothing runs, and the model is told your text as the result."""
+    """Answer a call in place of its tool. Nothing runs, and the model receives your text as the result."""
     result = sys.stdin.read() if text == "-" else text
     chosen = _Selection([request], False, None, True, "answer")
     return _answer(chosen, lambda _: Approval(True, result=result), by, journal, as_json)
@@ -472,10 +471,10 @@ class _Selection(msgspec.Struct, frozen=True):
         if bool(self.ids) == self.select_all:
             raise ConfigError(
                 "name requests, or give --all" if not self.ids else "--all and requests cannot be given together",
-                hint="dragoman approvals list shows what waits",
+                hint="dragoman approvals list shows the pending requests",
             )
         if self.run is not None and not self.select_all:
-            raise ConfigError("--run goes with --all", hint=f"dragoman approvals {self.verb} --all --run {self.run}")
+            raise ConfigError("--run needs --all", hint=f"dragoman approvals {self.verb} --all --run {self.run}")
 
 
 async def _find(store: Journal, selection: _Selection, now: float) -> list[ApprovalRequest]:
@@ -493,7 +492,7 @@ def _confirm(found: Sequence[ApprovalRequest], sink: HumanSink, now: float, sele
     if selection.yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError("nobody is there to be asked", hint=f"--yes will {selection.verb} without asking")
+        raise ConfigError("standard input is not a terminal", hint=f"--yes will {selection.verb} without confirmation")
     print(f"{selection.verb} {len(found)} of {len(found)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if _read_line().strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was answered", hint="")
@@ -528,7 +527,7 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
 
 
 def make_sink() -> HumanSink:
-    """What hides secrets in the output: known keys, and text that looks like one."""
+    """The redactor for the output: it hides known keys, and text that looks like a key."""
     from dragoman.agent.safety import SafetyServices
     from dragoman.agent.settings import Safety
 
@@ -542,12 +541,12 @@ def read_arguments(text: str) -> dict[str, Any]:
         try:
             text = Path(text[1:]).expanduser().read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            why = (getattr(error, "strerror", None) or "it is no text").lower()
-            raise ConfigError(f"--arguments cannot be read: {why}", hint=hint) from None
+            why = (getattr(error, "strerror", None) or "it is not text").lower()
+            raise ConfigError(f"cannot read --arguments: {why}", hint=hint) from None
     try:
         read = msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ConfigError(f"--arguments is no JSON: {error}", hint=hint) from None
+        raise ConfigError(f"--arguments is not JSON: {error}", hint=hint) from None
     if not isinstance(read, dict):
-        raise ConfigError("--arguments is no JSON object", hint=hint)
+        raise ConfigError("--arguments is not a JSON object", hint=hint)
     return read

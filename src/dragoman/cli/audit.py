@@ -17,21 +17,21 @@ from dragoman.errors import ConfigError
 if TYPE_CHECKING:
     from dragoman.journal.verification import AuditReport
 
-HELP = """Verify and show the log of decisions, approvals and what was run.
+HELP = """Verify and show the audit log: decisions, approvals and executed calls.
 
-Every line of the log holds the hash of the one before it, so what was changed, removed, moved or put in is found. The
-file beside it (audit.jsonl.head) knows the last record, so what was cut off at the end is found as well.
+Every record contains the hash of the record before it, so `verify` detects changed, removed, moved and inserted
+records. The file audit.jsonl.head contains the hash of the last record, so it also detects a truncated log.
 
-Somebody who may write both files can write both anew. Only a head that you keep in another place shows that: copy the
-hash that `verify` prints, and give it with --head the next time.
+A person who can write both files can forge both. To detect that, keep the head in another place: copy the hash that
+`verify` prints, and pass it with --head the next time.
 
 \b
 Examples:
-  dragoman audit verify                      the log of your own runs
-  dragoman audit verify other/audit.jsonl    another one
-  dragoman audit verify --head 5f0c...       is this record still in it?
-  dragoman audit show                        the last records, the newest below
-  dragoman audit show --run run_1a2b -n 0    everything about one run
+  dragoman audit verify                      verify the log of your own runs
+  dragoman audit verify other/audit.jsonl    verify another log
+  dragoman audit verify --head 5f0c...       also check that the log contains this record
+  dragoman audit show                        show the last records, the newest last
+  dragoman audit show --run run_1a2b -n 0    show all records of one run
 """
 
 app = command_group("audit", HELP)
@@ -41,23 +41,24 @@ _COMMON_FIELDS = ("n", "at", "kind", "run", "call", "prev", "hash", "damaged")
 _is_digest = re.compile(r"[0-9a-f]{64}").fullmatch
 
 LogArgument = Annotated[
-    str | None, typer.Argument(metavar="[PATH]", help="The log, if not the usual one.", show_default=False)
+    str | None, typer.Argument(metavar="[PATH]", help="The log, if not the default one.", show_default=False)
 ]
 
 
-@app.command(short_help="Is it as it was written?")
+@app.command(short_help="Verify the log.")
 def verify(
     path: LogArgument = None,
     head: Annotated[
-        str | None, typer.Option("--head", metavar="HASH", help="A head that was printed earlier.", show_default=False)
+        str | None,
+        typer.Option("--head", metavar="HASH", help="The hash that an earlier `verify` printed.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Verify that nothing in the log was changed, removed, moved or put in. The exit code is 1 if something was.
+    """Verify that no record was changed, removed, moved or inserted. The exit code is 1 if one was.
 
-    Files that were full and put aside (audit.jsonl.1, ...) are verified with it. Without --head and without the file
-    audit.jsonl.head, records that were removed at the end cannot be seen. Whoever can write both files can make a log
-    that verifies; only a --head from another place tells.
+    The command also verifies rotated files (audit.jsonl.1, ...). Without --head and without the file audit.jsonl.head,
+    it cannot detect records that were removed at the end. A person who can write both files can forge a log that
+    verifies; only a --head from another place reveals that.
     """
     from dragoman.journal.verification import verify as verify_log
 
@@ -70,20 +71,20 @@ def verify(
     return 0 if report.ok else INVALID
 
 
-@app.command(short_help="What does it say?")
+@app.command(short_help="Show the records.")
 def show(
     path: LogArgument = None,
     run: Annotated[
-        str | None, typer.Option("--run", metavar="ID", help="Only of this run.", show_default=False)
+        str | None, typer.Option("--run", metavar="ID", help="Only the records of this run.", show_default=False)
     ] = None,
     number: Annotated[
         int, typer.Option("-n", metavar="N", min=0, help="The last N records; 0 is all.")
     ] = _DEFAULT_COUNT,
     as_json: Json = False,
 ) -> None:
-    """Show the records, the newest last. What calls were given is not in the log, only its digest.
+    """Show the records, the newest last. The log contains digests of arguments, not the arguments.
 
-    This does not verify them; lines that do not fit their own hash are marked.
+    The command does not verify the log, but it marks records that do not match their own hash.
     """
     from dragoman.journal.verification import read_records
 
@@ -96,7 +97,7 @@ def show(
 
 
 def find_log(path: str | None) -> Path:
-    """The path that is given, or that of the log beside the journal of the settings."""
+    """The given path, or the path of the log beside the journal of the settings."""
     if path is not None:
         return Path(path).expanduser()
     from dragoman.config import load
@@ -104,7 +105,7 @@ def find_log(path: str | None) -> Path:
 
     journal_path = load()["journal.path"]
     if journal_path is None:
-        raise ConfigError("there is no place for the audit log", hint="set HOME, or name the file")
+        raise ConfigError("there is no folder for the audit log", hint="set HOME, or name the file")
     return beside(Path(journal_path))
 
 
@@ -116,7 +117,7 @@ def _draw_report(screen: Screen, log_path: Path, report: AuditReport) -> None:
     if report.ok:
         screen.line(("sound", "bold green"), f": {count(report.records, 'record')}{files}, {log_path}")
     else:
-        # The fault may be in a file that was put aside.
+        # The fault may be in a rotated file.
         name = log_path.with_name(report.file)
         screen.line(("not sound", "bold red"), f": {name}, line {report.first_fault}: {report.what}")
         screen.line(f"before it: {count(report.records, 'sound record')}{files}")

@@ -112,7 +112,7 @@ class Conversation:
         self._runner = runner
         self._approver = CommandApprover(context.options.approve, can_defer=context.defers_approvals)
         if context.journal is None:
-            # A message goes on from the run before it, which is in the journal.
+            # A message continues from the previous run, which is in the journal.
             context.journal = MemoryJournal()
         self._journal = context.journal
         self.session = session or _new_session()
@@ -189,7 +189,8 @@ class Conversation:
         if command is None:
             guess = nearest(word, COMMANDS)
             print_note(
-                f"there is no /{one_line(word, 40)}" + (f"; did you mean /{guess}?" if guess else "; /help lists all")
+                f"unknown command /{one_line(word, 40)}"
+                + (f"; did you mean /{guess}?" if guess else "; /help lists all")
             )
             return
         try:
@@ -202,7 +203,7 @@ class Conversation:
             if name != "exit":
                 print_note(f"  /{name:<10}{description}")
         print_note(
-            '  Several lines: end each with \\, or write them between """ and """. // sends a message that begins so.'
+            '  Several lines: end each with \\, or write them between """ and """. // starts a message with a slash.'
         )
 
     def show_tools(self, rest: str) -> None:
@@ -210,7 +211,7 @@ class Conversation:
             asks = " (asks first)" if tool.requires_approval else ""
             print_note(f"  {tool.name}{asks}: {one_line(tool.description.partition(chr(10))[0], 100)}")
         if not len(self.agent.tools):
-            print_note("  none; --tools file.py brings some")
+            print_note("  none; --tools file.py adds some")
 
     def change_model(self, rest: str) -> None:
         if rest:
@@ -226,20 +227,20 @@ class Conversation:
         print_note(f"  {self.session}")
 
     def show_usage(self, rest: str) -> None:
-        cost = "the price is not known" if self.cost is None else f"${self.cost:.4f}"
+        cost = "the price is unknown" if self.cost is None else f"${self.cost:.4f}"
         tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
         print_note(f"  {count(self.turns, 'message')}, {tokens}, {cost}")
 
     def retry(self, rest: str) -> None:
         text = self._rewind()
         if text is None:
-            print_note("there is nothing to try again")
+            print_note("there is no message to retry")
         else:
             self.send(text)
 
     def undo(self, rest: str) -> None:
         text = self._rewind()
-        print_note("there is nothing to take back" if text is None else f"taken back: {one_line(text, 100)}")
+        print_note("there is no message to undo" if text is None else f"removed: {one_line(text, 100)}")
 
     def quit(self, rest: str) -> None:
         self.is_finished = True
@@ -282,30 +283,31 @@ def _new_session() -> str:
 
 COMMANDS: dict[str, tuple[str, Callable[[Conversation, str], None]]] = {
     "help": ("this list", Conversation.show_help),
-    "tools": ("the tools that the model has", Conversation.show_tools),
-    "model": ("the model; /model PROVIDER:MODEL takes another one", Conversation.change_model),
-    "session": ("the session; /session NAME goes on in another one", Conversation.change_session),
-    "usage": ("tokens and cost so far", Conversation.show_usage),
+    "tools": ("list the tools of the model", Conversation.show_tools),
+    "model": ("show the model; /model PROVIDER:MODEL changes it", Conversation.change_model),
+    "session": ("show the session; /session NAME continues another one", Conversation.change_session),
+    "usage": ("show tokens and cost so far", Conversation.show_usage),
     "retry": ("send the last message again", Conversation.retry),
-    "undo": ("take the last message back", Conversation.undo),
-    "quit": ("end; Ctrl-D does so, too", Conversation.quit),
+    "undo": ("remove the last message", Conversation.undo),
+    "quit": ("end the chat, like Ctrl-D", Conversation.quit),
 }
 COMMANDS["exit"] = COMMANDS["quit"]
-"""The commands of a chat, each with its description; they get the text behind their name."""
+"""The commands of a chat, each with its description; they receive the text after their name."""
 
 
-HELP = """Talk with a model that has tools. What is said is kept in a session, which --session goes on with.
+HELP = """Chat with a model that has tools. The conversation is saved in a session; --session continues it.
 
-Ctrl-C ends the reply that is being written, and at the prompt the program; so does Ctrl-D. Several lines are one
-message when each ends with a backslash, or between two lines of three quotes. /help lists the commands: /tools, /model,
-/session, /usage, /retry, /undo, /quit. With a pipe every line is a message, and the exit code is that of the last.
+Ctrl-C stops the current reply. At the prompt, Ctrl-C and Ctrl-D end the program. To write a message of several lines,
+end each line with a backslash, or put the lines between two lines of three quotes. /help lists the commands: /tools,
+/model, /session, /usage, /retry, /undo, /quit. From a pipe, every line is a message, and the exit code is that of the
+last message.
 
 \b
 Examples:
   dragoman chat -m ollama:qwen3
   dragoman chat -m openai:gpt-5 --tools weather.py --system "Answer in one sentence."
-  dragoman chat --session trip           go on in that session
-  dragoman chat --resume                 go on in the last one
+  dragoman chat --session trip           continue that session
+  dragoman chat --resume                 continue the last session
   printf 'hello\\nand in French?\\n' | dragoman chat -m ollama:qwen3
 """
 
@@ -323,9 +325,9 @@ app = typer.Typer(name="chat", add_completion=False, rich_markup_mode=None)
 @app.command("chat", help=HELP)
 @with_options(
     RunOptions,
-    session="The session; a new one if none.",
-    resume="Go on in the session that was used last.",
-    quiet="Show the answers alone.",
+    session="Continue this session, or create it.",
+    resume="Continue the last session.",
+    quiet="Print only the answers.",
 )
 def chat(*, options: RunOptions) -> int:
     runner = LoopRunner()
@@ -344,7 +346,7 @@ def chat(*, options: RunOptions) -> int:
             code = _TERMINATED if isinstance(interrupt, _Terminated) else _INTERRUPTED
         conversation.close()
         if is_saved and conversation.turns and not options.quiet and not options.as_json:
-            print(f"go on with: dragoman chat --session {conversation.session}", file=sys.stderr)
+            print(f"continue with: dragoman chat --session {conversation.session}", file=sys.stderr)
     return runner.close(code)
 
 
@@ -355,7 +357,7 @@ def _read_and_answer(conversation: Conversation) -> int:
         if line_input.is_terminal:
             endpoint, tools = conversation.agent.endpoint, count(len(conversation.agent.tools), "tool")
             print_note(
-                f"{endpoint.provider.name}:{endpoint.model}, {tools}, session {conversation.session}; /help helps"
+                f"{endpoint.provider.name}:{endpoint.model}, {tools}, session {conversation.session}; /help shows more"
             )
         while not conversation.is_finished and (message := line_input.read()) is not None:
             conversation.handle(message)
@@ -364,10 +366,10 @@ def _read_and_answer(conversation: Conversation) -> int:
 
 def _last_session(context: AppContext, runner: LoopRunner) -> str:
     if context.journal is None:
-        raise ConfigError("there is no journal, and without one no session can go on", hint="leave --no-journal out")
+        raise ConfigError("a session needs a journal", hint="leave out --no-journal")
     sessions = runner.run(context.journal.sessions())
     if not sessions:
-        raise ConfigError("there is no session to go on with", hint="begin one: dragoman chat -m provider:model")
+        raise ConfigError("there is no session to continue", hint="start one: dragoman chat -m provider:model")
     return sessions[0].session
 
 

@@ -99,30 +99,30 @@ def _value_text(name: str, value: Any) -> str:
 
 # ---- commands --------------------------------------------------------------------------------------------------------
 
-HELP = """Show the settings and where each comes from, or write a file to change them.
+HELP = """Show the settings and the origin of each, or write a settings file.
 
-Settings come from your own file, from the project's (which may only tighten), from the environment and from arguments,
-the later over the earlier. Keys are never shown.
+Settings come from your own file, the file of the project (which may only tighten them), the environment and the
+arguments. Later sources override earlier ones. Keys are never shown.
 
 \b
 Examples:
-  dragoman config show                  every setting, its value, and who said it
-  dragoman config show --set            only those that somebody set
-  dragoman config init                  write your own file, everything in it commented out
-  dragoman config init --project        the same for the project: dragoman.toml
+  dragoman config show                  show every setting, its value and its origin
+  dragoman config show --set            show only settings that are not defaults
+  dragoman config init                  write your own file, with every setting commented out
+  dragoman config init --project        write the file of the project: dragoman.toml
   $EDITOR "$(dragoman config path)"     edit your own file
-  DRAGOMAN_LIMITS_TURNS=3 dragoman ...  a setting for one command
+  DRAGOMAN_LIMITS_TURNS=3 dragoman ...  change a setting for one command
 """
 
 app = command_group("config", HELP)
 
 
-@app.command(short_help="Every setting, its value and where it comes from.")
+@app.command(short_help="Show every setting, its value and its origin.")
 def show(
-    only_set: Annotated[bool, typer.Option("--set", help="Only what somebody set.")] = False,
+    only_set: Annotated[bool, typer.Option("--set", help="Only settings that are set somewhere.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show every setting, its value and where it comes from; what was said and does not count stands below it."""
+    """Show every setting, its value and its origin, and below it the values that were overridden."""
     config = load()
     names = [name for name in config.settled if not only_set or is_set(config, name)]
     if as_json:
@@ -132,32 +132,34 @@ def show(
     print_warnings(config.warnings)
 
 
-@app.command(short_help="Write a commented file.")
+@app.command(short_help="Write a settings file.")
 def init(
-    project: Annotated[bool, typer.Option("--project", help="Write dragoman.toml here, not your own file.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if there is one.")] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="Write dragoman.toml in this folder, not your own file.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write a file with every setting in it, commented out. Your own is readable by you alone."""
+    """Write a file with every setting commented out. Only you can read your own file."""
     path = Path.cwd() / PROJECT_FILE if project else _own_file()
     write_file(path, write_template(project=project), private=not project, force=force)
     print(f"wrote {path}")
 
 
-@app.command(short_help="Where the file is.")
+@app.command(short_help="Print the path of the file.")
 def path(
     project: Annotated[bool, typer.Option("--project", help="The project's file, if there is one.")] = False,
 ) -> None:
-    """Print the path of your own file, whether it is there or not."""
+    """Print the path of your own file, whether it exists or not."""
     found = project_file(Path.cwd(), os.environ) if project else _own_file()
     if found is None:
-        raise ConfigError("there is no file of this project", hint="dragoman config init --project writes one")
+        raise ConfigError("this project has no settings file", hint="dragoman config init --project writes one")
     print(found)
 
 
 def _own_file() -> Path:
     path = user_file(os.environ)
     if path is None:
-        raise ConfigError("there is no place for your own file", hint="set HOME, or DRAGOMAN_CONFIG to a path")
+        raise ConfigError("there is no folder for your own file", hint="set HOME, or set DRAGOMAN_CONFIG to a path")
     return path
 
 
@@ -172,7 +174,7 @@ def write_file(path: Path, text: str, *, private: bool, force: bool) -> None:
             with os.fdopen(os.open(path, flags, 0o600 if private else 0o666), "w", encoding="utf-8") as file:
                 file.write(text)
     except FileExistsError:
-        raise ConfigError(f"{path} is there already", hint="--force replaces it") from None
+        raise ConfigError(f"{path} already exists", hint="--force replaces it") from None
     except OSError as error:
         why = (error.strerror or "it failed").lower()
-        raise ConfigError(f"cannot write {path}: {why}", hint="check the folder and who may write there") from None
+        raise ConfigError(f"cannot write {path}: {why}", hint="check the folder and its permissions") from None

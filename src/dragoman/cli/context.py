@@ -55,16 +55,16 @@ T = TypeVar("T")
 
 
 def find_journal(named: str | None) -> Path:
-    """The path of the journal; one that is named has to be there."""
+    """The path of the journal; a named journal has to exist."""
     if named is not None:
         path = Path(named).expanduser()
         if not path.exists():
-            raise ConfigError(f"there is no journal at {path}", hint="check the path; a run with a journal makes one")
+            raise ConfigError(f"there is no journal at {path}", hint="check the path; a run with a journal creates it")
         return path
 
     path_setting = load()["journal.path"]
     if path_setting is None:
-        raise ConfigError("there is no place for the journal", hint="set HOME, or name a file with --journal")
+        raise ConfigError("there is no folder for the journal", hint="set HOME, or name a file with --journal")
     return Path(path_setting)
 
 
@@ -99,7 +99,7 @@ class SafetySetup:
 
     def rules(self, *, attended: bool) -> Rules:
         """The rules of the settings, and those that were saved for this workspace."""
-        # A file that cannot be read may hold rules that deny, so its error ends the command.
+        # A file that cannot be read may contain deny rules, so its error ends the command.
         remembered = remembered_rules(self._environment, self._workspace)
         return permissions(self._config, remembered, attended=attended)
 
@@ -108,7 +108,7 @@ class SafetySetup:
         try:
             path = remember_rule(self._environment, self._workspace, read_rule(text, "allow"))
         except ConfigError as problem:
-            return f"{text} holds for this run only: {problem}"
+            return f"{text} is allowed for this run only: {problem}"
         return f"{text} is allowed in this folder from now on ({path})"
 
     # ---- tools -------------------------------------------------------------------------------------------------------
@@ -137,17 +137,17 @@ class SafetySetup:
         return self._servers.secrets() if self._servers is not None else []
 
     def sandbox(self, tools: Iterable[Tool]) -> Any:
-        """The sandbox for commands, where there are any; a sandbox that is named has to work."""
+        """The sandbox for commands, if a tool runs commands; a named sandbox has to work."""
         if self._sandbox is None and any(tool.metadata.get("class") == "exec" for tool in tools):
             from dragoman.sandbox import AutoSandbox, find_sandbox, proof
 
             name, is_required = self._config["sandbox"], TRAITS[self._config["mode"]].uses_sandbox
-            # Looking for a sandbox starts a process. If none is named, that can wait for the first command.
+            # The detection of a sandbox starts a process. If none is named, that can wait for the first command.
             self._sandbox = AutoSandbox() if name == "auto" and not is_required else find_sandbox(name)
-            # A sandbox holds if it confines commands and a probe could not break out of it.
+            # A sandbox is effective if it confines commands and a probe could not break out of it.
             if is_required and not (self._sandbox.confines and proof(self._sandbox).holds):
                 self._warnings.append(
-                    "no sandbox holds here, so commands are asked about; `dragoman doctor --sandbox` says why"
+                    "no sandbox is effective here, so commands need approval; `dragoman doctor --sandbox` shows why"
                 )
         return self._sandbox
 
@@ -186,7 +186,7 @@ def pins_file(environment: Mapping[str, str]) -> Path | None:
 
 _READ_ELSEWHERE = ("tools", "system")
 """Options with the name of a setting that do not simply replace it."""
-NO_MODEL = "no model is named"
+NO_MODEL = "no model is given"
 NO_MODEL_HINT = (
     "name one with -m provider:model (such as ollama:qwen3, or local for the embedded one), with DRAGOMAN_MODEL, or as "
     "`model` in the file that `dragoman config path` names; `dragoman providers` lists the providers"
@@ -269,7 +269,7 @@ class AppContext:
 
     @property
     def defers_approvals(self) -> bool:
-        """Whether an approval that nobody can give now waits in the journal."""
+        """Whether a request waits in the journal if no user is present to answer it."""
         return (
             bool(self.config["defer_approvals"])
             and self.journal is not None
@@ -277,7 +277,7 @@ class AppContext:
         )
 
     def _secrets(self) -> dict[str, str]:
-        """The keys of all providers, and what the settings name; the agent looks through the environment itself."""
+        """The keys of all providers, and the secrets in the settings. The agent searches the environment itself."""
         named = {name: self._environment.get(name, "") for name in self.config["secrets"]}
         named |= {f"mcp_{number}": value for number, value in enumerate(self.safety.secrets(), 1)}
         return {name: value for name, value in {**self._keys, **named}.items() if worth_hiding(value)}
@@ -298,7 +298,7 @@ class AppContext:
     # ---- loading -----------------------------------------------------------------------------------------------------
 
     def _load_tools(self) -> list[Tool]:
-        """All tools. Those of --tools have to load; a problem with any other becomes a warning."""
+        """All tools. The tools of --tools have to load; a problem with any other tool becomes a warning."""
         config = self.config
         named = load_tools(self.options.tools).require()
         found = [load_tools(source for source in config["tools"] if source not in self.options.tools)]
@@ -337,7 +337,7 @@ class AppContext:
         except OSError as error:
             why = (error.strerror or "it failed").lower()
             raise ConfigError(
-                f"there is no place for the journal {path}: {why}", hint="--no-journal goes without one"
+                f"cannot create the journal {path}: {why}", hint="--no-journal runs without a journal"
             ) from None
         return open_journal(path)
 
@@ -384,7 +384,7 @@ def _read_setting(name: str, text: str, option: str) -> Any:
         value = kind.from_text(text.strip())
         kind.read(value)
     except ValueError:
-        raise ConfigError(f"{option} is {kind.words}, not {text!r}", hint=f"for example {option} 10") from None
+        raise ConfigError(f"{option} must be {kind.words}, not {text!r}", hint=f"for example {option} 10") from None
     return value
 
 
@@ -396,7 +396,7 @@ def _split_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, An
         name, sign, text = each.partition("=")
         name = name.strip()
         if not sign or not name:
-            raise ConfigError(f"--option {each!r} is no name=value", hint="for example --option temperature=0.2")
+            raise ConfigError(f"--option {each!r} is not name=value", hint="for example --option temperature=0.2")
         wire, dot, field = name.partition(".")
         if dot and wire in WIRES:
             request.setdefault(wire, {})[field] = _read_value(text)
@@ -410,7 +410,7 @@ def _split_options(given: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, An
     return request, settings
 
 
-_OPTIONS_HINT = "a field that only one wire has is written with its name: --option openai_chat.logprobs=true"
+_OPTIONS_HINT = "put the name of the wire before a field of one wire: --option openai_chat.logprobs=true"
 
 
 def _read_value(text: str) -> Any:
@@ -424,5 +424,5 @@ def _read_value(text: str) -> Any:
 def _resolve_workspace(given: str | None) -> str:
     path = Path(given or ".").expanduser().resolve()
     if not path.is_dir():
-        raise ConfigError(f"there is no folder {given}", hint="--workspace names the folder that tools work in")
+        raise ConfigError(f"there is no folder {given}", hint="--workspace names the folder in which the tools work")
     return str(path)

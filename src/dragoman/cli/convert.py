@@ -13,13 +13,13 @@ from dragoman.providers.definitions import codec_for
 from dragoman.wire import names
 from dragoman.wire.conversion import convert as convert_body
 
-HELP = f"""Turn a request, or a conversation, of one provider into what another one takes.
+HELP = f"""Convert a request or a conversation from one provider to another.
 
-FILE is the JSON body of a request, or the list of its messages; without one, or as -, it is read from standard input.
-The new body goes to standard output, the report of what was changed, moved or left out to standard error.
+FILE is the JSON body of a request, or the list of its messages. Without FILE, or if it is -, the command reads standard
+input. It writes the new body to standard output, and the report of changed, moved and lost fields to standard error.
 
 WIRE is {", ".join(names()[:-1])} or {names()[-1]}, or a provider such as
-deepseek or groq:llama-3.3-70b, which also brings the quirks of that endpoint.
+deepseek or groq:llama-3.3-70b, which also applies the quirks of that endpoint.
 
 \b
 Examples:
@@ -27,8 +27,8 @@ Examples:
   dragoman convert --from openai --to deepseek:deepseek-chat request.json > new.json
   dragoman convert --from gemini --to ollama --model qwen3 request.json
   dragoman convert --from openai --to mistral --json request.json | jq .report
-  dragoman convert --from openai --to gemini --report request.json    what would it cost?
-  dragoman convert --from openai --to gemini --check request.json     fails if anything is lost
+  dragoman convert --from openai --to gemini --report request.json    only show the losses
+  dragoman convert --from openai --to gemini --check request.json     fail if anything is lost
 """
 
 
@@ -41,14 +41,15 @@ def convert(
         str | None, typer.Argument(metavar="FILE", help="The request; - is standard input.", show_default=False)
     ] = None,
     source: Annotated[
-        str, typer.Option("--from", "-f", metavar="WIRE", help="The wire that it was written for.", show_default=False)
+        str,
+        typer.Option("--from", "-f", metavar="WIRE", help="The wire or provider of the request.", show_default=False),
     ] = ...,  # type: ignore[assignment]
     target: Annotated[
-        str, typer.Option("--to", "-t", metavar="WIRE", help="The wire that it shall go to.", show_default=False)
+        str, typer.Option("--to", "-t", metavar="WIRE", help="The wire or provider to convert to.", show_default=False)
     ] = ...,  # type: ignore[assignment]
-    model: Annotated[str, typer.Option("--model", "-m", help="Name this model instead of the one that it names.")] = "",
-    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if anything was changed or lost.")] = False,
-    report: Annotated[bool, typer.Option("--report", help="Print the report alone, on standard output.")] = False,
+    model: Annotated[str, typer.Option("--model", "-m", help="The model to write into the new request.")] = "",
+    check: Annotated[bool, typer.Option("--check", help="Exit with code 1 if anything was changed or lost.")] = False,
+    report: Annotated[bool, typer.Option("--report", help="Print only the report, on standard output.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object: body, path and report.")] = False,
 ) -> int:
     reader, writer = codec_for(source), codec_for(target)

@@ -64,7 +64,7 @@ def calculate(expression: Annotated[str, Meta(examples=["2 + 3"], max_length=40)
     """Work out an arithmetic expression."""
     value = evaluate(expression)
     if value is None:
-        raise ValueError(f"{expression!r} is no arithmetic expression")
+        raise ValueError(f"{expression!r} is not an arithmetic expression")
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -99,7 +99,7 @@ def show_replies(screen: Screen) -> None:
         screen.line((f"== {number}. {sample.title}", "bold cyan"))
         screen.line()
         screen.block(sample.text.rstrip("\n"), indent=0, style="dim")
-        # First, so that what is prepared once is not in the figure.
+        # Before the measurement, so that one-time preparation is not included.
         parser = formats.parser(tools=offered, loose=sample.loose)
         streamed = [event.call for event in collect(parser, sample.text) if isinstance(event, CallEnded)]
         started = perf_counter()
@@ -112,8 +112,8 @@ def show_replies(screen: Screen) -> None:
         f"{len(shown)} replies read in {seconds * 1000:.1f} ms; fed one character at a time, "
         f"{streamed_alike} of {len(shown)} give the same calls."
     )
-    screen.line("Next: dragoman parse FILE on a reply of your own, dragoman formats for every spelling,")
-    screen.line("      dragoman convert to carry a request to another provider, dragoman providers for all of them.")
+    screen.line("Next: dragoman parse FILE parses your own reply, dragoman formats lists the text formats,")
+    screen.line("      dragoman convert converts a request, dragoman providers lists the providers.")
 
 
 def replies_as_data() -> list[dict[str, Any]]:
@@ -179,7 +179,7 @@ class UnguidedReply(Struct, frozen=True):
 
 
 def questions(workspace: Path) -> list[str]:
-    """One question for each tool, and one that needs none."""
+    """One question for each tool, and one that needs no tool."""
     names = [*_FOLDERS, *sorted(entry.name for entry in workspace.iterdir() if entry.is_dir() and entry.name.isalpha())]
     folder = next((name for name in names if (workspace / name).is_dir()), None)
     about_files = [f"List the files in {folder}."] if folder is not None else []
@@ -251,27 +251,27 @@ def _read_step(event: ToolEnded) -> Step:
 
 HELP = """Answer a few questions with a real model and real tools, in this process: no key, no server.
 
-The model (SmolLM2-135M, 98 MB) is fetched once; afterwards no network is needed. Each step is shown: what the model
-wrote, how it was read, what ran, what came back. Without a model, replies that ship with the package are shown instead.
+The model (SmolLM2-135M, 98 MB) is downloaded once; later runs need no network. The output shows each step: the text of
+the model, the parsed call, the execution and the result. Without a model, the command shows sample replies instead.
 
 \b
 Examples:
-  dragoman demo              fetch the model if it is not there, and ask it
-  dragoman demo --replies    only what is read out of a few replies, without a model
-  dragoman demo --json       the same steps, for a program
+  dragoman demo              download the model if necessary, and ask it
+  dragoman demo --replies    parse the sample replies, without a model
+  dragoman demo --json       print the steps as JSON
 
 \b
 Exit codes:
-  0  shown
-  4  there is no model and it could not be fetched; the replies were shown instead
+  0  success
+  4  the model is missing and could not be downloaded; the sample replies were shown instead
 """
 
 NO_MODEL = 4
 NEXT_COMMANDS = (
-    ('dragoman run -m local "What is 6 * 7?" --tools FILE.py', "the same model with functions of your own"),
-    ("dragoman chat -m ollama:qwen3 --tools FILE.py", "a larger model of an Ollama on this machine"),
+    ('dragoman run -m local "What is 6 * 7?" --tools FILE.py', "the same model with your own functions"),
+    ("dragoman chat -m ollama:qwen3 --tools FILE.py", "a larger model of Ollama on this machine"),
     ("OPENAI_API_KEY=... dragoman run -m openai:gpt-5 ...", "a model behind a key; `dragoman providers` lists them"),
-    ("dragoman demo --replies", "what is read out of replies as other models write them"),
+    ("dragoman demo --replies", "sample replies of other models, parsed"),
 )
 
 
@@ -280,7 +280,7 @@ app = typer.Typer(name="demo", add_completion=False, rich_markup_mode=None)
 
 @app.command("demo", help=HELP)
 def demo(
-    replies: Annotated[bool, typer.Option("--replies", help="Show the replies that ship with the package.")] = False,
+    replies: Annotated[bool, typer.Option("--replies", help="Parse the sample replies, without a model.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead.")] = False,
 ) -> int:
     screen = Screen()
@@ -297,7 +297,7 @@ def demo(
             write_json({"error": str(error), "hint": error.next_step, "replies": replies_as_data()})
             return NO_MODEL
         print_error(str(error), error.next_step)
-        screen.line("Without a model, this is what is read out of a few replies that ship with the package.")
+        screen.line("Without a model, the demo parses sample replies that ship with the package.")
         screen.line()
         show_replies(screen)
         return NO_MODEL
@@ -305,7 +305,7 @@ def demo(
 
 
 def _fetch_model(screen: Screen, *, silent: bool) -> None:
-    """Import llama.cpp and fetch the model, or raise an error that says what is missing."""
+    """Import llama.cpp and download the model, or raise an error that names what is missing."""
     from dragoman.local.download import CATALOGUE, DEFAULT
     from dragoman.local.engine import import_llama
     from dragoman.local.store import Store
@@ -316,7 +316,7 @@ def _fetch_model(screen: Screen, *, silent: bool) -> None:
         return
     if not silent:
         entry = CATALOGUE[DEFAULT]
-        screen.line(f"Fetching {entry.title} ({entry.bytes / 1e6:.0f} MB, {entry.licence}) into {store.root}, once.")
+        screen.line(f"Downloading {entry.title} ({entry.bytes / 1e6:.0f} MB, {entry.licence}) into {store.root}, once.")
     with ProgressLine(silent=silent) as progress:
         store.add(progress=progress)
 
@@ -359,16 +359,16 @@ def _draw_introduction(screen: Screen, engine: Engine) -> None:
         ("dragoman", "bold"),
         f" gives a real model real tools. {engine.name} was loaded in {engine.seconds:.1f} s ({threads}).",
     )
-    screen.line("It is a very small one. A grammar made from the tools lets it write a right call or plain text, and")
-    screen.line("nothing else; everything it writes is shown as it came.")
+    screen.line("The model is very small. A grammar made from the tools restricts it to correct calls and plain text.")
+    screen.line("Its output is shown unchanged.")
 
 
 def _draw_conclusion(screen: Screen, answers: list[AnsweredQuestion], question: str, unguided: UnguidedReply) -> None:
     screen.line()
-    screen.line((f"== The same model, left free: {question}", "bold cyan"))
+    screen.line((f"== The same model without a grammar: {question}", "bold cyan"))
     screen.block(unguided.text.strip() or "(nothing)", style="dim")
     if not unguided.calls:
-        screen.line("  No call, and so it made the answer up: the examples and the grammar make the difference.")
+        screen.line("  No call, so the answer is invented: the examples and the grammar make the difference.")
     screen.line()
     with_tool = sum(bool(answer.steps) for answer in answers)
     seconds = sum(answer.seconds for answer in answers)

@@ -56,7 +56,7 @@ _TIER_DESCRIPTIONS = {
 
 
 def sandbox_lines(report: ProbeReport, reasons: Sequence[str] = (), *, details: bool = False) -> list[str]:
-    """The sandbox, whether it holds, and the attempts that were not stopped; with `details`, all attempts.
+    """The sandbox, whether it is effective, and the attempts that it did not stop; with `details`, all attempts.
 
     `reasons` are those of `why_not`: why a better sandbox is not used.
     """
@@ -69,9 +69,9 @@ def sandbox_lines(report: ProbeReport, reasons: Sequence[str] = (), *, details: 
         lines += [_attempt_line(each) for each in report.attempts if each.stopped]
     lines += [_attempt_line(each) for each in report.attempts if not each.stopped]
     if report.holds:
-        lines.append("it holds: the mode `sandboxed` can be used")
+        lines.append("it is effective: the mode `sandboxed` can be used")
     else:
-        lines.append("it does not hold: the mode `sandboxed` asks before every command")
+        lines.append("it is not effective: the mode `sandboxed` asks before every command")
     lines += [f"not used: {reason}" for reason in reasons]
     if report.tier != "bubblewrap":
         lines.append("hint: the best sandbox needs bubblewrap; on Debian or Ubuntu: apt-get install bubblewrap")
@@ -96,30 +96,29 @@ class DoctorOptions(Struct, frozen=True, kw_only=True):
     """The options of `dragoman doctor`, in the order of `--help`."""
 
     target: Annotated[
-        str | None, typer.Argument(metavar="[URL|PROVIDER:MODEL]", help="What is examined.", show_default=False)
+        str | None, typer.Argument(metavar="[URL|PROVIDER:MODEL]", help="The endpoint to examine.", show_default=False)
     ] = None
     model: Annotated[
-        str, typer.Option("--model", "-m", metavar="NAME", help="The model at an address.", show_default=False)
+        str,
+        typer.Option("--model", "-m", metavar="NAME", help="The model, if the target is a URL.", show_default=False),
     ] = ""
     base_url: Annotated[
-        str, typer.Option("--base-url", metavar="URL", help="The address of the provider.", show_default=False)
+        str, typer.Option("--base-url", metavar="URL", help="The base URL of the provider.", show_default=False)
     ] = ""
     wire: Annotated[
-        str, typer.Option("--wire", metavar="NAME", help="The wire to speak, of those it has.", show_default=False)
+        str, typer.Option("--wire", metavar="NAME", help="The wire to use, if there are several.", show_default=False)
     ] = ""
     key_env: Annotated[
-        str, typer.Option("--key-env", metavar="NAME", help="The variable that holds the key.", show_default=False)
+        str, typer.Option("--key-env", metavar="NAME", help="The variable that contains the key.", show_default=False)
     ] = ""
-    quick: Annotated[bool, typer.Option("--quick", help="Only the most important probes.")] = False
-    tokens: Annotated[int, typer.Option("--tokens", metavar="N", help="The most tokens of a reply.", min=32)] = 1024
+    quick: Annotated[bool, typer.Option("--quick", help="Run only the most important probes.")] = False
+    tokens: Annotated[int, typer.Option("--tokens", metavar="N", help="The maximum tokens of a reply.", min=32)] = 1024
     seconds: Annotated[
-        float, typer.Option("--seconds", metavar="N", help="The longest that one request may take.", min=1)
+        float, typer.Option("--seconds", metavar="N", help="The maximum time of one request.", min=1)
     ] = 120.0
-    no_save: Annotated[bool, typer.Option("--no-save", help="Keep nothing of what is found.")] = False
-    forget: Annotated[bool, typer.Option("--forget", help="Drop what was learned, and ask nothing.")] = False
-    sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead: try to break out of it.")
-    ] = False
+    no_save: Annotated[bool, typer.Option("--no-save", help="Do not save the findings.")] = False
+    forget: Annotated[bool, typer.Option("--forget", help="Delete the saved findings, and send nothing.")] = False
+    sandbox: Annotated[bool, typer.Option("--sandbox", help="Examine the sandbox for commands instead.")] = False
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")] = False
 
 
@@ -130,7 +129,9 @@ class DoctorRun:
         self.options = options
         self._key = environment.get(options.key_env, "").strip() or None if options.key_env else None
         if options.key_env and self._key is None:
-            raise ConfigError(f"{options.key_env} is not set", hint="--key-env names the variable that holds the key")
+            raise ConfigError(
+                f"{options.key_env} is not set", hint="--key-env names the variable that contains the key"
+            )
         self.config = load(environment=environment)
         self.warnings = list(self.config.warnings)
         self.registry = self.config.registry()
@@ -154,7 +155,7 @@ class DoctorRun:
             try:
                 return await task
             except asyncio.CancelledError:
-                print("interrupted; nothing was kept", file=sys.stderr)
+                print("interrupted; nothing was saved", file=sys.stderr)
                 return SIGNAL_BASE + (handler.signal_number or signal.SIGINT)
             finally:
                 self._spinner.hide()
@@ -202,7 +203,7 @@ class DoctorRun:
         options = self.options
         target = options.target or options.base_url or self.config["model"]
         if not target:
-            raise ConfigError("there is nobody to examine", hint=_NO_TARGET)
+            raise ConfigError("there is no endpoint to examine", hint=_NO_TARGET)
         if "://" in target:
             return await self._find_by_url(target)
         settings: dict[str, Any] = {"wire": options.wire, "base_url": options.base_url}
@@ -214,7 +215,7 @@ class DoctorRun:
         return self.registry.resolve(f"{provider}:{model or row.model}", **settings)
 
     async def _find_by_url(self, url: str) -> Endpoint:
-        self._spinner.show(f"who is at {url}?")
+        self._spinner.show(f"detecting the server at {url}")
         unknown = self.registry.resolve("custom", self.options.model, base_url=url)
         found = await recognise(url, partial(self._fetch_json, unknown))
         model = self.options.model or self._choose_model(found)
@@ -226,7 +227,10 @@ class DoctorRun:
         if not model:
             raise ConfigError(f"{found.base_url} lists no model", hint="load one, or name it with --model NAME")
         if len(found.models) > 1:
-            print(f"{len(found.models)} models are there; --model names another than {model}", file=sys.stderr)
+            print(
+                f"the server has {len(found.models)} models; using {model} (--model NAME chooses another)",
+                file=sys.stderr,
+            )
         return model
 
     async def _first_model(self, endpoint: Endpoint) -> str:
@@ -248,7 +252,7 @@ class DoctorRun:
         except TransportFault as fault:
             if fault.kind == "unreachable":
                 raise ConfigError(
-                    f"nobody answers at {url}: {fault.message}", hint="start the server, or check the address"
+                    f"no server answers at {url}: {fault.message}", hint="start the server, or check the address"
                 ) from None
             return None
         finally:
@@ -299,7 +303,7 @@ class DoctorRun:
         self._screen.line()
         self._screen.line((faults if answered else "it did not answer", "bold"), f" ({spent}{cost})")
         if saved and self._facts is not None:
-            self._screen.line(f"kept in {self._facts.path}; dragoman run and dragoman chat go by it")
+            self._screen.line(f"saved in {self._facts.path}; dragoman run and dragoman chat use it")
         if answered and (self.options.base_url or "://" in (self.options.target or "")):
             self._screen.line(f'next: dragoman run -m {report.model} --base-url {report.url} "Hello"')
 
@@ -315,7 +319,7 @@ class DoctorRun:
     def _forget(self, endpoint: Endpoint) -> int:
         known = self._facts is not None and self._facts.forget(endpoint.base_url, endpoint.model)
         name = f"{endpoint.provider.name}:{endpoint.model} at {endpoint.base_url}"
-        self._screen.line(f"forgotten: {name}" if known else f"nothing was known of {name}")
+        self._screen.line(f"deleted: {name}" if known else f"nothing was saved about {name}")
         return 0
 
 
@@ -328,32 +332,32 @@ def _open_console() -> Console:
 
 # ---- the command -----------------------------------------------------------------------------------------------------
 
-HELP = """Ask an endpoint what works: calls, streams, tool choice, results, reasoning, schemas, text formats, grammars.
+HELP = """Test an endpoint: calls, streams, tool choice, results, reasoning, schemas, text formats, grammars.
 
-TARGET is provider:model, a provider whose first model is taken, or the address of a server, which is recognised by
-what it answers. Without one, the model of the settings is examined. The number of requests is said beforehand, and
-each is small; temperature is 0.
+The target is provider:model, a provider (the command uses its first model), or the URL of a server (the command detects
+its kind). Without a target, the command examines the model of the settings. It prints the number of requests first.
+Each request is small and uses temperature 0.
 
-What is found is kept in `learned.toml` in the folder of the settings, and `dragoman run` and `dragoman chat` go by it.
+The findings are saved in `learned.toml` in the configuration folder. `dragoman run` and `dragoman chat` use them.
 
 \b
 Examples:
   dragoman doctor ollama:qwen3
-  dragoman doctor http://127.0.0.1:8080          llama.cpp, vLLM, SGLang, Ollama, LM Studio or any other
+  dragoman doctor http://127.0.0.1:8080          llama.cpp, vLLM, SGLang, Ollama, LM Studio or another server
   dragoman doctor http://box:8000 -m Qwen/Qwen3-8B --key-env BOX_KEY
   dragoman doctor groq:llama-3.3-70b-versatile --quick
   dragoman doctor local                          the embedded model
   dragoman doctor openai:gpt-5 --json | jq '.findings[] | select(.verdict == "broken")'
-  dragoman doctor ollama:qwen3 --forget          drop what was learned of it
-  dragoman doctor --sandbox                      does the sandbox for commands hold on this machine?
+  dragoman doctor ollama:qwen3 --forget          delete the saved findings
+  dragoman doctor --sandbox                      test the sandbox for commands on this machine
 
 \b
 Exit codes:
-  0    everything works that is there
-  1    something is broken, or the sandbox does not hold
-  2    misuse: no such provider, no key, no server at that address
+  0    everything that the endpoint offers works
+  1    something is broken, or the sandbox is not effective
+  2    usage error: unknown provider, missing key, no server at that address
   4    the endpoint did not answer
-  130  interrupted by Ctrl-C; nothing was kept
+  130  interrupted by Ctrl-C; nothing was saved
 """
 
 
@@ -371,7 +375,7 @@ def doctor(*, options: DoctorOptions) -> int:
 
 
 def _examine_sandbox(*, as_json: bool) -> int:
-    """Try to break out of the sandbox that commands would run in. No model is asked."""
+    """Try to break out of the sandbox for commands. This sends no request to a model."""
     from dragoman.sandbox import find_sandbox, probe, why_not
 
     name = load(environment=os.environ)["sandbox"]

@@ -11,13 +11,13 @@ from dragoman.cli.screen import GAP, Screen, pad_columns, write_json
 from dragoman.errors import CannotExpress
 from dragoman.formats import Format
 
-HELP = """List the text formats that are understood, or show one of them.
+HELP = """List the text formats that dragoman can parse, or show one of them.
 
 \b
 Examples:
-  dragoman formats                 the whole catalogue
-  dragoman formats hermes          its template and a rendered example
-  dragoman formats --json          for a program
+  dragoman formats                 list all formats
+  dragoman formats hermes          show its template and a rendered example
+  dragoman formats --json          print JSON
 """
 
 EXAMPLE_CALLS = (("get_weather", {"city": "Paris", "days": 3}), ("search", {"query": "opening hours", "exact": True}))
@@ -27,7 +27,7 @@ FAMILIES = {
     "C": "a marked name and JSON arguments",
     "D": "XML parameters",
     "E": "Python calls",
-    "G": "a value grammar of its own",
+    "G": "its own notation of values",
     "H": "channel headers",
     "I": "bare or improvised",
 }
@@ -43,7 +43,7 @@ app = typer.Typer(name="formats", add_completion=False, rich_markup_mode=None)
 @app.command("formats", help=HELP)
 def formats(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One format, by its name or an alias.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="The name or an alias of one format.", show_default=False)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -61,7 +61,7 @@ def formats(
 
 
 def rows() -> list[Format]:
-    """Every row of the catalogue once, however many names lead to it."""
+    """Every row of the catalogue once, without its aliases."""
     return list({row.name: row for row in map(catalogue.get, catalogue.names())}.values())
 
 

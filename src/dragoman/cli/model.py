@@ -12,19 +12,19 @@ from dragoman.cli.screen import ProgressLine, Screen, write_json
 from dragoman.local.download import CATALOGUE, DEFAULT
 from dragoman.local.store import Model, Store
 
-HELP = """Fetch, list and remove models that run inside this process, without a server and without a key.
+HELP = """Download, list and remove models that run inside this process, without a server and without a key.
 
-A model is fetched once and kept in the cache of the user (XDG_CACHE_HOME); afterwards no network is needed. They are
-used as local:NAME, and any file as local:PATH.gguf; `local` alone is the default model. Running one needs the extra
+A model is downloaded once to the user's cache (XDG_CACHE_HOME); later runs need no network. The name of a model is
+local:NAME, or local:PATH.gguf for any file; `local` alone is the default model. To run a model, install the extra
 `local`: pip install 'dragoman[local]'.
 
 \b
 Examples:
-  dragoman model add                       fetch the default model (98 MB)
-  dragoman model add ~/models/qwen3.gguf   take note of a file of your own
-  dragoman model add owner/name            a repository of the Hugging Face hub
-  dragoman model add owner/name:file.gguf  one file of it
-  dragoman model list                      what is at hand
+  dragoman model add                       download the default model (98 MB)
+  dragoman model add ~/models/qwen3.gguf   register your own file
+  dragoman model add owner/name            download from a repository of the Hugging Face Hub
+  dragoman model add owner/name:file.gguf  download one file of a repository
+  dragoman model list                      list the models
   dragoman model remove smollm2
   dragoman run -m local "What is 17 * 23?" --tools tools.py
 """
@@ -33,9 +33,9 @@ app = command_group("model", HELP)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead.")]
 
 
-@app.command("list", short_help="What is at hand, and what can be fetched by name.")
+@app.command("list", short_help="List the models of the store.")
 def list_models(as_json: Json = False) -> None:
-    """List the models of the store, and those that can be fetched by name."""
+    """List the models of the store, and the models that can be downloaded by name."""
     store = Store()
     models = store.models()
     missing = [entry for name, entry in CATALOGUE.items() if name not in {model.name for model in models}]
@@ -53,39 +53,37 @@ def list_models(as_json: Json = False) -> None:
         mark = "  (default)" if model.name == DEFAULT else ""
         screen.line((model.name, "bold"), f"  {model.bytes / 1e6:.0f} MB  {model.source}", (mark, "dim"))
     for entry in missing:
-        screen.line((entry.name, "dim"), f"  {entry.title}, not fetched yet: dragoman model add {entry.name}")
+        screen.line((entry.name, "dim"), f"  {entry.title}, not downloaded yet: dragoman model add {entry.name}")
 
 
-@app.command(short_help="Fetch a model, or take note of a file.")
+@app.command(short_help="Download a model, or register a file.")
 def add(
     what: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help="A name, a file, or owner/name[:file] of the hub.")
+        str, typer.Argument(metavar="[MODEL]", help="A name, a file, or owner/name[:file] of the Hugging Face Hub.")
     ] = DEFAULT,
-    name: Annotated[str, typer.Option("--name", help="What to call it; the name of the file unless said.")] = "",
+    name: Annotated[str, typer.Option("--name", help="The name in the store; default: the name of the file.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Fetch a model and check it, or take note of a file of your own. One that is there already is left as it is."""
+    """Download a model and verify it, or register your own file. An existing model is not downloaded again."""
     with ProgressLine(silent=as_json) as progress:
         model = Store().add(what, name=name, progress=progress)
-    _print(
-        as_json, as_data(model), f"{model.name} is at hand ({model.bytes / 1e6:.0f} MB): use it as local:{model.name}"
-    )
+    _print(as_json, as_data(model), f"{model.name} is ready ({model.bytes / 1e6:.0f} MB): use it as local:{model.name}")
 
 
-@app.command(short_help="Forget a model and delete its file.")
-def remove(name: Annotated[str, typer.Argument(help="Its name in the store.")], as_json: Json = False) -> None:
-    """Forget a model. Its file is deleted if it was fetched; a file of your own stays where it is."""
+@app.command(short_help="Remove a model and its downloaded file.")
+def remove(name: Annotated[str, typer.Argument(help="The name in the store.")], as_json: Json = False) -> None:
+    """Remove a model from the store. A downloaded file is deleted; your own file is kept."""
     model = Store().remove(name)
-    done = f"removed {model.name}" if model.is_ours else f"forgot {model.name}; {model.path} is still there"
+    done = f"removed {model.name}" if model.is_ours else f"removed {model.name}; the file {model.path} is kept"
     _print(as_json, as_data(model), done)
 
 
-@app.command(short_help="Where a model lies.")
+@app.command(short_help="Print the path of a model.")
 def path(
-    name: Annotated[str, typer.Argument(help="Its name, or nothing for the folder of the store.")] = "",
+    name: Annotated[str, typer.Argument(help="The name in the store; without a name, the folder of the store.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Print the path of a model's file, or of the folder that holds them all."""
+    """Print the path of a model's file, or of the folder of the store."""
     store = Store()
     found = str(store.path(name)) if name else str(store.root)
     _print(as_json, {"path": found}, found)

@@ -1,4 +1,4 @@
-"""The options of commands: those of `dragoman run` and `dragoman chat` are one field each, from which both are made."""
+"""The options of commands. A field defines each option of `dragoman run` and `dragoman chat` for both commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _option(*names: str, help: str = "", metavar: str | None = None) -> Any:
 
 
 ONCE = "once"
-"""Marks an option that a resumed run does not need again: the journal has it, or it is about this command alone."""
+"""Marks an option that a resumed run does not need again: the journal has it, or it affects only this command."""
 
 
 class RunOptions(Struct, frozen=True, kw_only=True):
@@ -29,20 +29,20 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     command that resumes a run.
     """
 
-    model: Annotated[
-        str | None, _option("--model", "-m", metavar="PROVIDER:MODEL", help="The model that is asked.")
-    ] = None
+    model: Annotated[str | None, _option("--model", "-m", metavar="PROVIDER:MODEL", help="The model.")] = None
     tools: Annotated[
         tuple[str, ...],
         _option(
             "--tools",
             "-t",
             metavar="SOURCE",
-            help="Tools: file.py, package.module, package.module:name or entry:NAME. May be repeated.",
+            help="Your own tools: file.py, package.module, package.module:name or entry:NAME. May be repeated.",
         ),
     ] = ()
     system: Annotated[
-        str | None, ONCE, _option("--system", metavar="TEXT|@FILE", help="The system prompt, or its file.")
+        str | None,
+        ONCE,
+        _option("--system", metavar="TEXT|@FILE", help="The system prompt, or a file that contains it."),
     ] = None
     session: Annotated[str | None, ONCE, _option("--session", "-s", metavar="NAME")] = None
     resume: Annotated[bool, ONCE, _option("--resume")] = False
@@ -51,9 +51,9 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         _option(
             "--approve",
             metavar="ask|later|never|NAME",
-            help="Calls that need approval: ask at the terminal (the default), leave the run waiting for `dragoman "
-            "approvals` (the default without a terminal), never allow them, or allow those of the tools of this name "
-            "or pattern. May be repeated.",
+            help="What happens with calls that need approval. ask: ask at the terminal (the default). later: stop the "
+            "run until `dragoman approvals` answers (the default without a terminal). never: deny them. NAME: approve "
+            "the calls of this tool or pattern. May be repeated.",
         ),
     ] = ()
     deny: Annotated[
@@ -61,7 +61,8 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         _option(
             "--deny",
             metavar="RULE",
-            help="Calls that never run, such as 'bash(rm*)'; a tool by its name alone is not even offered.",
+            help="Calls that never run, such as 'bash(rm*)'. The name of a tool alone hides the tool from the model. "
+            "May be repeated.",
         ),
     ] = ()
     allow: Annotated[
@@ -69,32 +70,39 @@ class RunOptions(Struct, frozen=True, kw_only=True):
         _option(
             "--allow",
             metavar="RULE",
-            help="Calls that need no question, such as 'bash(git status*)' or 'write(src/**)'. May be repeated.",
+            help="Calls that need no approval, such as 'bash(git status*)' or 'write(src/**)'. May be repeated.",
         ),
     ] = ()
-    ask: Annotated[tuple[str, ...], _option("--ask", metavar="RULE", help="Calls that are always asked about.")] = ()
+    ask: Annotated[
+        tuple[str, ...], _option("--ask", metavar="RULE", help="Calls that always need approval. May be repeated.")
+    ] = ()
     mode: Annotated[
         ModeName | None,
         _option(
             "--mode",
-            help="What runs without a question: plan reads only, edits also writes in the workspace, sandboxed also "
-            "runs commands in a sandbox, locked asks nobody and denies instead, bypass allows all but what is denied.",
+            help="Which calls run without approval. plan: reads; all other calls are denied. default: reads. edits: "
+            "also writes in the workspace. sandboxed: also commands in a sandbox. locked: as default, but denies "
+            "instead of asking. bypass: all calls except denied ones.",
         ),
     ] = None
     builtin: Annotated[
         str | None,
         _option(
-            "--builtin", metavar="NAMES", help="The built-in tools that are offered: a list with commas, all or none."
+            "--builtin", metavar="NAMES", help="The built-in tools to offer: names separated by commas, all or none."
         ),
     ] = None
-    sandbox: Annotated[SandboxName | None, _option("--sandbox", help="What confines the commands of bash.")] = None
+    sandbox: Annotated[SandboxName | None, _option("--sandbox", help="The sandbox for the commands of bash.")] = None
     network: Annotated[
-        bool | None, _option("--network/--no-network", help="Whether commands in the sandbox reach the network.")
+        bool | None, _option("--network/--no-network", help="Whether commands in the sandbox can use the network.")
     ] = None
-    turns: Annotated[str | None, _option("--turns", metavar="N", help="The most requests to the model.")] = None
-    tokens: Annotated[str | None, _option("--tokens", metavar="N", help="The most tokens, in and out.")] = None
-    cost: Annotated[str | None, _option("--cost", metavar="DOLLARS", help="The most that it may cost.")] = None
-    seconds: Annotated[str | None, _option("--seconds", metavar="N", help="The longest that it may take.")] = None
+    turns: Annotated[
+        str | None, _option("--turns", metavar="N", help="The maximum number of requests to the model.")
+    ] = None
+    tokens: Annotated[
+        str | None, _option("--tokens", metavar="N", help="The maximum number of tokens, input and output.")
+    ] = None
+    cost: Annotated[str | None, _option("--cost", metavar="DOLLARS", help="The maximum cost.")] = None
+    seconds: Annotated[str | None, _option("--seconds", metavar="N", help="The maximum time.")] = None
     request_options: Annotated[
         tuple[str, ...],
         _option(
@@ -104,19 +112,23 @@ class RunOptions(Struct, frozen=True, kw_only=True):
             help="An option of the request, such as temperature=0.2. May be repeated.",
         ),
     ] = ()
-    base_url: Annotated[str, _option("--base-url", metavar="URL", help="The address of the endpoint.")] = ""
+    base_url: Annotated[str, _option("--base-url", metavar="URL", help="The base URL of the endpoint.")] = ""
     tool_mode: Annotated[
-        ToolModeName | None, _option("--tool-mode", help="How tools are offered: natively or as text.")
+        ToolModeName | None,
+        _option("--tool-mode", help="How tools are offered: as native definitions, or as text in the prompt."),
     ] = None
     trust: Annotated[TrustName | None, _option("--trust", help="Which calls in a model's text count.")] = None
     workspace: Annotated[
-        str | None, _option("--workspace", metavar="DIR", help="The folder that tools work in; here.")
+        str | None,
+        _option("--workspace", metavar="DIR", help="The folder in which the tools work; default: the current folder."),
     ] = None
-    as_json: Annotated[bool, ONCE, _option("--json", help="Print one JSON object per event instead.")] = False
+    as_json: Annotated[bool, ONCE, _option("--json", help="Print one JSON object per event.")] = False
     quiet: Annotated[bool, ONCE, _option("--quiet", "-q")] = False
-    thinking: Annotated[bool, ONCE, _option("--thinking", help="Show what the model thinks, too.")] = False
-    log: Annotated[str | None, ONCE, _option("--log", metavar="FILE", help="Append a line of JSON per event.")] = None
-    no_journal: Annotated[bool, ONCE, _option("--no-journal", help="Keep nothing of this.")] = False
+    thinking: Annotated[bool, ONCE, _option("--thinking", help="Also show the reasoning of the model.")] = False
+    log: Annotated[
+        str | None, ONCE, _option("--log", metavar="FILE", help="Append one line of JSON per event to this file.")
+    ] = None
+    no_journal: Annotated[bool, ONCE, _option("--no-journal", help="Do not save the run in the journal.")] = False
 
     def resume_arguments(self) -> list[str]:
         """The arguments that `dragoman run --resume` needs again to continue a run."""
@@ -195,7 +207,7 @@ def with_options(options: type[Struct], **helps: str) -> Callable[[Callable[...,
 # ---- what several commands share -------------------------------------------------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-JournalPath = Annotated[str | None, _option("--journal", metavar="FILE", help="The journal, if not the usual one.")]
+JournalPath = Annotated[str | None, _option("--journal", metavar="FILE", help="The journal, if not the default one.")]
 
 
 def command_group(name: str, help: str) -> typer.Typer:

@@ -63,7 +63,7 @@ def draw_explanations(screen: Screen, text: str, explanations: Sequence[Explanat
         )
         screen.block(item.why, indent=4)
     if not explanations:
-        screen.line("  nothing in this text looks like the beginning of a call")
+        screen.line("  nothing in this text looks like the start of a call")
 
 
 def as_data(text: str, parsed: Parsed) -> dict[str, Any]:
@@ -125,18 +125,18 @@ def _position_data(lines: LineIndex, span: tuple[int, int]) -> dict[str, int]:
 
 # ---- the command -----------------------------------------------------------------------------------------------------
 
-HELP = """Show the calls, text, thinking and broken pieces in a model's text.
+HELP = """Show the calls, text, thinking and broken calls in a model's text.
 
-FILE is the text as the model wrote it; without one, or as -, it is read from standard input. Finding no call is no
-error: the exit code is 0 whenever the text could be read.
+FILE is the unchanged text of the model. Without FILE, or if it is -, the command reads standard input. A text without
+calls is not an error: the exit code is 0 if the text could be read.
 
 \b
 Examples:
   dragoman parse reply.txt
-  dragoman parse --tools tools.json reply.txt     only offered tools; arguments typed by their schemas
-  dragoman parse --format hermes reply.txt        you know how the model writes
-  dragoman parse --loose --explain reply.txt      where is the call I can see, and why was it not taken?
-  my-model | dragoman parse --json | jq .calls    for a program
+  dragoman parse --tools tools.json reply.txt     only calls of these tools, with arguments of their types
+  dragoman parse --format hermes reply.txt        parse one format only
+  dragoman parse --loose --explain reply.txt      find more calls, and explain why a text is not a call
+  my-model | dragoman parse --json | jq .calls    print JSON
 """
 
 
@@ -149,17 +149,18 @@ def parse(
         str | None, typer.Argument(metavar="FILE", help="The text; - is standard input.", show_default=False)
     ] = None,
     format: Annotated[
-        str, typer.Option("--format", "-f", metavar="NAME", help="How the model writes calls; see `dragoman formats`.")
+        str,
+        typer.Option("--format", "-f", metavar="NAME", help="The text format of the calls; see `dragoman formats`."),
     ] = "auto",
     tools: Annotated[
         str | None,
-        typer.Option(
-            "--tools", "-t", metavar="FILE", help="JSON list of the tools that were offered.", show_default=False
-        ),
+        typer.Option("--tools", "-t", metavar="FILE", help="A JSON list of the offered tools.", show_default=False),
     ] = None,
-    loose: Annotated[bool, typer.Option("--loose", help="Also find calls in prose, quotes and other fences.")] = False,
+    loose: Annotated[
+        bool, typer.Option("--loose", help="Also find calls in prose, quotes and other code blocks.")
+    ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say for every opener why it is or is not a call.")
+        bool, typer.Option("--explain", help="Explain for every opener why it is or is not a call.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with everything.")] = False,
 ) -> None:

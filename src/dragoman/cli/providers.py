@@ -14,20 +14,20 @@ from dragoman.providers import WIRES, Endpoint, Provider, Registry
 from dragoman.providers.provider import OWN
 from dragoman.providers.registry import changed_quirks, quirk_defaults, quirk_meanings
 
-HELP = """List the endpoints that are known by name, or explain one of them.
+HELP = """List the known providers, or show one of them.
 
-NAME is a provider, an alias or a wire; as provider:model it also says what is known of the model. A key is looked for
-in the environment and never shown.
+NAME is a provider, an alias or a wire. For provider:model the command also shows what is known about the model. It
+looks for keys in the environment and never shows them.
 
 \b
 Examples:
-  dragoman providers                        all of them, with their keys
-  dragoman providers groq                   address, key, wires, quirks and what they mean
-  dragoman providers ollama:qwen3           what holds for this model there: wire, format, capabilities
-  dragoman providers --wire anthropic       whoever speaks this wire
-  dragoman providers --native no            whoever takes calls only as text
-  dragoman providers --config my.toml mine  a row of your own file: [providers.mine] base_url = "..."
-  dragoman providers --json | jq length     for a program
+  dragoman providers                        list all providers, and whether a key is set
+  dragoman providers groq                   show its URL, key, wires, and quirks with their meaning
+  dragoman providers ollama:qwen3           also show the wire, format and capabilities of this model
+  dragoman providers --wire anthropic       list the providers with this wire
+  dragoman providers --native no            list the providers without native calls
+  dragoman providers --config my.toml mine  show a row of your own file: [providers.mine] base_url = "..."
+  dragoman providers --json | jq length     print JSON
 """
 
 Native = Literal["yes", "no", "per_model", "learned"]
@@ -45,9 +45,9 @@ GROUPS = {
 }
 NATIVE = {
     "yes": "yes",
-    "no": "no: calls travel as text",
-    "per_model": "as the model's family says",
-    "learned": "off until the endpoint is known to take them",
+    "no": "no: calls are sent as text",
+    "per_model": "depends on the model profile",
+    "learned": "off until the endpoint is known to accept them",
 }
 
 
@@ -59,13 +59,13 @@ def providers(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="One provider, or provider:model.", show_default=False)
     ] = None,
-    wire: Annotated[Wire | None, typer.Option(help="Only those that speak this wire.", show_default=False)] = None,
+    wire: Annotated[Wire | None, typer.Option(help="Only providers with this wire.", show_default=False)] = None,
     native: Annotated[
-        Native | None, typer.Option(help="Only those whose native tools are so.", show_default=False)
+        Native | None, typer.Option(help="Only providers with this support of native calls.", show_default=False)
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", "-c", metavar="FILE", help="TOML with rows of your own.", show_default=False),
+        typer.Option("--config", "-c", metavar="FILE", help="A TOML file with your own rows.", show_default=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
@@ -134,7 +134,7 @@ def _list(screen: Screen, listed: list[Provider], problems: tuple[str, ...]) -> 
     screen.line()
     for problem in problems:
         screen.line(("problem: ", "red"), problem)
-    screen.line(f"{len(listed)} providers; dragoman providers NAME explains one")
+    screen.line(f"{len(listed)} providers; dragoman providers NAME shows one")
 
 
 def _cells(row: Provider) -> tuple[str, ...]:
@@ -151,11 +151,11 @@ def _explain(registry: Registry, name: str, wire: str, *, as_json: bool) -> None
     try:
         row = registry.get(known.partition("@")[0])
     except UnknownProvider as error:
-        # All the names in one line would bury the nearest one.
+        # A hint with all names would hide the suggestion.
         raise UnknownProvider(error.name, registry.names()) from None
     if not model:
         if wire and wire not in row.wires:
-            raise ConfigError(f"{row.name} does not speak {wire}", hint=f"it speaks {', '.join(row.wires)}")
+            raise ConfigError(f"{row.name} does not have the wire {wire}", hint=f"its wires are {', '.join(row.wires)}")
         if as_json:
             write_json(as_data(row))
         else:
@@ -182,14 +182,14 @@ def _show(screen: Screen, row: Provider) -> None:
     screen.line((row.title or row.name, "bold green"), (f"  {row.name}, {GROUPS[row.group].lower()}", "dim"))
     facts = [
         ("also known as", ", ".join(row.aliases)),
-        ("base URL", row.base_url or "given by you"),
+        ("base URL", row.base_url or "you have to give it"),
         *((f"base URL, {place}", url) for place, url in row.urls.items()),
         *((f"base URL of {wire}", url) for wire, url in row.wire_urls.items()),
         *((f"{{{variable}}}", _with_state(names)) for variable, names in row.variables.items()),
         ("key", _with_state(row.key)),
         ("sent as", row.auth_meaning),
         ("headers", ", ".join(f"{header}: {value}" for header, value in row.headers.items())),
-        ("wires", ", ".join(row.wires) if row.speakable else "none that dragoman speaks"),
+        ("wires", ", ".join(row.wires) if row.speakable else "none that dragoman supports"),
         ("native tools", NATIVE[row.native]),
         ("text format", ", ".join(dict.fromkeys((row.format, *row.formats)))),
     ]
@@ -213,10 +213,10 @@ def _show_model(screen: Screen, endpoint: Endpoint) -> None:
     facts = [
         ("wire", endpoint.wire),
         ("base URL", endpoint.base_url),
-        ("still to be filled", ", ".join(endpoint.missing)),
-        ("native tools", "yes" if endpoint.capabilities.native_tool_calls else "no: calls travel as text"),
-        ("taught in the prompt", "" if endpoint.capabilities.native_tool_calls else endpoint.prompt_format),
-        ("text formats that are read", ", ".join(endpoint.formats)),
+        ("missing variables", ", ".join(endpoint.missing)),
+        ("native tools", "yes" if endpoint.capabilities.native_tool_calls else "no: calls are sent as text"),
+        ("format in the prompt", "" if endpoint.capabilities.native_tool_calls else endpoint.prompt_format),
+        ("accepted text formats", ", ".join(endpoint.formats)),
         ("schemas", profile.schema),
         ("notes", profile.notes),
     ]
@@ -224,7 +224,7 @@ def _show_model(screen: Screen, endpoint: Endpoint) -> None:
     screen.heading("Capabilities")
     for name, value in msgspec.to_builtins(endpoint.capabilities).items():
         screen.line(GAP, f"{name} = {_to_json(value)}")
-    _show_quirks(screen, "Quirks of both together", changed_quirks(endpoint.quirks))
+    _show_quirks(screen, "Quirks of the endpoint", changed_quirks(endpoint.quirks))
 
 
 def _show_quirks(screen: Screen, title: str, quirks: dict[str, Any]) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _SECONDS_BETWEEN_LINES = 1.0
 _SLOW_CALL_SECONDS = 1.0
-"""The duration of a call is printed from this on."""
+"""The duration of a call is printed if it is at least this long."""
 
 
 class View(Protocol):
@@ -121,7 +121,7 @@ class ScreenView:
 
     @cached_property
     def console(self) -> Console:
-        """Standard error, opened when the first line is drawn."""
+        """Standard error, opened when the first line is printed."""
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -174,7 +174,7 @@ class ScreenView:
         self._started_at = time.monotonic()
         self._reply_text = []
         if event.resumed:
-            self.line(f"going on with {event.run_id}", "dim")
+            self.line(f"resuming {event.run_id}", "dim")
 
     def _asked(self, event: Asked) -> None:
         self._print_text_before_call()

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from dragoman.cli.runner import LoopRunner
 
 
-HELP = """Do a task: ask the model, run the tools that it calls, and ask again until it answers.
+HELP = """Run a task: ask the model, run the tools that it calls, and repeat until it answers.
 
-The answer goes to standard output; calls, results and everything else go to standard error. TASK may be given as -, or
-piped in; together with other words, - stands for what is piped in. Settings come from `dragoman config` and from the
-environment, and the options here are over both.
+The answer is written to standard output; calls, results and everything else to standard error. A TASK of -, or no TASK,
+reads standard input; together with other words, - is replaced by standard input. The options override the settings of
+`dragoman config` and of the environment.
 
-Ctrl-C ends the run in good order, so that --resume can go on with it; Ctrl-C again ends the program at once.
+Ctrl-C ends the run so that --resume can continue it. A second Ctrl-C ends the program at once.
 
-The model has tools of its own for files, commands and the web, within the workspace; --builtin chooses among them. What
-only reads there runs at once. Whatever writes, executes or fetches is asked about at the terminal, unless --mode or a
-rule allows it; without a terminal the run is left waiting, and `dragoman approvals` answers. Commands run in a sandbox
-where one works. Secrets in results are hidden from the model.
+The model has built-in tools for files, commands and the web, limited to the workspace; --builtin selects them. Calls
+that only read in the workspace run at once. Calls that write, execute or fetch need your approval at the terminal,
+unless --mode or a rule allows them. Without a terminal the run stops and waits for `dragoman approvals`. Commands run
+in a sandbox if one works. Secrets in results are hidden from the model.
 
 \b
 Examples:
@@ -41,19 +41,19 @@ Examples:
   git diff | dragoman run "Review this change:" - > review.md
   dragoman run "Fix the test" --mode edits --allow 'bash(pytest*)'
   dragoman run "Tidy up" -t files.py --approve move_file --deny delete_file
-  dragoman run "And in Rome?" --session trip     go on where the session was
-  dragoman run --resume                          go on with the last run that has no answer
-  dragoman run --resume run_4f2a...              go on with that one
+  dragoman run "And in Rome?" --session trip     continue a session
+  dragoman run --resume                          resume the last run without an answer
+  dragoman run --resume run_4f2a...              resume this run
   dragoman run "Count" -t tools.py --json | jq -r 'select(.type == "RunEnded").text'
 
 \b
 Exit codes:
-  0    an answer, or a tool or a hook ended the run on purpose
-  1    it failed and will fail again: a wrong key, a refusal, a tool that ended the run, a loop
-  2    misuse: an option, a file of tools or a setting is wrong; nothing was asked
-  3    a limit was reached: turns, tokens, cost, time, the context, the length of the answer
-  4    it failed and may work the next time: the network, an overloaded provider, an empty answer
-  5    it waits for approval: answer with `dragoman approvals`, then --resume
+  0    the model answered, or a tool or a hook ended the run on purpose
+  1    permanent failure: a wrong key, a refusal, a tool that ended the run, a loop
+  2    usage error: an option, a file of tools or a setting is wrong; no request was sent
+  3    a limit was reached: turns, tokens, cost, time, the context window, the length of the answer
+  4    temporary failure: the network, an overloaded provider, an empty answer
+  5    the run waits for approval: answer with `dragoman approvals`, then use --resume
   130  interrupted by Ctrl-C; 143 by SIGTERM
 """
 
@@ -64,15 +64,15 @@ app = typer.Typer(name="run", add_completion=False, rich_markup_mode=None)
 @app.command("run", help=HELP)
 @with_options(
     RunOptions,
-    session="Go on in this session.",
-    resume="Go on with a run that has no answer yet.",
-    quiet="Show the answer alone.",
+    session="Continue this session, or create it.",
+    resume="Resume a run that has no answer yet.",
+    quiet="Print only the answer.",
 )
 def run(
     task: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TASK", help="What to do; - is standard input. With --resume: the id of a run.", show_default=False
+            metavar="TASK", help="The task; - is standard input. With --resume: the id of a run.", show_default=False
         ),
     ] = None,
     *,
@@ -87,7 +87,7 @@ def run(
 
 
 def read_task(words: tuple[str, ...]) -> str:
-    """The task on the command line. `-` in it stands for standard input, and so does no task at all in a pipe."""
+    """The task on the command line. `-` is replaced by standard input. Without a task, a pipe is the task."""
     if not words and sys.stdin.isatty():
         raise ConfigError("there is no task", hint='give one: dragoman run "What is ...?", or pipe it in')
     if not words or STANDARD_INPUT in words:
@@ -107,8 +107,8 @@ def _run_task(options: RunOptions, task: str, run_id: str | None = None) -> int:
     with AppContext(options) as context:
         if context.journal is None and (options.resume or options.session):
             raise ConfigError(
-                "there is no journal, and without one no session can go on",
-                hint="leave --no-journal out, or set journal.enabled",
+                "a session needs a journal",
+                hint="leave out --no-journal, or set journal.enabled",
             )
         if not options.as_json:
             print_warnings(context.warnings)
@@ -150,7 +150,7 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id:
     runner.was_interrupted = finished.signal is not None
     kind = finished.result.outcome.kind
     if kind in ("cancelled", "awaiting_approval") and not options.quiet:
-        reason = "interrupted" if kind == "cancelled" else "it waits for approval"
+        reason = "interrupted" if kind == "cancelled" else "the run waits for approval"
         command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *options.resume_arguments()])
-        print(f"{reason}; go on with: {command}" if journal is not None else reason, file=sys.stderr)
+        print(f"{reason}; resume with: {command}" if journal is not None else reason, file=sys.stderr)
     return exit_code_of(finished.result, finished.signal)

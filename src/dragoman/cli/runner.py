@@ -50,11 +50,11 @@ async def show_run(start: StartRun, view: View) -> FinishedRun:
                 view.show(event)
             except Exception as error:
                 errors.append(error)
-                run.cancel("its output cannot be written any more")
+                run.cancel("its output can no longer be written")
 
     def on_interrupt() -> None:
         if not errors:
-            view.note("ending this run; once more ends the program at once")
+            view.note("ending this run; interrupt again to end the program at once")
         run.cancel("interrupted by the user")
 
     run = start(on_event)
@@ -71,7 +71,7 @@ def open_view(options: RunOptions, out: IO[str]) -> View:
 
 
 class TerminalUser(Struct, frozen=True):
-    """How the user at the terminal is asked: for approval of a call, and anything else. Both are None if nobody is."""
+    """The functions that ask the user at the terminal: for an approval, and other questions. None without a user."""
 
     ask_approval: AskApproval | None = None
     ask_user: Any = None
@@ -82,12 +82,12 @@ class TerminalUser(Struct, frozen=True):
 
 
 def is_attended() -> bool:
-    """Whether somebody can see a question and type an answer."""
+    """Whether a user can see a question and type an answer."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def find_terminal_user(out: IO[str], view: View, context: AppContext) -> TerminalUser:
-    """The user at the terminal; not present if standard input or standard error is no terminal."""
+    """The user at the terminal. There is no user if standard input or standard error is not a terminal."""
     if not is_attended():
         return TerminalUser()
     screen_view = view if isinstance(view, ScreenView) else ScreenView(out, quiet=True)
@@ -109,7 +109,7 @@ class LoopRunner:
         loop = self._runner.get_loop()
         loop.set_default_executor(self._threads)
         if not os.environ.get("DRAGOMAN_DEBUG"):
-            # A task that a tool left on the loop may fail; that is not for the reader of the answer.
+            # A task that a tool left on the loop may fail; the user does not need to see that error.
             loop.set_exception_handler(lambda loop, context: None)
         return self._runner.run(coroutine)
 
@@ -165,7 +165,7 @@ async def find_run(journal: Journal, run_id: str | None, session: str | None) ->
         if not found.can_continue:
             name = found.summary.session
             raise ConfigError(
-                f"run {run_id} is done: it has its answer",
+                f"run {run_id} is finished and has an answer",
                 hint=f'ask something else in the same session: dragoman run --session {name} "..."',
             )
         return found
@@ -181,16 +181,14 @@ async def find_run(journal: Journal, run_id: str | None, session: str | None) ->
                 return found
         continued_runs.add(summary.parent)
     where = f"in session {session!r}" if session else "in the journal"
-    raise ConfigError(f"there is no unfinished run {where}", hint="`dragoman sessions list` shows what there is")
+    raise ConfigError(f"there is no unfinished run {where}", hint="`dragoman sessions list` shows the sessions")
 
 
 def continue_run(agent: Agent, stored: StoredRun, on_event: Callable[[RunEvent], object]) -> Run:
-    """Continue a run: restart it if it broke off, or start another run in its session if it ended."""
+    """Continue a run: resume it if it was interrupted, or start another run in its session if it ended."""
     missing = [name for name in stored.header.tools if agent.tools.find(name) is None]
     if missing:
-        raise ConfigError(
-            f"the run had tools that are not there now: {', '.join(missing)}", hint="give the same --tools again"
-        )
+        raise ConfigError(f"tools of the run are missing: {', '.join(missing)}", hint="give the same --tools again")
     if stored.ended is None:
         return agent.restart(stored.summary.run_id, streaming=True, on_event=on_event)
     return agent.stream(CONTINUE_TASK, session=stored.summary.session, on_event=on_event)

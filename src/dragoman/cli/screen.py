@@ -24,7 +24,7 @@ from dragoman.secrets import scrub
 from dragoman.toolset import Toolset
 from dragoman.types import File, Image, Text, ToolResult
 
-# rich is imported by whatever draws first: many commands print nothing but plain text.
+# rich is imported on first use: many commands print only plain text.
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
@@ -95,7 +95,7 @@ def replace_controls(text: str) -> str:
 
 
 def may_be_terminal(stream: IO[str]) -> bool:
-    """Whether rich may take a stream for a terminal; found without importing rich, by the variables that it reads."""
+    """Whether rich may treat a stream as a terminal. It checks the variables that rich reads, without an import."""
     return stream.isatty() or "FORCE_COLOR" in os.environ or "TTY_COMPATIBLE" in os.environ
 
 
@@ -142,7 +142,7 @@ class Screen:
                 self.line(GAP, (f"{label}: ", "yellow"), content)
 
     def fit(self, text: str, used: int) -> str:
-        """A text cut to what a line has left beside `used` characters; in a pipe the whole text."""
+        """A text cut to the rest of a line after `used` characters; in a pipe the whole text."""
         return text if self.width is None else ellipsis(text, max(20, self.width - used))
 
 
@@ -213,15 +213,15 @@ SIGNAL_BASE = 128
 """Added to the number of the signal: 130 for Ctrl-C, 143 for SIGTERM."""
 
 OUTCOME_HINTS: dict[OutcomeKind, str] = {
-    "turn_limit": "allow more with --turns N, then go on with --resume",
+    "turn_limit": "allow more with --turns N, and resume with --resume",
     "token_limit": "allow more with --tokens N",
     "cost_limit": "allow more with --cost N, or give a price in the configuration",
     "time_limit": "allow more with --seconds N",
-    "context_full": "begin a new session, or choose a model with a larger window",
+    "context_full": "start a new session, or choose a model with a larger context window",
     "truncated": "allow a longer reply with --option max_tokens=N",
     "starved": "allow a longer reply with --option max_tokens=N, or less thinking with --option reasoning=low",
-    "awaiting_approval": "`dragoman approvals list` shows what waits; once it is answered, --resume goes on",
-    "unauthorized": "check the key and what it may do; `dragoman providers NAME` says where it is looked for",
+    "awaiting_approval": "`dragoman approvals list` shows the requests; answer them, then use --resume",
+    "unauthorized": "check the key and its permissions; `dragoman providers NAME` names its variable",
 }
 
 
@@ -250,13 +250,13 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
         print_error(str(error), error.next_step)
         return USAGE_ERROR if isinstance(error, _USAGE_ERRORS) else FATAL
     if isinstance(error, OSError):
-        print_error(f"the output cannot be written: {error.strerror or error}", "check where it goes, and the disk")
+        print_error(f"cannot write the output: {error.strerror or error}", "check its destination and the disk space")
         return FATAL
     if environment.get("DRAGOMAN_DEBUG"):
         traceback.print_exception(error)
     print_error(
         f"{type(error).__name__}: {error}",
-        "this is a fault of dragoman itself; with DRAGOMAN_DEBUG=1 it shows where it happened",
+        "this is a bug in dragoman; set DRAGOMAN_DEBUG=1 to see a traceback, and report it",
     )
     return FATAL
 
@@ -274,7 +274,7 @@ _SLACK = 24
 
 
 def sanitize(text: str) -> str:
-    """The text without control characters, and without characters that change the direction of writing."""
+    """The text without control characters, and without characters that change the text direction."""
     return replace_controls(text.replace("\r\n", "\n")).translate(_DIRECTION_CONTROLS)
 
 
@@ -435,11 +435,11 @@ def read_tools(path: str | None) -> Toolset | None:
         value = value["tools"]
     if not isinstance(value, list | dict):
         found = "null" if value is None else f"a {type(value).__name__}"
-        raise ConfigError(f"{path} holds no tools but {found}", hint=_TOOLS_HINT)
+        raise ConfigError(f"{path} contains {found} instead of tools", hint=_TOOLS_HINT)
     return Toolset.of(value)
 
 
-_TOOLS_HINT = 'it holds a list such as [{"name": "...", "description": "...", "parameters": {"type": "object"}}]'
+_TOOLS_HINT = 'write a list such as [{"name": "...", "description": "...", "parameters": {"type": "object"}}]'
 
 
 def _read_input(path: str | None, what: str, hint: str) -> bytes:

@@ -117,7 +117,7 @@ def _unless_unreadable(read: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return read(*arguments)
     except (msgspec.MsgspecError, ValueError, TypeError):
-        # Another version or another program wrote it. It is counted, but not shown.
+        # Another version or another program wrote this record. It is counted, but not shown.
         return None
 
 
@@ -125,23 +125,23 @@ def _unless_unreadable(read: Callable[..., Any], *arguments: Any) -> Any:
 
 
 _STAGE_NOTES = {
-    "started": "  was started; its outcome is unknown",
+    "started": "  started; its outcome is unknown",
     "planned": "  has not run",
     "approved": "  was approved and has not run",
     "denied": "  was denied",
-    "invalid": "  could not be understood",
+    "invalid": "  could not be parsed",
 }
 
 
 def draw_run(screen: Screen, data: dict[str, Any]) -> None:
     screen.heading(f"Run {data['run_id']}")
     outcome = data["outcome"]
-    state = f"held by {data['holder']}" if data["holder"] else "broke off; it can be resumed"
+    state = f"held by {data['holder']}" if data["holder"] else "interrupted; it can be resumed"
     if outcome is not None:
         state = outcome["kind"] + (f": {outcome['reason']}" if outcome["reason"] else "")
     screen.facts(
         [
-            ("begun", f"{format_time(data['begun'])}, {data['records']} records"),
+            ("started", f"{format_time(data['begun'])}, {data['records']} records"),
             ("model", data["model"]),
             ("forked from", data["copied_from"] or ""),
             ("outcome", state),
@@ -179,19 +179,19 @@ def _shorten(text: str) -> str:
 
 # ---- commands --------------------------------------------------------------------------------------------------------
 
-HELP = """Show, fork, export and delete what runs have left in the journal.
+HELP = """Show, fork, export and delete the sessions in the journal.
 
-A session is a row of runs that go on from one another; a run without one is a session by itself, named by its id.
-NAME is a session or the id of a run.
+A session is a sequence of runs that share a conversation. A run without a session is its own session, with its id as
+the name. NAME is a session or the id of a run.
 
 \b
 Examples:
-  dragoman sessions list                     every session, the last one first
-  dragoman sessions list --unfinished        those with a run that broke off
-  dragoman sessions show trip                what was asked, called and answered
-  dragoman sessions fork trip other --turn 3 begin again from the end of turn 3
-  dragoman sessions export trip > trip.jsonl everything, one record per line
-  dragoman sessions delete trip              gone for good
+  dragoman sessions list                     list the sessions, the newest first
+  dragoman sessions list --unfinished        list the sessions with an interrupted run
+  dragoman sessions show trip                show the questions, calls and answers
+  dragoman sessions fork trip other --turn 3 copy the session up to the end of turn 3
+  dragoman sessions export trip > trip.jsonl write all records, one per line
+  dragoman sessions delete trip              delete permanently
 """
 
 app = command_group("sessions", HELP)
@@ -199,13 +199,13 @@ app = command_group("sessions", HELP)
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A session, or the id of a run.", show_default=False)]
 
 
-@app.command("list", short_help="Every session, the last one first.")
+@app.command("list", short_help="List the sessions, the newest first.")
 def list_sessions(
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Only those with a run that broke off.")] = False,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Only sessions with an interrupted run.")] = False,
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
-    """List the sessions, the one that was used last first."""
+    """List the sessions, the most recently used first."""
 
     async def work(store: Journal) -> list[tuple[SessionSummary, RunSummary, str]]:
         found = []
@@ -231,7 +231,7 @@ def list_sessions(
         _draw_list(Screen(), sessions, path)
 
 
-@app.command(short_help="What was asked, called and answered.")
+@app.command(short_help="Show a session.")
 def show(name: Name, journal: JournalPath = None, as_json: Json = False) -> None:
     """Show a session: every run, its turns, its calls and their results."""
 
@@ -250,20 +250,18 @@ def show(name: Name, journal: JournalPath = None, as_json: Json = False) -> None
         draw_run(screen, run)
 
 
-@app.command(short_help="Begin again from the end of a turn.")
+@app.command(short_help="Copy a session up to a turn.")
 def fork(
     name: Name,
     new: Annotated[str, typer.Argument(metavar="NEW", help="The name of the copy.", show_default=False)],
     turn: Annotated[
         int | None,
-        typer.Option(
-            "--turn", "-t", min=0, help="Keep the turns up to this one; all if not given.", show_default=False
-        ),
+        typer.Option("--turn", "-t", min=0, help="The last turn to copy; default: all turns.", show_default=False),
     ] = None,
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a session up to the end of a turn under a new name. The original stays as it is."""
+    """Copy a session up to the end of a turn under a new name. The original does not change."""
 
     async def work(store: Journal) -> list[RunSummary]:
         await store.fork(await _find(store, name), turn, new)
@@ -275,14 +273,17 @@ def fork(
         return
     print(f"{new}: {count(len(runs), 'run')}, {count(sum(run.turns for run in runs), 'turn')}")
     if not runs[-1].ended:
-        print(f"its last run is open: dragoman run --resume {runs[-1].run_id} goes on with it")
+        print(f"its last run is unfinished; resume it with: dragoman run --resume {runs[-1].run_id}")
 
 
-@app.command(short_help="Everything as lines of JSON.")
+@app.command(short_help="Write a session as lines of JSON.")
 def export(
     name: Name,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write it here.", show_default=False)
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write; default: standard output.", show_default=False
+        ),
     ] = None,
     journal: JournalPath = None,
 ) -> None:
@@ -302,19 +303,21 @@ def export(
         with_journal(find_journal(journal), work)
     except OSError as error:
         why = (error.strerror or "it failed").lower()
-        raise ConfigError(f"cannot write {output}: {why}", hint="name a file in a folder that you may write") from None
+        raise ConfigError(
+            f"cannot write {output}: {why}", hint="name a file in a folder with write permission"
+        ) from None
 
 
-@app.command(short_help="Remove sessions for good.")
+@app.command(short_help="Delete sessions permanently.")
 def delete(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Sessions, or ids of runs.", show_default=False)
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     journal: JournalPath = None,
     as_json: Json = False,
 ) -> None:
-    """Remove sessions with everything that is recorded of them. They cannot be brought back."""
+    """Delete sessions and all their records. They cannot be restored."""
 
     async def find_sessions(store: Journal) -> list[str]:
         return list(dict.fromkeys([await _find(store, name) for name in names]))
@@ -336,8 +339,8 @@ def delete(
 
 def _confirm(sessions: list[str]) -> None:
     if not sys.stdin.isatty():
-        raise ConfigError("nobody is there to be asked", hint="--yes deletes without asking")
-    answer = input(f"delete {', '.join(sessions)} for good? [y/N] ")
+        raise ConfigError("standard input is not a terminal", hint="--yes deletes without confirmation")
+    answer = input(f"delete {', '.join(sessions)} permanently? [y/N] ")
     if answer.strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was deleted", hint="")
 
@@ -355,7 +358,7 @@ async def _find(store: Journal, name: str) -> str:
     except UnknownRun:
         meant = did_you_mean(name, sessions)
         raise ConfigError(
-            f"the journal has no session and no run {name!r}{meant}", hint="dragoman sessions list shows what there is"
+            f"the journal has no session and no run {name!r}{meant}", hint="dragoman sessions list shows the sessions"
         ) from None
 
 
@@ -372,7 +375,7 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
             format_time(session.last),
             str(session.runs),
             str(session.turns),
-            "running" if last.holder else ("broke off" if session.unfinished else "ended"),
+            "running" if last.holder else ("interrupted" if session.unfinished else "ended"),
             ellipsis(" ".join(task.split()), MAX_TASK_CHARS),
         )
         for session, last, task in sessions

@@ -40,7 +40,7 @@ class InterruptHandler:
     def __enter__(self) -> Self:
         for signum in _SIGNALS:
             previous = signal.getsignal(signum)
-            # A shell that starts a job in the background may have interrupts ignored. That is kept.
+            # A shell may start a background job with interrupts ignored. That setting is kept.
             if previous is not signal.SIG_IGN:
                 self._previous[signum] = previous
                 signal.signal(signum, self._handle)
@@ -107,7 +107,7 @@ def reserve_stdout() -> Iterator[IO[str]]:
     finally:
         sys.stderr.flush()
         os.dup2(private, descriptor)
-        # Everything is flushed when it is written. What cannot be flushed here has failed, and was reported, before.
+        # Every write is flushed. A failure here was already reported before.
         with contextlib.suppress(OSError):
             own.close()
 
@@ -150,7 +150,7 @@ async def read_line() -> str | None:
     try:
         loop.add_reader(descriptor, readable.set)
     except (RuntimeError, PermissionError):
-        # Windows has no readers for the loop; a thread waits instead.
+        # The event loop on Windows cannot watch a terminal; a thread waits instead.
         return await asyncio.to_thread(sys.stdin.readline) or None
     try:
         await readable.wait()

@@ -1,6 +1,6 @@
-"""The client: one request to a model, sent, retried while nothing was delivered, and read as events.
+"""The client: it sends one request to a model, retries it until output was delivered, and returns the reply as events.
 
-Names are loaded when they are first used: whoever only needs an event does not load the network.
+Names are loaded on first use: code that needs only an event type does not load the network modules.
 """
 
 from __future__ import annotations

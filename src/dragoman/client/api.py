@@ -1,7 +1,7 @@
-"""`dragoman.ask` and `dragoman.stream`: one question to a model, in one line; and `aask` and `astream` for async code.
+"""`dragoman.ask` and `dragoman.stream`: one request to a model, in one line; `aask` and `astream` are for async code.
 
-They raise a typed error where the reply failed. Tools are offered the way the endpoint knows, and calls are read from
-wherever the model put them; nothing is run. For more than one question, an Agent or a Client is the better choice.
+They raise a typed error if the reply failed. Tools are offered in the tool mode of the endpoint, and calls are read
+from fields or from the text; nothing is run. For several requests, use an Agent or a Client.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Question(Struct):
         return None if self.timeout is None else time.monotonic() + self.timeout
 
     def open_reader(self) -> Extractor | None:
-        """Without tools nobody looks for calls, and a reply is what it is."""
+        """Return the extractor for calls; None without tools, because the reply then needs no extraction."""
         return open_reader(self.composed, self.messages) if len(self.composed.chosen_mode.tools) else None
 
 
@@ -71,10 +71,10 @@ async def aask(
     tool_mode: ToolModeName = "auto",
     **options: Unpack[RequestOptions],
 ) -> Reply:
-    """Ask a model and return its reply. `model` is written `provider:model`, `prompt` is a text or messages.
+    """Send a request and return the reply. `model` has the form `provider:model`; `prompt` is a text or messages.
 
-    Further arguments are options of the request (temperature, max_tokens, tool_choice, ...). Fields that only one wire
-    has go under its name: `anthropic={"service_tier": "auto"}`.
+    Further arguments are options of the request (temperature, max_tokens, tool_choice, ...). Fields of one wire are
+    under its name: `anthropic={"service_tier": "auto"}`.
     """
     question = _prepare(model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, options)
     reader = question.open_reader()
@@ -109,7 +109,7 @@ def astream(
     tool_mode: ToolModeName = "auto",
     **options: Unpack[RequestOptions],
 ) -> AsyncIterator[Event]:
-    """The events of a reply as they come; the arguments are those of `ask`."""
+    """Yield the events of a reply as they arrive; the arguments are those of `ask`."""
     return _listen(
         _prepare(model, prompt, tools, system, key, base_url, transport, timeout, retries, tool_mode, options)
     )
@@ -119,7 +119,7 @@ ask = known_keywords(extra=RequestOptions.__annotations__)(
     portal.blocking(
         aask,
         "ask",
-        """Ask a model and wait for its reply: `ask("ollama:qwen3", "Why is the sky blue?").text`.
+        """Send a request and wait for the reply: `ask("ollama:qwen3", "Why is the sky blue?").text`.
 
     The arguments are those of `aask`. It also works inside a running event loop, as in a notebook.
     """,
@@ -128,7 +128,7 @@ ask = known_keywords(extra=RequestOptions.__annotations__)(
 _blocking_stream = portal.blocking_iterator(
     astream,
     "stream",
-    """The events of a reply as they arrive; the arguments are those of `aask`.
+    """Yield the events of a reply as they arrive; the arguments are those of `aask`.
 
     The connection is closed when the caller leaves the loop.
     """,
@@ -149,7 +149,7 @@ async def _listen(question: _Question) -> AsyncIterator[Event]:
             called.append(event.call.name)
         shown = [event] if reader is None else reader.feed(event)
         if isinstance(event, UsageReported | ReplyEnded):
-            # Text that might have become a call is given out last, and still before the end.
+            # Text that might have become a call is released last, but before the end event.
             ends += shown
             continue
         for each in shown:
@@ -193,14 +193,14 @@ def _read_prompt(prompt: Prompt, system: str | None) -> list[Message]:
 
 
 def _require_choice(composed: ComposedRequest, called: list[str]) -> None:
-    """Raise where the reply is not what the tool choice asked for: nobody should have to look for that."""
+    """Raise ChoiceIgnored if the reply does not follow the tool choice."""
     breach = find_breach(composed, called)
     if breach:
         raise ChoiceIgnored(breach)
 
 
 def _settle(reply: Reply, reader: Extractor) -> Reply:
-    """The reply with the calls that count, from whatever channel they came."""
+    """Return the reply with the calls that count, native or from the text."""
     reader.close()
     found = reader.extraction
     parts = answer_parts(reply.message.parts, found.text, [*found.calls, *found.invalid])

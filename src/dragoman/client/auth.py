@@ -20,26 +20,26 @@ from dragoman.providers import Endpoint
 from dragoman.types import FailureKind
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tokens that expire: fetched by a vendor's library in a thread, kept until shortly before their end.
+# Tokens that expire: a library of the vendor fetches them in a thread, and they are cached until shortly before.
 
 _EARLY = 120.0
-"""How many seconds before its end a token is replaced."""
+"""How many seconds before its expiry a token is replaced."""
 
 
 class Token(Struct, frozen=True):
-    """A bearer token, and when it ends in seconds since 1970."""
+    """A bearer token, and its expiry in seconds since 1970."""
 
     value: str
     expires: float
     headers: dict[str, str] = {}
-    """What else has to be sent with it."""
+    """Other headers that have to be sent with it."""
 
     def __repr__(self) -> str:
         return f"Token(***, expires={self.expires:.0f})"
 
 
 class TokenAuth:
-    """Sends a token as a bearer."""
+    """Sends a bearer token."""
 
     def __init__(
         self, fetch: Callable[[], Token], source: str, headers: dict[str, str], clock: Callable[[], float] = time
@@ -67,21 +67,21 @@ class TokenAuth:
 
     def _renew(self) -> Token:
         with self._lock:
-            # Many requests may have waited for this one.
+            # Another request may have fetched the token during the wait.
             if self._token is None or self._is_old(self._token):
                 self._token = self._fetch()
             return self._token
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Google Cloud: application default credentials, by way of the `google-auth` library.
+# Google Cloud: application default credentials, with the `google-auth` library.
 
 GOOGLE_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _LIFE = 3600.0
 
 
 def open_google() -> Callable[[], Token]:
-    """A function that fetches the token of whoever the application default credentials belong to.
+    """Return a function that fetches a token with the application default credentials.
 
     Raises MissingKey where the library is not installed.
     """
@@ -110,7 +110,7 @@ def open_google() -> Callable[[], Token]:
         except exceptions.GoogleAuthError as error:
             kind: FailureKind = "unreachable" if isinstance(error, exceptions.TransportError) else "unauthorized"
             raise TransportFault(kind, f"no token of Google Cloud: {type(error).__name__}", code="token") from None
-        # The library gives a time without a zone, which is UTC.
+        # The library returns a time in UTC without a time zone.
         expiry = credentials.expiry
         end = expiry.replace(tzinfo=UTC).timestamp() if expiry is not None else time() + _LIFE
         project = getattr(credentials, "quota_project_id", None)
@@ -120,13 +120,13 @@ def open_google() -> Callable[[], Token]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Azure without a key: tokens of Entra, by way of the `azure-identity` library.
+# Azure without a key: Entra tokens, with the `azure-identity` library.
 
 AZURE_SCOPE = "https://cognitiveservices.azure.com/.default"
 
 
 def open_azure(endpoint: Endpoint) -> Callable[[], Token]:
-    """A function that fetches the token of whoever the default credentials of Azure belong to.
+    """Return a function that fetches a token with the default credentials of Azure.
 
     Raises MissingKey where the library is not installed.
     """
@@ -148,29 +148,29 @@ def open_azure(endpoint: Endpoint) -> Callable[[], Token]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How a request proves who sends it: a key in a header, an AWS signature, or a token of Google or Microsoft.
+# Authentication of a request: a key in a header, an AWS signature, or a token of Google or Microsoft.
 
 _AZURE = frozenset({"azure", "azure_ai"})
 
 
 class Auth(Protocol):
-    """Adds to the headers of a request what the endpoint wants to see."""
+    """Adds the authentication headers to a request."""
 
     async def sign(self, request: HttpRequest) -> HttpRequest: ...
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Everything that may never be shown."""
+        """The values that must never be shown."""
         ...
 
     @property
     def source(self) -> str:
-        """Where the proof comes from, in words; empty where there is none."""
+        """A description of the origin of the credentials; empty without credentials."""
         ...
 
 
 class KeyAuth:
-    """The key of an endpoint in the header that it wants; or no key, where none is needed."""
+    """Sends the key of an endpoint in its header, or no key if the endpoint needs none."""
 
     def __init__(self, endpoint: Endpoint, key: Secret | None) -> None:
         name = key.name if key is not None else ""
@@ -183,7 +183,7 @@ class KeyAuth:
 
 
 def choose_auth(endpoint: Endpoint, key: Secret | None, environment: Mapping[str, str]) -> Auth:
-    """The way an endpoint is convinced. Raises MissingKey, which names what to set."""
+    """Return the authentication for an endpoint. Raises MissingKey, which names the variable to set."""
     auth = endpoint.provider.auth
     if key is not None or auth in ("none", "optional"):
         return KeyAuth(endpoint, key)

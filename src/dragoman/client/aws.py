@@ -25,14 +25,14 @@ from dragoman.errors import ConfigError
 from dragoman.providers import Endpoint
 
 # --------------------------------------------------------------------------------------------------------------------
-# AWS Signature Version 4: the signature of a request, from the request, the credentials and the time. No I/O.
+# AWS Signature Version 4, computed from the request, the credentials and the time. No I/O.
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 _PORTS = {"http": 80, "https": 443}
 
 
 class Credentials(Struct, frozen=True):
-    """What signs. It shows itself to nobody by accident."""
+    """AWS credentials. Their `repr` does not show the secret."""
 
     access_key: str
     secret_key: str
@@ -43,9 +43,9 @@ class Credentials(Struct, frozen=True):
 
 
 def sign(request: HttpRequest, credentials: Credentials, *, region: str, service: str, now: datetime) -> dict[str, str]:
-    """The headers to add. Signed are the host, the content type and everything that begins with `x-amz-`.
+    """Return the headers to add. The signature covers the host, the content type and all headers with `x-amz-`.
 
-    Other headers may be changed on their way and would break the signature. `now` is in UTC.
+    Proxies may change other headers, which would invalidate the signature. `now` is in UTC.
     """
     stamp = now.strftime("%Y%m%dT%H%M%SZ")
     added = {"X-Amz-Date": stamp}
@@ -93,7 +93,7 @@ def _signed_headers(url: str, headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _canonical_path(url: str) -> str:
-    # The path is escaped once more, as for every service but S3: what stands there as %3A is signed as %253A.
+    # The path is escaped twice, as for every service except S3: %3A in the path is signed as %253A.
     path = urlsplit(url).path
     segments: list[str] = []
     for segment in path.split("/"):
@@ -112,14 +112,14 @@ def _canonical_query(url: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# AWS credentials: those of the environment, of the shared file, or whatever botocore finds (roles, SSO).
+# AWS credentials: from the environment, from the shared file, or from botocore (roles, SSO).
 
 _region = re.compile(r"//bedrock(?:-runtime)?(?:-fips)?\.([a-z0-9-]+)\.").search
 _ALSO = (
     "or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE with keys in the shared credentials file; "
     "for roles and SSO: pip install botocore"
 )
-# Credentials of a role are renewed by botocore; how often it is asked whether they have to be.
+# botocore renews the credentials of a role; this is how often dragoman asks it.
 _FRESH_SECONDS = 60.0
 
 Source = Callable[[], Credentials]
@@ -158,7 +158,7 @@ class AwsAuth:
         found = _region(request.url)
         region = found[1] if found else self._region
         if not region:
-            raise ConfigError("no AWS region is known for the signature", hint="set AWS_REGION")
+            raise ConfigError("the AWS region for the signature is unknown", hint="set AWS_REGION")
         headers = {**self._headers, **request.headers}
         request = replace(request, headers=headers)
         added = sign(request, credentials, region=region, service=self._service, now=self._now())
@@ -173,7 +173,7 @@ class AwsAuth:
 
 
 def find_credentials(environment: Mapping[str, str]) -> Credentials | None:
-    """Fixed keys: of the environment, else of a profile in the shared file. A profile that is named comes first."""
+    """Return fixed keys from the environment, else from a profile in the shared file. A named profile has priority."""
     named = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE")
     own = _read(environment, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     if own is not None and not named:
@@ -193,7 +193,7 @@ def _read_file(environment: Mapping[str, str], profile: str) -> Credentials | No
     except FileNotFoundError:
         return None
     except (OSError, UnicodeError, configparser.Error) as error:
-        raise ConfigError(f"{path} cannot be read: {type(error).__name__}", hint="mend the file") from None
+        raise ConfigError(f"cannot read {path}: {type(error).__name__}", hint="fix the file") from None
     if not parser.has_section(profile):
         return None
     return _read(parser[profile], "aws_access_key_id", "aws_secret_access_key", "aws_session_token")
@@ -205,7 +205,7 @@ def _read(source: Mapping[str, str], access: str, secret: str, token: str) -> Cr
 
 
 def open_botocore(endpoint: Endpoint, environment: Mapping[str, str]) -> Source:
-    """Whatever botocore finds: roles of machines and containers, SSO, processes. Raises MissingKey without it."""
+    """Return the credentials of botocore: roles, SSO, processes. Raises MissingKey if it is not installed."""
     try:
         botocore = import_module("botocore.session")
     except ImportError:

@@ -43,35 +43,35 @@ from dragoman.wire.codec import Codec
 from dragoman.wire.values import write
 
 # --------------------------------------------------------------------------------------------------------------------
-# The address of a request: the endpoint's, with its holes filled and the path of the wire appended.
+# The URL of a request: the base URL with its placeholders filled, and the path of the wire.
 
 
 def base_of(endpoint: Endpoint, environment: Mapping[str, str]) -> str:
-    """The base URL, complete. Raises a ConfigError that names what is missing, and where it may be said."""
+    """Return the complete base URL. Raises a ConfigError that names the missing variables."""
     base = fill_holes(endpoint.base_url, url_variables(endpoint, environment))
     if endpoint.wire in ("openai_chat", "openai_responses"):
-        # An Azure deployment is the model.
+        # The name of an Azure deployment is the model.
         base = fill_holes(base, {"deployment": endpoint.model})
     missing = holes_of(base)
     if missing:
         known = endpoint.provider.variables
         says = "; ".join(f"{hole}: set {' or '.join(known[hole])}" for hole in missing if hole in known)
         raise ConfigError(
-            f"the address of {endpoint.provider.name} is not complete: {base}", hint=says or "give the base URL"
+            f"the base URL of {endpoint.provider.name} is incomplete: {base}", hint=says or "give the base URL"
         )
     if not base:
-        raise ConfigError(f"{endpoint.provider.name} has no address", hint="give the base URL")
-    # The only location of Vertex that is not part of the name of a host.
+        raise ConfigError(f"{endpoint.provider.name} has no base URL", hint="give the base URL")
+    # The only location of Vertex that is not part of the host name.
     return base.replace("//global-aiplatform.", "//aiplatform.")
 
 
 def is_vertex_claude(endpoint: Endpoint) -> bool:
-    """Claude on Vertex speaks the anthropic wire, but names its model in the path."""
+    """Whether this is Claude on Vertex, which has the anthropic wire, but the model in the path."""
     return endpoint.provider.auth == "gcp" and endpoint.wire == "anthropic"
 
 
 def address_of(base: str, endpoint: Endpoint, codec: Codec, model: str, *, stream: bool) -> str:
-    """The whole address of one request."""
+    """Return the URL of one request."""
     if is_vertex_claude(endpoint):
         path = f"/models/{quote(model, safe='@.-_')}:{'streamRawPredict' if stream else 'rawPredict'}"
     else:
@@ -79,35 +79,35 @@ def address_of(base: str, endpoint: Endpoint, codec: Codec, model: str, *, strea
     parts = urlsplit(base)
     if not parts.query:
         return base + path
-    # `?api-version=` stands behind the path, not in the middle of it.
+    # `?api-version=` comes after the path.
     target, _, query = path.partition("?")
     return urlunsplit((*parts[:2], parts.path + target, "&".join(filter(None, (parts.query, query))), ""))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which transport carries the requests of an endpoint: HTTP, unless its provider brings one of its own.
+# The transport of an endpoint: HTTP, unless its provider has its own.
 
 
 def open_transport(endpoint: Endpoint) -> Transport:
-    """A transport of its own for whoever speaks to this endpoint; he closes it."""
+    """Open a new transport for an endpoint. The caller closes it."""
     if not endpoint.provider.transport:
         from dragoman.client.http import HttpTransport
 
         return HttpTransport()
     module, _, name = endpoint.provider.transport.partition(":")
     try:
-        # By name, because a provider may live in a room that this one must not see.
+        # By name, because this package must not import the package of the provider.
         opened: Transport = getattr(import_module(module), name)(endpoint)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"the transport of {endpoint.provider.name} cannot be loaded: {error}",
-            hint="a provider names it as module:name",
+            f"cannot load the transport of {endpoint.provider.name}: {error}",
+            hint="write it as module:name in the provider",
         ) from None
     return opened
 
 
 def fits(transport: Transport, endpoint: Endpoint) -> bool:
-    """Whether a transport reaches the endpoint: HTTP does not lead to one that is no server."""
+    """Whether a transport can reach the endpoint: HTTP cannot reach an embedded model."""
     if not endpoint.provider.transport:
         return True
     from dragoman.client.http import HttpTransport
@@ -116,7 +116,7 @@ def fits(transport: Transport, endpoint: Endpoint) -> bool:
 
 
 def shared_transport(endpoint: Endpoint) -> Transport:
-    """One for the whole process, so that connections are kept between questions; each event loop has its own."""
+    """Return the transport of the process, which keeps connections between requests. Each event loop has its own."""
     own = endpoint.provider.transport
     place = (own, endpoint.model) if own else ("", "")
     if place not in _shared:
@@ -125,20 +125,20 @@ def shared_transport(endpoint: Endpoint) -> Transport:
 
 
 _shared: dict[tuple[str, str], Transport] = {}
-"""By the transport of a provider and the model; HTTP serves all models."""
+"""By the transport of a provider and the model; all models share the HTTP transport."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # A Client sends requests to one endpoint and reads the replies as events.
 #
-# Nothing that the network or the provider does wrong is raised: it ends the reply with a failure, so that everything
-# that came before it is kept. What is raised is what the caller has to mend: a missing key, an incomplete address.
+# An error of the network or the provider is not raised: it ends the reply with a failure, so that the parts before it
+# are kept. Only errors that the caller has to fix are raised: a missing key, an incomplete URL.
 
 USER_AGENT = f"dragoman/{__version__}"
 
 
 class _Asker(ABC):
-    """What clients of one endpoint and of several have in common."""
+    """The common part of clients of one endpoint and of several."""
 
     @abstractmethod
     def stream(
@@ -149,7 +149,7 @@ class _Asker(ABC):
     async def close(self) -> None: ...
 
     async def ask(self, request: Request, *, whole: bool = True, deadline: float | None = None) -> Reply:
-        """The whole reply. A failure, with several endpoints that of the last, is in `reply.failure`."""
+        """Return the whole reply. A failure (of the last endpoint, if there are several) is in `reply.failure`."""
         folding = ReplyFolder()
         async for event in self.stream(request, whole=whole, deadline=deadline):
             if not isinstance(event, NOTICES):
@@ -164,7 +164,7 @@ class _Asker(ABC):
 
 
 class Client(_Asker):
-    """Speaks to one endpoint. One client serves any number of requests at once, also from several event loops."""
+    """The client of one endpoint. It handles any number of concurrent requests, also from several event loops."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class Client(_Asker):
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         random: Callable[[], float] = random.random,
     ) -> None:
-        """`key` wins over `keys` (by variable name, from a configuration), which win over the environment."""
+        """`key` overrides `keys` (by variable name, from a configuration), which override the environment."""
         self._environment = os.environ if environment is None else environment
         self.endpoint = providers.resolve(endpoint) if isinstance(endpoint, str) else endpoint
         self.codec = codec_for(self.endpoint)
@@ -208,7 +208,7 @@ class Client(_Asker):
 
     @property
     def model(self) -> str:
-        """The name that the endpoint goes by: `provider:model`."""
+        """The name of the endpoint: `provider:model`."""
         return f"{self.endpoint.provider.name}:{self.endpoint.model}"
 
     # ---- asking -----------------------------------------------------------------------------------------------------
@@ -216,9 +216,9 @@ class Client(_Asker):
     async def stream(
         self, request: Request, *, whole: bool = False, deadline: float | None = None
     ) -> AsyncIterator[ClientEvent]:
-        """The events of the reply, with what happened on the way to it.
+        """Yield the events of the reply, and the events of the client, such as retries.
 
-        `whole` asks for the reply in one piece. `deadline` is a time of the client's clock (`time.monotonic`), after
+        `whole` requests the reply in one piece. `deadline` is a time of the client's clock (`time.monotonic`), after
         which the reply ends with the failure `timed_out`.
         """
         plan = self._plan(request, whole)
@@ -232,7 +232,7 @@ class Client(_Asker):
             try:
                 while (events := await exchange.next()) is not None:
                     if not delivered and not _delivers(events):
-                        # A beginning and an end alone are nothing that a second attempt could contradict.
+                        # Start and end events have no content that a second attempt could contradict.
                         held += events
                         continue
                     delivered = True
@@ -255,7 +255,7 @@ class Client(_Asker):
             await self._sleep(decision.wait)
 
     async def close(self) -> None:
-        """Close the connections, if they are this client's own."""
+        """Close the connections, if this client owns them."""
         if self._owns_transport and self._transport is not None:
             await self._transport.close()
 
@@ -273,7 +273,7 @@ class Client(_Asker):
             body = {name: value for name, value in body.items() if name != "model"}
         headers = {
             "Content-Type": "application/json",
-            # A compressed stream is held back by every buffer on its way.
+            # Every buffer on the way delays a compressed stream.
             "Accept-Encoding": "gzip, deflate" if whole else "identity",
             "User-Agent": USER_AGENT,
             **self._headers,
@@ -284,7 +284,7 @@ class Client(_Asker):
         return Plan(http, prepared, whole, f"{self.endpoint.provider.name}:{model}", origin)
 
     def _settle(self) -> None:
-        """Find the address, the key and the transport, once. Raises what the caller has to mend."""
+        """Determine the URL, the key and the transport, once. Raises errors that the caller has to fix."""
         if not self._base:
             self._base = base_of(self.endpoint, self._environment)
         if self._auth is None:
@@ -310,7 +310,7 @@ _FRAME = (ReplyStarted, UsageReported, ReplyFailed, ReplyEnded)
 
 
 def _delivers(events: list[Event]) -> bool:
-    """Whether a reader has been given anything that another attempt would give again."""
+    """Whether the events contain output that another attempt would repeat."""
     return any(not isinstance(event, _FRAME) for event in events) or (
         any(isinstance(event, ReplyEnded) for event in events)
         and not any(isinstance(event, ReplyFailed) for event in events)
@@ -318,7 +318,7 @@ def _delivers(events: list[Event]) -> bool:
 
 
 def _explain(events: list[Event], why: str) -> list[Event]:
-    """The events of a failure, with the reason why nothing more was tried."""
+    """Return the events of a failure, with the reason why there was no further attempt."""
     if not why:
         return events
     return [
@@ -330,17 +330,17 @@ def _explain(events: list[Event], why: str) -> list[Event]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Several endpoints, asked one after the other until one of them answers.
+# Several endpoints, used one after the other until one answers.
 
 Adapt = Callable[[Request, Endpoint], Request]
 
 
 class FallbackClient(_Asker):
-    """The first client is asked; where it gives up before anything was delivered, the next one.
+    """A client that uses the next endpoint if one fails before any output was delivered.
 
-    It is for programs that send requests without an agent, such as the gateway. A run has its own fallbacks.
-    `on_every_failure` also goes on where the request itself or the key was refused. `adapt` writes the request for
-    another endpoint, where more than the name of the model has to change.
+    It is for programs that send requests without an agent, such as a gateway. A run has its own fallbacks.
+    `on_every_failure` also continues if the request itself or the key was rejected. `adapt` rewrites the request for
+    another endpoint, if more than the name of the model has to change.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class FallbackClient(_Asker):
 
     @property
     def endpoint(self) -> Endpoint:
-        """The endpoint that is asked first."""
+        """The first endpoint."""
         return self.clients[0].endpoint
 
     @property
@@ -364,7 +364,7 @@ class FallbackClient(_Asker):
     async def stream(
         self, request: Request, *, whole: bool = False, deadline: float | None = None
     ) -> AsyncIterator[ClientEvent]:
-        """As the stream of one client, with a ModelReplaced before each further one."""
+        """Like `stream` of one client, with a ModelReplaced event before each further client."""
         for position, client in enumerate(self.clients):
             last = position + 1 == len(self.clients)
             held: list[ClientEvent] = []

@@ -1,4 +1,4 @@
-"""One attempt at a request: signed, sent, read as events, and always closed."""
+"""One attempt at a request: it is signed, sent, decoded into events, and always closed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from dragoman.wire.registry import ROWS
 from dragoman.wire.values import BROKEN, parse
 
 # --------------------------------------------------------------------------------------------------------------------
-# `DRAGOMAN_DEBUG`: the exact bytes of every request and answer, without the secrets in them.
+# `DRAGOMAN_DEBUG` shows the exact bytes of every request and answer, without the secrets.
 #
-# `1` writes to stderr, a path appends to that file, a function is called with each block. One block holds one request
-# and its answer, and is written when the answer is over, so that blocks of concurrent requests do not mix.
+# `1` writes to stderr, a path appends to that file, a function is called with each block. One block contains one
+# request and its answer. It is written at the end of the answer, so that blocks of concurrent requests do not mix.
 
 VARIABLE = "DRAGOMAN_DEBUG"
 SHOWN = 1024 * 1024
@@ -37,7 +37,7 @@ Writer = Callable[[str], object]
 
 
 def choose_writer(given: bool | str | Path | Writer | None, environment: Mapping[str, str]) -> Writer | None:
-    """Where blocks go; None if nobody wants them."""
+    """Return the function that receives the blocks; None without debug output."""
     setting = environment.get(VARIABLE, "") if given is None else given
     if callable(setting):
         return setting
@@ -55,7 +55,7 @@ def choose_writer(given: bool | str | Path | Writer | None, environment: Mapping
 
 
 class Record:
-    """One request and its answer, as they are seen."""
+    """One request and its answer, for debug output."""
 
     def __init__(self, request: HttpRequest, scrubber: RequestRedactor) -> None:
         self._scrubber = scrubber
@@ -76,7 +76,7 @@ class Record:
         self._missing += max(0, len(piece) - max(0, room))
 
     def write(self, number: int, note: str = "") -> str:
-        """The block. Both bodies are scrubbed as a whole: a secret that came in two pieces is found."""
+        """Return the block. Each body is redacted as a whole, so that a secret in two pieces is found."""
         request = self._request
         head = self._show_head(f"{request.method} {self._scrubber.address(request.url)}", request.headers)
         sent = self._show(request.body[:SHOWN], max(0, len(request.body) - SHOWN))
@@ -93,7 +93,7 @@ class Record:
 
 
 class Debugger:
-    """Numbers the blocks of one client and hands them to the writer."""
+    """Numbers the blocks of one client and passes them to the writer."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -109,7 +109,7 @@ def _write_to_stderr(block: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An HTTP answer read as the events of a reply, whatever the server chose to send.
+# Decoding of an HTTP answer into the events of a reply, for any kind of answer.
 
 _STREAMS = frozenset(
     {
@@ -122,7 +122,7 @@ _STREAMS = frozenset(
         "application/vnd.amazon.eventstream",
     }
 )
-# Said by servers that did not think about it: what came is looked at instead.
+# Generic content types of careless servers: the body decides instead.
 _VAGUE = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream"})
 _MOST_OF_AN_ERROR = 1024 * 1024
 _QUOTED = 200
@@ -132,7 +132,7 @@ Pull = Callable[[], Awaitable[bytes | None]]
 
 
 def fail_reply(failure: Failure) -> list[Event]:
-    """The events of a reply that failed before it began."""
+    """Return the events of a reply that failed before it started."""
     return [ReplyFailed(failure), ReplyEnded("error")]
 
 
@@ -141,9 +141,9 @@ def from_fault(fault: TransportFault) -> Failure:
 
 
 class AnswerReader(Struct, eq=False):
-    """Reads one answer. `next` gives the events as they come, and None behind the last; it raises nothing.
+    """Decodes one answer. `next` returns the events as they arrive, and None after the last; it raises nothing.
 
-    `pull` gives the pieces of the body, and None behind the last.
+    `pull` returns the pieces of the body, and None after the last.
     """
 
     codec: Codec
@@ -163,7 +163,7 @@ class AnswerReader(Struct, eq=False):
         return await self._read_on() if self._stage is not None else None
 
     async def _begin(self) -> list[Event] | None:
-        """Decide what kind of answer this is: by its status, its content type, or its first bytes."""
+        """Determine the kind of the answer by its status, its content type, or its first bytes."""
         status = self.response.status
         if status >= 300 or status < 200:
             return fail_reply(await self._read_failure())
@@ -174,7 +174,7 @@ class AnswerReader(Struct, eq=False):
             return await self._sniff()
         if kind == "application/json" or kind.endswith("+json"):
             return await self._read_whole()
-        return fail_reply(await self._refuse(f"the answer is {kind}, not what was asked for"))
+        return fail_reply(await self._refuse(f"the answer has the unexpected type {kind}"))
 
     # ---- streams ----------------------------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class AnswerReader(Struct, eq=False):
         return stage.close()
 
     async def _sniff(self) -> list[Event] | None:
-        """The server did not say what it sends: one JSON object, or frames."""
+        """Detect one JSON object or frames, if the server did not declare the type."""
         head = b""
         try:
             while not head.lstrip(_BLANKS):
@@ -224,19 +224,19 @@ class AnswerReader(Struct, eq=False):
         if isinstance(body, dict):
             return self.codec.open_reader(self.prepared).read_whole(body)
         if not self.whole and b"\n" in data.strip():
-            # A stream that calls itself JSON, as some proxies of Ollama do.
+            # Some proxies of Ollama declare a stream as JSON.
             stage = self.codec.reply_stream(self.prepared)
             events = [*stage.feed(data), *stage.close()]
             if not any(isinstance(event, ReplyFailed) for event in events):
                 return events
-        what = "is not JSON" if body is BROKEN else "is no JSON object"
+        what = "is not JSON" if body is BROKEN else "is not a JSON object"
         return fail_reply(self._broken(f"the answer {what}", data))
 
     async def _refuse(self, message: str) -> Failure:
         return self._broken(message, await self._read_some(64 * _QUOTED))
 
     def _broken(self, message: str, data: bytes) -> Failure:
-        # Scrubbed before it is cut: half a secret would not be recognised.
+        # Redacted before it is cut: half of a secret would not be recognised.
         begins = self.scrubber.data(data[: 64 * _QUOTED]).decode("utf-8", "replace")[:_QUOTED]
         return Failure("broken_protocol", f"{message}; it begins: {begins!r}", body=begins)
 
@@ -251,14 +251,14 @@ class AnswerReader(Struct, eq=False):
         if body is BROKEN:
             body = data.decode("utf-8", "replace")[: 5 * _QUOTED]
         failure = self.codec.decode_failure(status, body, headers)
-        message = failure.message or (body if isinstance(body, str) else "") or "without a word"
+        message = failure.message or (body if isinstance(body, str) else "") or "no message"
         if failure.message != message:
             message = f"status {status}: {' '.join(message.split())[:_QUOTED]}"
         delay = read_delay(headers, self.now)
         return structs.replace(failure, message=message, status=status, retry_after=delay)
 
     async def _read_some(self, most: int) -> bytes:
-        """The beginning of a body. A connection that breaks ends it: an error is worth no more than its first words."""
+        """Return the beginning of a body. A broken connection ends it: the beginning of an error message is enough."""
         parts: list[bytes] = []
         size = 0
         try:
@@ -271,14 +271,12 @@ class AnswerReader(Struct, eq=False):
 
     def _redirect(self, status: int, headers: Mapping[str, str]) -> Failure:
         place = self.scrubber.address(headers.get("location", ""))[:_QUOTED] or "nowhere"
-        message = (
-            f"the server redirects to {place}, which is not followed: a key is sent to the address given and no other"
-        )
+        message = f"the server redirects to {place}; redirects are not followed, so that no other server gets the key"
         return Failure("broken_protocol", message, status=status, code="redirect")
 
 
 def blame(events: list[Event], fault: TransportFault) -> list[Event]:
-    """The end of a reply with the true reason: the wire only knows that the stream was cut."""
+    """Return the end of a reply with the real cause: the codec only knows that the stream was cut."""
     failure = from_fault(fault)
     return [
         ReplyFailed(failure) if isinstance(event, ReplyFailed) and event.failure.kind == "stream_cut" else event
@@ -287,7 +285,7 @@ def blame(events: list[Event], fault: TransportFault) -> list[Event]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One request on its way: sent, read within its deadline, shown to whoever debugs, and always closed.
+# One exchange: it sends a request, reads the answer within the deadline, records it for debug output, and closes.
 
 T = TypeVar("T")
 
@@ -303,15 +301,15 @@ class Exchange(Struct, eq=False):
     _record: Record | None = None
     _response: HttpResponse | None = None
     _pieces: AsyncIterator[bytes] | None = None
-    _note: str = "the answer was not read to its end"
+    _note: str = "the answer was not read to the end"
     _timer: asyncio.TimerHandle | None = None
     _task: asyncio.Task[Any] | None = None
     _expired: bool = False
 
     async def within(self, work: Awaitable[T]) -> T:
-        """The value of a wait that the deadline ends.
+        """Wait for a value until the deadline.
 
-        As `asyncio.timeout`, but with one timer for all waits of the exchange: a stream has thousands of them.
+        Like `asyncio.timeout`, but with one timer for all waits of the exchange: a stream has thousands of them.
         """
         if self.deadline is None:
             return await work
@@ -340,7 +338,7 @@ class Exchange(Struct, eq=False):
             raise TransportFault("timed_out", "the deadline of the request passed", code="deadline")
 
     async def send(self, request: HttpRequest, scrubber: RequestRedactor) -> HttpResponse:
-        """The answer, as soon as its head is there."""
+        """Send the request and return the answer when its head has arrived."""
         if self.debugger is not None:
             self._record = Record(request, scrubber)
         try:
@@ -355,7 +353,7 @@ class Exchange(Struct, eq=False):
         return response
 
     async def next_piece(self) -> bytes | None:
-        """The next piece of the body; None behind the last. Raises TransportFault where it breaks off."""
+        """Return the next piece of the body; None after the last. Raises TransportFault if the connection breaks."""
         assert self._pieces is not None
         try:
             self._check_deadline()
@@ -371,7 +369,7 @@ class Exchange(Struct, eq=False):
         return piece
 
     async def close(self) -> None:
-        """Give the connection back or drop it, and write down what was seen."""
+        """Release or drop the connection, and write the debug block."""
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -384,7 +382,7 @@ class Exchange(Struct, eq=False):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One attempt: the request signed and sent once, the answer read as events, and the circuit told how it went.
+# One attempt: it signs and sends the request once, decodes the answer, and reports the outcome to the circuit breaker.
 
 
 class Plan(Struct):
@@ -398,9 +396,9 @@ class Plan(Struct):
 
 
 class Attempt(Struct, eq=False):
-    """`next` gives the events as they come, and None behind the last. Every fault becomes a failure in them.
+    """`next` returns the events as they arrive, and None after the last. Every fault becomes a failure event.
 
-    Pulled, and not a generator in a generator: `close` is then the one place where a connection ends, at once.
+    It is not a nested generator, so that `close` is the only place that ends a connection, at once.
     """
 
     plan: Plan
@@ -432,13 +430,13 @@ class Attempt(Struct, eq=False):
         if events is None:
             self._ended = True
             return None
-        # A failure never comes alone: an end stands behind it.
+        # An end event always follows a failure event.
         if len(events) > 1:
             events = [self._look(event) if type(event) is ReplyFailed else event for event in events]
         return events
 
     async def close(self) -> None:
-        """Drop what was not read, and tell the circuit what became of it."""
+        """Drop the unread rest, and report the outcome to the circuit breaker."""
         if self._counted:
             if not self._ended:
                 self.breaker.abandoned()
@@ -450,10 +448,10 @@ class Attempt(Struct, eq=False):
         await self.exchange.close()
 
     async def _begin(self) -> Failure | None:
-        """Send the request; the failure, if no answer came."""
+        """Send the request. Returns the failure if no answer arrived."""
         wait = self.breaker.allow(self.clock())
         if wait:
-            message = f"{self.plan.origin} failed again and again and is left alone for {wait:.0f} s"
+            message = f"{self.plan.origin} failed repeatedly; no requests are sent to it for {wait:.0f} s"
             return Failure("overloaded", message, code="circuit_open", retry_after=wait)
         self._counted = True
         try:
@@ -476,7 +474,7 @@ class Attempt(Struct, eq=False):
         return None
 
     def _look(self, event: ReplyFailed) -> ReplyFailed:
-        """Remember the failure; and name the key that was refused, never what it says."""
+        """Store the failure. For a rejected key, add the name of its variable, never its value."""
         failure = event.failure
         if self._names_key and self.auth.source:
             failure = structs.replace(failure, message=f"{failure.message} (key: {self.auth.source})")

@@ -1,4 +1,4 @@
-"""API keys: where they are looked up, and a type that never prints its value."""
+"""API keys: how they are looked up, and a type that never prints its value."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ HIDDEN = "***"
 
 
 class Secret:
-    """A text that shows itself to nobody by accident: `reveal()` gives it."""
+    """A text whose `repr` and `str` hide it: `reveal()` returns it."""
 
     __slots__ = ("_value", "name")
 
     def __init__(self, value: str, name: str = "") -> None:
         self._value = value
         self.name = name
-        """Where it came from: the name of a variable, or empty for an argument."""
+        """Its origin: the name of a variable, or empty for an argument."""
 
     def reveal(self) -> str:
         return self._value
@@ -39,7 +39,7 @@ class Secret:
         return hash(self._value)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a secret is not written down")
+        raise TypeError("a secret cannot be pickled")
 
 
 def find_key(
@@ -48,14 +48,14 @@ def find_key(
     configured: Mapping[str, str] | None,
     environment: Mapping[str, str],
 ) -> Secret | None:
-    """The key for an endpoint: the one given, else the configured one, else that of the environment."""
+    """Return the key for an endpoint: the given one, else the configured one, else that of the environment."""
     if isinstance(given, Secret):
         return given
     if given is not None and given.strip():
         return Secret(given.strip())
     for source in (configured or {}, environment):
         for name in endpoint.key_names:
-            # A key that was read from a file ends with a line break.
+            # A key from a file may end with a line break.
             value = source.get(name, "").strip()
             if value:
                 return Secret(value, name)
@@ -63,7 +63,7 @@ def find_key(
 
 
 def missing_key(endpoint: Endpoint, also: str = "") -> MissingKey:
-    """The error that says which variables were looked at."""
+    """Return the error that names the checked variables."""
     name = endpoint.provider.name
     names = " or ".join(endpoint.key_names)
     hint = f"set {names}, or pass key=" if names else "pass key="
@@ -74,7 +74,7 @@ def missing_key(endpoint: Endpoint, also: str = "") -> MissingKey:
 
 
 def url_variables(endpoint: Endpoint, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment says about the holes of an address."""
+    """Return the values of the placeholders of a URL from the environment."""
     found = {}
     for hole, names in endpoint.provider.variables.items():
         value = next((environment[name].strip() for name in names if environment.get(name, "").strip()), "")

@@ -1,4 +1,4 @@
-"""Event loops for blocking callers: the calling thread's own, or one background thread."""
+"""Event loops for blocking callers: a loop of the calling thread, or one background thread."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 from dragoman.errors import ConfigError
 
 # --------------------------------------------------------------------------------------------------------------------
-# An event loop for each thread that makes blocking calls: it runs only while a call is waited for.
+# An event loop for each thread that makes blocking calls. It runs only during a call.
 #
-# Nothing is handed to another thread and back, which is most of what a short call would cost. Connections are kept
-# from one call to the next. A thread that is already inside a loop cannot run another one: there the portal helps.
+# No work moves to another thread and back, which would be most of the cost of a short call. Connections are kept from
+# one call to the next. A thread that already runs a loop cannot run another one: it uses the portal.
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -29,12 +29,12 @@ Self = TypeVar("Self")
 
 
 def is_inside_loop() -> bool:
-    """Whether this thread is running an event loop right now."""
+    """Whether this thread is running an event loop."""
     return asyncio._get_running_loop() is not None
 
 
 def run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in this thread. An interrupt cancels it and waits for its clean end; a second one does not."""
+    """Run a coroutine in this thread. An interrupt cancels it and waits for its cleanup; a second one does not wait."""
     loop = _loop()
     task = loop.create_task(coroutine)
     try:
@@ -47,14 +47,14 @@ def run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
                 raise
     finally:
         if not task.done():
-            # Something was raised right through the loop. The task may still clean up after itself.
+            # An exception passed through the loop. The task may still have to clean up.
             task.cancel()
             with contextlib.suppress(BaseException):
                 loop.run_until_complete(task)
 
 
 class _Interrupts:
-    """Ctrl-C while a call is waited for: the first cancels it, the second is raised."""
+    """Handles Ctrl-C during a call: the first cancels it, the second is raised."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, task: asyncio.Task[Any]) -> None:
         self._loop = loop
@@ -62,7 +62,7 @@ class _Interrupts:
         self.count = 0
 
     def __enter__(self) -> _Interrupts:
-        """Take over interrupts, unless somebody else has made arrangements. They reach the main thread alone."""
+        """Install the handler, unless there is another one. Only the main thread receives interrupts."""
         self._is_on = (
             threading.current_thread() is threading.main_thread()
             and signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -79,7 +79,7 @@ class _Interrupts:
         self.count += 1
         if self.count > 1:
             raise KeyboardInterrupt
-        # The loop may be asleep: the signal woke the thread, but nothing is ready yet.
+        # The loop may sleep: the signal woke the thread, but no callback is ready.
         self._loop.call_soon_threadsafe(self._task.cancel)
 
 
@@ -113,13 +113,13 @@ def _loop() -> asyncio.AbstractEventLoop:
     if keeper is None or not keeper.is_usable:
         keeper = _kept.keeper = _Keeper()
         if threading.current_thread() is threading.main_thread():
-            # Its local values outlive the modules that closing needs.
+            # Thread-local values outlive the modules that `close` needs.
             atexit.register(keeper.close)
     return keeper.loop
 
 
 def _close_here() -> None:
-    """Close the loop of this thread before a fork: the child would share its file descriptors, and wake the parent."""
+    """Close the loop of this thread before a fork: the child would share its file descriptors and wake the parent."""
     keeper: _Keeper | None = getattr(_kept, "keeper", None)
     if keeper is not None:
         keeper.close()
@@ -130,22 +130,22 @@ if hasattr(os, "register_at_fork"):
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# From blocking code into an event loop: the calling thread's own, or that of one background thread of the process.
+# Calls from blocking code into an event loop: of the calling thread, or of one background thread of the process.
 #
-# A call that gives one value runs in the thread of the caller (`threadloops`). Streams, and calls inside a running
-# loop (a notebook), run on a background thread, because the caller's own loop is never touched. The thread is started
-# by the first of them and belongs to one process: a fork gets a new one. An interrupt (Ctrl-C) in the caller cancels
-# the work and waits for its clean end; a second one does not wait.
+# A call that returns one value runs in the thread of the caller (`run_in_thread`). Streams, and calls inside a running
+# loop (a notebook), run on a background thread, because the caller's own loop must not be used. The first of them
+# starts the thread, which belongs to one process: a fork gets a new one. An interrupt (Ctrl-C) in the caller cancels
+# the work and waits for its cleanup; a second one does not wait.
 
 AHEAD = 64
-"""How many items of an iterator are fetched before somebody takes them."""
+"""How many items of an iterator are fetched ahead of the caller."""
 # Windows delivers Ctrl-C only between two waits.
 _PATIENCE = 0.1 if os.name == "nt" else None
 _FAREWELL = 5.0
 
 
 class _Job(Generic[T]):
-    """One piece of work on the loop, and the place where its caller waits."""
+    """One coroutine on the loop, and the event on which its caller waits."""
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
         self._coroutine = coroutine
@@ -161,9 +161,9 @@ class _Job(Generic[T]):
         self._loop.call_soon_threadsafe(self._start)
 
     def run(self) -> T:
-        """The value or the error of the work. If the wait is interrupted, the work is cancelled and waited for."""
+        """Return the value of the work, or raise its error. An interrupt cancels the work and waits for its end."""
         try:
-            # Started in here: an interrupt may come as soon as the other thread runs.
+            # Started inside the `try`: an interrupt may arrive as soon as the other thread runs.
             self.start()
             _wait_for(self._done)
         except BaseException:
@@ -177,7 +177,7 @@ class _Job(Generic[T]):
         return self._value  # type: ignore[return-value]
 
     def finish(self) -> None:
-        """Wait for the end, and raise the error of the work, if it had one."""
+        """Wait for the end, and raise the error of the work, if there is one."""
         _wait_for(self._done)
         self.value()
 
@@ -201,7 +201,7 @@ class _Job(Generic[T]):
             self._settle(None)
 
     async def _work(self) -> None:
-        # Nothing may leave this coroutine: an exit raised by somebody's code would end the loop of everybody.
+        # No exception may leave this coroutine: a SystemExit of user code would end the shared loop.
         try:
             self._value = await self._coroutine
         except BaseException as error:
@@ -209,14 +209,14 @@ class _Job(Generic[T]):
 
     def _settle(self, task: asyncio.Task[None] | None) -> None:
         if self._error is None and (task is None or task.cancelled()):
-            # Cancelled before its first step: the coroutine would complain that nobody awaited it.
+            # Cancelled before its first step: Python would warn that the coroutine was never awaited.
             self._coroutine.close()
             self._error = asyncio.CancelledError()
         self._done.set()
 
 
 class _Pump(Generic[T]):
-    """Carries the items of an asynchronous iterator to a blocking caller, a bounded number ahead of him."""
+    """Passes the items of an asynchronous iterator to a blocking caller, a bounded number in advance."""
 
     def __init__(self, source: AsyncIterator[T], loop: asyncio.AbstractEventLoop) -> None:
         self._source = source
@@ -266,13 +266,13 @@ class _Pump(Generic[T]):
     async def _pause(self) -> None:
         self._room.clear()
         self._waiting = True
-        # The caller may have taken all of them before he could see that somebody waits.
+        # The caller may have taken all items before the producer started to wait.
         if len(self._items) >= AHEAD:
             await self._room.wait()
 
 
 class Portal:
-    """A thread with an event loop, started when it is first needed."""
+    """A thread with an event loop, started on first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -281,7 +281,7 @@ class Portal:
         self._thread: threading.Thread | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The value of a coroutine that runs on the thread; its error is raised here."""
+        """Run a coroutine on the thread and return its value, or raise its error."""
         try:
             loop = self.loop()
         except BaseException:
@@ -290,11 +290,11 @@ class Portal:
         return _Job(coroutine, loop).run()
 
     def iterate(self, source: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an asynchronous iterator. Nothing runs before the first is asked for."""
+        """Yield the items of an asynchronous iterator. Nothing runs before the first request for an item."""
         yield from _Pump(source, self.loop()).items()
 
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop of the thread, which is started if this process has none yet."""
+        """Return the loop of the thread, and start the thread if this process has none."""
         if self._pid != os.getpid():
             # Threads do not survive a fork, and a lock may have been held when it happened.
             self._lock = threading.Lock()
@@ -303,7 +303,7 @@ class Portal:
                 self._open()
             if threading.current_thread() is self._thread:
                 raise ConfigError(
-                    "a blocking call inside the event loop that would have to run it",
+                    "a blocking call inside the event loop that has to run it",
                     hint="use the asynchronous form (aask, astream, arun) here",
                 )
             assert self._loop is not None
@@ -355,14 +355,14 @@ _shared = Portal()
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine and give its value: in this thread, or on the background loop where this thread runs a loop."""
+    """Run a coroutine and return its value: in this thread, or on the background loop if this thread runs a loop."""
     return _shared.run(coroutine) if is_inside_loop() else run_in_thread(coroutine)
 
 
 def blocking(
     function: Callable[Concatenate[Self, P], Coroutine[Any, Any, T]], name: str, doc: str
 ) -> Callable[Concatenate[Self, P], T]:
-    """The blocking form of an async function or method, with the same parameters."""
+    """Return the blocking form of an async function or method, with the same parameters."""
 
     @functools.wraps(function)
     def call(self: Self, *args: P.args, **keywords: P.kwargs) -> T:
@@ -376,7 +376,7 @@ def blocking(
 def blocking_iterator(
     function: Callable[Concatenate[Self, P], AsyncIterator[T]], name: str, doc: str
 ) -> Callable[Concatenate[Self, P], Iterator[T]]:
-    """The blocking form of a function that returns an asynchronous iterator, with the same parameters."""
+    """Return the blocking form of a function that returns an asynchronous iterator, with the same parameters."""
 
     @functools.wraps(function)
     def call(self: Self, *args: P.args, **keywords: P.kwargs) -> Iterator[T]:
@@ -387,5 +387,5 @@ def blocking_iterator(
 
 
 def iterate(source: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an asynchronous iterator, for blocking code. Leaving the loop early closes it."""
+    """Yield the items of an asynchronous iterator, for blocking code. To leave the loop early closes it."""
     return _shared.iterate(source)

@@ -16,7 +16,7 @@ from dragoman.types import FAILURE_CAUSES, TRANSIENT_FAILURES, Failure
 from dragoman.wire.failures import Loss
 
 # --------------------------------------------------------------------------------------------------------------------
-# How long a server asks to wait, in the spellings that servers use.
+# The delay that a server requests, in the notations that servers use.
 
 _duration = re.compile(
     r"(?:(\d{1,6})h)?(?:(\d{1,6})m(?!s))?(?:(\d{1,6}(?:\.\d+)?)s)?(?:(\d{1,9}(?:\.\d+)?)ms)?"
@@ -26,13 +26,13 @@ _LIMITED = (
     ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
 )
 NEVER = 1e9
-"""What stands for a delay that is no number at all: later than anybody waits."""
+"""The value for a delay that is not a number: longer than any wait."""
 
 
 def read_delay(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds to wait, by `retry-after-ms`, `retry-after` (seconds or a date) or a spent `x-ratelimit`.
+    """Return the seconds to wait, by `retry-after-ms`, `retry-after` (seconds or a date) or an exhausted `x-ratelimit`.
 
-    `now` is the time of day, in seconds since 1970. None where nothing is said; what lies in the past is 0.
+    `now` is the time in seconds since 1970. Returns None without such a header, and 0 for a time in the past.
     """
     exact = _number(headers.get("retry-after-ms", ""))
     if exact is not None:
@@ -65,7 +65,7 @@ def _until(text: str, now: float) -> float | None:
 
 
 def _read_duration(text: str) -> float | None:
-    """A duration such as `6m0s` or `20ms`, or plain seconds."""
+    """Parse a duration such as `6m0s` or `20ms`, or plain seconds."""
     found = _duration(text)
     if not text or found is None:
         return _number(text)
@@ -77,7 +77,7 @@ def _read_duration(text: str) -> float | None:
 # Whether a failed request is sent again, and when. Pure: the clock and the random draw are arguments.
 
 _STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-# A request that was sent and waited for may still be running: another one would be paid for as well.
+# A request that timed out may still be running: a retry would be billed as well.
 _FINAL_CODES = frozenset(
     {"insufficient_quota", "billing_hard_limit_reached", "circuit_open"}
     | {"first_byte", "idle", "pool", "deadline", "proxy"}
@@ -85,26 +85,26 @@ _FINAL_CODES = frozenset(
 
 
 class Retries(Struct, frozen=True):
-    """How often and how patiently. `attempts` counts the first one; 1 means never again."""
+    """The number of attempts and the delays between them. `attempts` includes the first one; 1 means no retries."""
 
     attempts: int = 3
     base: float = 0.5
-    """The longest first wait, in seconds; each further one may be twice as long."""
+    """The maximum first delay, in seconds; the maximum doubles with each attempt."""
     cap: float = 30.0
-    """The longest wait that is chosen here."""
+    """The maximum delay without a request of the server."""
     patience: float = 120.0
-    """The longest wait that a server may ask for."""
+    """The maximum delay that a server may request."""
 
 
 class Decision(Struct, frozen=True):
-    """Wait so many seconds and try again; or give up (`wait` is None), and why, where that is worth telling."""
+    """Retry after `wait` seconds, or give up if `wait` is None. `why` is the reason, if it is of interest."""
 
     wait: float | None = None
     why: str = ""
 
 
 def is_passing(failure: Failure) -> bool:
-    """Whether a failure may be gone the next time."""
+    """Whether a failure may be temporary."""
     if failure.code in _FINAL_CODES:
         return False
     if failure.status is not None and failure.status >= 300:
@@ -122,28 +122,31 @@ def decide(
     deadline: float | None,
     draw: float,
 ) -> Decision:
-    """What to do after attempt number `attempt` (from 1) failed. `draw` is a number in [0, 1)."""
+    """Decide what to do after attempt number `attempt` (from 1) failed. `draw` is a random number in [0, 1)."""
     if delivered or not is_passing(failure):
         return Decision()
     if attempt >= retries.attempts:
         return Decision(None, f"after {attempt} attempts" if attempt > 1 else "")
     asked = failure.retry_after
     if asked is not None and asked > retries.patience:
-        return Decision(None, f"the server asks to wait {asked:g} s, which is more than {retries.patience:g} s")
-    # Full jitter: clients that failed together do not come back together.
+        return Decision(
+            None, f"the server requests a delay of {asked:g} s, more than the maximum of {retries.patience:g} s"
+        )
+    # Full jitter: clients that failed at the same time do not retry at the same time.
     wait = draw * min(retries.cap, retries.base * 2.0 ** (attempt - 1))
     if asked is not None:
         wait = max(0.0, asked) + draw * min(retries.base, 1.0)
     if deadline is not None and now + wait >= deadline:
-        return Decision(None, f"the next attempt would be in {wait:.1f} s, behind the deadline")
+        return Decision(None, f"the next attempt would be in {wait:.1f} s, after the deadline")
     return Decision(wait)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A circuit breaker: an origin that fails again and again is left alone for a while, then asked once.
+# A circuit breaker: it stops requests to an origin that fails repeatedly, and tries one request after a pause.
 #
-# Closed, requests go through. After `failures` in a row it opens, and requests fail at once. After `pause` seconds
-# one request may try (half open): its success closes the circuit, its failure opens it again. The clock is passed in.
+# While it is closed, requests pass. After `failures` consecutive failures it opens, and requests fail at once. After
+# `pause` seconds it lets one request pass (half open): its success closes the circuit, its failure opens it again. The
+# clock is an argument.
 
 State = Literal["closed", "open", "half_open"]
 
@@ -166,7 +169,7 @@ class Breaker:
         return "half_open" if now - self._opened >= self._pause else "open"
 
     def allow(self, now: float) -> float:
-        """0 if a request may go out now, which counts as the probe if one is due; else the seconds to wait."""
+        """Return 0 if a request may be sent now (the probe, if one is due), else the seconds to wait."""
         if self._opened is None:
             return 0.0
         left = self._opened + self._pause - now
@@ -189,12 +192,12 @@ class Breaker:
         self._probing = False
 
     def abandoned(self) -> None:
-        """The request was cancelled: it says nothing, and another one may probe."""
+        """Record a cancelled request: it proves nothing, and another request may be the probe."""
         self._probing = False
 
 
 class Breakers:
-    """One breaker per origin. Share one value among clients that shall learn from one another."""
+    """One breaker per origin. Clients that share this value share the state of the origins."""
 
     def __init__(self, failures: int = 5, pause: float = 30.0) -> None:
         self._failures = failures
@@ -209,16 +212,16 @@ class Breakers:
 
 
 def counts(failure: Failure) -> bool:
-    """Whether a failure says that the origin is unwell, and not that it dislikes this request."""
+    """Whether a failure means that the origin is unhealthy, and not that it rejects this request."""
     return FAILURE_CAUSES.get(failure.kind) == "outage" and failure.code not in ("deadline", "pool")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the client tells besides the events of the reply.
+# The events of the client, in addition to those of the reply.
 
 
 class RequestPrepared(Struct, frozen=True):
-    """The body of a request is written: what was lost or changed on the way to this wire, and its size in bytes."""
+    """The body of a request is encoded. `losses` are those of the conversion to this wire, `bytes` is its size."""
 
     losses: tuple[Loss, ...] = ()
     bytes: int = 0
@@ -226,7 +229,7 @@ class RequestPrepared(Struct, frozen=True):
 
 
 class RequestRetried(Struct, frozen=True):
-    """A request failed before anything of its reply was delivered, and is sent again after `wait` seconds."""
+    """A request failed before any output was delivered, and is sent again after `wait` seconds."""
 
     attempt: int
     wait: float
@@ -235,7 +238,7 @@ class RequestRetried(Struct, frozen=True):
 
 
 class ModelReplaced(Struct, frozen=True):
-    """A model gave up before anything was delivered, and the next one of the list is asked."""
+    """A model failed before any output was delivered, and the next one of the list is used."""
 
     from_model: str
     to_model: str
@@ -244,4 +247,4 @@ class ModelReplaced(Struct, frozen=True):
 
 ClientEvent = Event | RequestPrepared | RequestRetried | ModelReplaced
 NOTICES = (RequestPrepared, RequestRetried, ModelReplaced)
-"""The events that are no part of a reply."""
+"""The events that are not part of a reply."""

@@ -1,8 +1,8 @@
-"""What a client needs of HTTP: send one request, get a head at once and the body in pieces. Nothing else.
+"""Transport: the HTTP interface of a client. It sends one request, and returns a head at once and the body in pieces.
 
-Everything that speaks this protocol can carry dragoman: the connections of `dragoman.client.http`, a script or a
-recording of `dragoman.testing`, or an adapter around an HTTP library of your own. A transport follows no redirects,
-retries no answer and reads no environment unless it is told to; those are decisions, and the client makes them.
+Implementations are the connections of `dragoman.client.http`, the scripts and recordings of `dragoman.testing`, or
+your own adapter for an HTTP library. A transport follows no redirects, does not retry, and reads no environment unless
+it is configured to: these are decisions of the client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dragoman.types import FailureKind
 
 
 class HttpRequest(Struct, frozen=True):
-    """One request. `url` is absolute; header names are sent as they are written."""
+    """One request. `url` is absolute; header names are sent unchanged."""
 
     method: str
     url: str
@@ -25,18 +25,18 @@ class HttpRequest(Struct, frozen=True):
 
 
 class Timeouts(Struct, frozen=True):
-    """Seconds for each kind of waiting. A deadline for the whole is the caller's: it cancels."""
+    """Seconds for each kind of wait. For a total deadline, the caller cancels the request."""
 
     connect: float = 10.0
-    """Until the connection stands, TLS included."""
+    """To open the connection, including TLS."""
     first_byte: float = 300.0
-    """From the last byte sent to the end of the response's head; a model may think for minutes before it answers."""
+    """From the last byte sent to the end of the response's head; a model may reason for minutes before it answers."""
     idle: float = 120.0
     """Between two pieces of the body."""
 
 
 class HttpResponse(Protocol):
-    """A response whose head has arrived. Header names are in lower case; the body is decoded (gzip and its kin)."""
+    """A response whose head has arrived. Header names are in lower case; the body is decompressed."""
 
     @property
     def status(self) -> int: ...
@@ -45,11 +45,11 @@ class HttpResponse(Protocol):
     def headers(self) -> Mapping[str, str]: ...
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, each piece not empty. Raises TransportFault where it breaks off."""
+        """Yield the body as it arrives, without empty pieces. Raises TransportFault if the connection breaks."""
         ...
 
     async def close(self) -> None:
-        """Give the connection back if the body was read to its end, else drop it. May be called twice."""
+        """Release the connection if the body was read completely, else drop it. May be called twice."""
         ...
 
 
@@ -64,11 +64,11 @@ class Transport(Protocol):
 
 
 class TransportFault(Exception):
-    """The connection failed, by the fault of nobody in this process. `kind` is one of the kinds of a Failure."""
+    """A failure of the connection or the server. `kind` is one of the kinds of a Failure."""
 
     def __init__(self, kind: FailureKind, message: str, *, code: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.code = code
-        """A finer name where one is known: `dns`, `refused`, `connect`, `first_byte`, `idle`, ..."""
+        """A more specific name, if known: `dns`, `refused`, `connect`, `first_byte`, `idle`, ..."""

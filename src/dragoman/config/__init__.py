@@ -1,6 +1,6 @@
-"""Settings: one file of the user, one of the project that may only tighten, the environment, and the arguments.
+"""Settings from the user's file, the project's file (which may only tighten them), the environment and the arguments.
 
-`load()` reads and merges them; every value knows where it came from. The table of all settings is `SETTINGS`.
+`load()` reads and merges them, and keeps the origin of every value. `SETTINGS` is the table of all settings.
 """
 
 from __future__ import annotations

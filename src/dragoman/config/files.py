@@ -1,4 +1,4 @@
-"""Configuration files: where they are, how they are read, and a commented template."""
+"""Configuration files: their paths, how they are read, and a template with comments."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from dragoman.errors import ConfigError
 from dragoman.paths import config_folder, home_folder
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where the files of a configuration are, and reading them: whole, bounded, and with the place of a mistake.
+# Find and read the configuration files. Reads are bounded, and an error names the line and column.
 
 PROJECT_FILE = "dragoman.toml"
 USER_FILE = "config.toml"
 MANAGED_FILE = Path("/etc/dragoman/config.toml")
-"""What whoever looks after the machine has laid down for everybody on it."""
+"""The settings that the administrator of the machine sets for all users."""
 LARGEST_FILE = 256 * 1024
 _REPOSITORIES = (".git", ".hg", ".jj", ".svn")
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z").search
-# The standard library needs memory by the square of the parts of a dotted key, and a project's file is not ours.
+# `tomllib` needs quadratic memory in the parts of a dotted key, and the file of a project is untrusted.
 _ENDLESS_KEY = re.compile(r"""(?:(?:"[^"\n]*"|'[^'\n]*'|(?<![A-Za-z0-9_-])[A-Za-z0-9_-]+)[ \t]*\.[ \t]*){64}""").search
 _SWITCHED_OFF = ("off", "none", "0", "no", "false")
 
 
 def user_file(environment: Mapping[str, str]) -> Path | None:
-    """The user's own file, whether it is there or not. `$DRAGOMAN_CONFIG` names another, or `off`."""
+    """Return the path of the user's file, whether it exists or not. `$DRAGOMAN_CONFIG` names another file, or `off`."""
     named = environment.get("DRAGOMAN_CONFIG")
     if named:
         return None if named.lower() in _SWITCHED_OFF else expand(named, Path.cwd(), environment)
@@ -41,9 +41,9 @@ def user_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def managed_file(environment: Mapping[str, str]) -> Path | None:
-    """The file that nobody overrules, if there is one.
+    """Return the path of the managed file, which overrides all other sources, or None if there is none.
 
-    `$DRAGOMAN_MANAGED` names one where the machine has none; what the machine has cannot be switched off with it.
+    `$DRAGOMAN_MANAGED` names one if the machine has none. It cannot disable the managed file of the machine.
     """
     try:
         MANAGED_FILE.lstat()
@@ -51,13 +51,13 @@ def managed_file(environment: Mapping[str, str]) -> Path | None:
         named = environment.get("DRAGOMAN_MANAGED")
         return expand(named, Path.cwd(), environment) if named and named.lower() not in _SWITCHED_OFF else None
     except OSError:
-        # It cannot be looked at, so it cannot be known to be absent.
+        # The path cannot be checked, so the file may exist.
         return MANAGED_FILE
     return MANAGED_FILE
 
 
 def find_meddlers(path: Path) -> str:
-    """Who else than the administrator could change a managed file, in words; nothing if nobody can."""
+    """Return why users other than root can change a managed file; empty if they cannot."""
     if os.name != "posix":
         return ""
     for each in (path, path.parent):
@@ -68,15 +68,15 @@ def find_meddlers(path: Path) -> str:
         if found.st_uid != 0:
             return f"{each} does not belong to root"
         if found.st_mode & 0o022:
-            return f"{each} can be written by others than root"
+            return f"users other than root can write {each}"
     return ""
 
 
 def project_file(directory: Path, environment: Mapping[str, str]) -> Path | None:
-    """The project's file: the nearest one from the directory up to the top of its repository.
+    """Return the project's file: the nearest one from the directory up to the top of its repository.
 
-    Outside a repository the search ends below the home folder; outside both, only the directory itself is looked at,
-    for whoever may write into a folder above (`/tmp`) is not part of the project.
+    Outside a repository the search ends below the home folder. Outside both, it checks only the directory itself,
+    because other users may be able to write to a folder above it (`/tmp`).
     """
     if environment.get("DRAGOMAN_PROJECT", "").lower() in _SWITCHED_OFF:
         return None
@@ -102,7 +102,7 @@ def _project_folders(directory: Path, home: Path | None) -> list[Path]:
 
 
 def expand(path: str, folder: Path, environment: Mapping[str, str]) -> Path:
-    """A path as it is written in a file: `~` is the user's folder, a relative one is beside the file."""
+    """Expand a path from a file: `~` is the home folder, and a relative path starts at the folder of the file."""
     home = home_folder(environment)
     if home is not None and (path == "~" or path.startswith(("~/", "~\\"))):
         return home / path[2:]
@@ -110,13 +110,13 @@ def expand(path: str, folder: Path, environment: Mapping[str, str]) -> Path:
 
 
 def read_layer(path: Path, kind: Source) -> Layer:
-    """What a file says. Raises ConfigError if it cannot be read or is no TOML; other faults are in the layer."""
+    """Read a file as a layer. Raises ConfigError if it cannot be read or is not TOML; other faults are in the layer."""
     text = read_text(path)
     return from_tables(parse(text, str(path)), kind, str(path), text)
 
 
 def parse(text: str, shown: str) -> dict[str, Any]:
-    """The tables of a TOML text; a mistake is told with its line and column."""
+    """Parse a TOML text. An error names the line and column."""
     endless = _ENDLESS_KEY(text)
     if endless is not None:
         at = text.count("\n", 0, endless.start()) + 1
@@ -129,13 +129,13 @@ def parse(text: str, shown: str) -> dict[str, Any]:
         end = (text.count("\n") + 1, len(text) - (text.rfind("\n") + 1) + 1)
         line, column = place.groups() if place else end
         why = message[: place.start()] if place else message
-        raise ConfigError(f"{shown}:{line}:{column}: not TOML: {why}", hint="mend the file at that place") from None
+        raise ConfigError(f"{shown}:{line}:{column}: not TOML: {why}", hint="fix the file at that place") from None
     except RecursionError:
         raise ConfigError(f"{shown}: nested too deeply", hint="no setting needs more than a few levels") from None
 
 
 def shorten(path: Path, environment: Mapping[str, str]) -> str:
-    """A path as people write it, with `~` for the user's folder."""
+    """Return a path with `~` for the home folder."""
     home = home_folder(environment)
     if home is not None and home != Path(home.anchor) and path.is_relative_to(home):
         return str(Path("~") / path.relative_to(home))
@@ -143,18 +143,18 @@ def shorten(path: Path, environment: Mapping[str, str]) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a small file. Raises ConfigError."""
+    """Read the text of a small file. Raises ConfigError."""
     try:
-        # A pipe or a device could keep us waiting, or never end.
+        # A pipe or a device could block, or never end.
         if not path.is_file():
-            raise ConfigError(f"{path} is no file", hint="name a TOML file")
+            raise ConfigError(f"{path} is not a file", hint="name a TOML file")
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
     except OSError as error:
         why = (error.strerror or "unreadable").lower()
-        raise ConfigError(f"cannot read {path}: {why}", hint="check who may read it") from None
+        raise ConfigError(f"cannot read {path}: {why}", hint="check its permissions") from None
     if len(data) > LARGEST_FILE:
-        raise ConfigError(f"{path} is larger than {LARGEST_FILE // 1024} kB", hint="this is no configuration")
+        raise ConfigError(f"{path} is larger than {LARGEST_FILE // 1024} kB", hint="this is not a configuration file")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -163,7 +163,7 @@ def read_text(path: Path) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Whether nobody else can read a file. Where there are no such bits (Windows) the folder protects it."""
+    """Whether only the owner can read a file. On Windows, which has no permission bits, the folder protects it."""
     if os.name != "posix":
         return True
     try:
@@ -173,67 +173,67 @@ def is_private(path: Path) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A configuration file with every setting in it, commented out: written from the table of the settings.
+# A configuration file with every setting commented out, generated from the table of settings.
 
 _USER_HEAD = """\
 # dragoman: your own configuration.
 #
-# Every setting is here with its default, or with an example, and switched off by the `#` in front of it.
-# Stronger than this file are the environment (DRAGOMAN_MODEL, DRAGOMAN_LIMITS_TURNS, ...) and the arguments of a
-# command. `dragoman config show` tells what holds, and why.
+# This file lists every setting with its default or an example. Remove the `#` in front of a setting to use it.
+# The environment (DRAGOMAN_MODEL, DRAGOMAN_LIMITS_TURNS, ...) and the arguments of a command override this file.
+# `dragoman config show` prints the effective values and their origins.
 """
 _PROJECT_HEAD = """\
 # dragoman: the configuration of this project.
 #
-# It counts for everybody who works here, and may only tighten what they allow: lower a limit, forbid a tool, demand
-# approval. Addresses, keys, tools and files are for each user's own configuration.
+# It applies to all users of this project, and may only tighten their settings: lower a limit, forbid a tool, require
+# an approval. URLs, keys, tools and files belong in each user's own configuration.
 """
 DEFAULT_PLACES = {
-    "journal.path": "`dragoman/journal.db` in the folder for state",
+    "journal.path": "`dragoman/journal.db` in the state folder",
     "audit.path": "`audit.jsonl` beside the journal",
     "builtin": "all of them",
 }
-"""Defaults that depend on the machine, or are long, in words."""
+"""Descriptions of defaults that depend on the machine or are long."""
 _TABLES = """\
 # ---- Tables ----
 
-# [keys]                                      # by provider; without a row, its usual variable counts
+# [keys]                                      # by provider; without a row, its usual variable is used
 # openai = { env = "MY_OPENAI_KEY" }          # the name of a variable
-# anthropic = { file = "~/.secrets/claude" }  # a file with nothing but the key, readable by you alone
-# groq = "gsk_..."                            # the key itself; only while nobody else can read this file
+# anthropic = { file = "~/.secrets/claude" }  # a file that contains only the key, and that only you can read
+# groq = "gsk_..."                            # the key itself; only if nobody else can read this file
 
-# [mcp.files]                                 # a server of MCP: a program with its arguments, or an address
+# [mcp.files]                                 # an MCP server: a program with its arguments, or a URL
 # command = ["files-server", "--root", "."]
-# env = { FILES_TOKEN = "${FILES_TOKEN}" }     # `${NAME}` stands for a variable, so that no key is written down
+# env = { FILES_TOKEN = "${FILES_TOKEN}" }     # `${NAME}` is replaced by a variable, so that the file has no key
 
-# [prices."ollama:qwen3"]                     # US dollars for a million tokens
+# [prices."ollama:qwen3"]                     # US dollars per million tokens
 # input = 0.0
 # output = 0.0
 
-# [providers.mine]                            # an endpoint of your own; `dragoman providers mine` explains it
+# [providers.mine]                            # your own endpoint; `dragoman providers mine` shows it
 # base_url = "http://localhost:8000/v1"
 
-# [profiles.mine]                             # a family of models of your own
+# [profiles.mine]                             # your own model profile
 # match = ["my-model"]
 # format = "hermes"
 """
 
 
 def write_template(*, project: bool) -> str:
-    """The text of a new file, for a project or for a user."""
+    """Return the text of a new file, for a project or for a user."""
     listed = [
         (title, setting)
         for title, settings in SECTIONS.items()
         for setting in settings
         if setting.kind.in_text and (setting.in_project or not project)
     ]
-    # In TOML what belongs to no table stands before the first of them.
+    # In TOML, keys without a table come before the first table.
     listed.sort(key=lambda each: "." in each[1].name)
     parts = [_PROJECT_HEAD if project else _USER_HEAD]
     heading = ""
     for title, setting in listed:
         table, _, short = setting.name.rpartition(".")
-        # The header of a table stands without `#`: a line below it then needs only its own removed.
+        # The header of a table has no `#`, so that the user only has to uncomment one line.
         wanted = f"\n[{table}]  # {title.lower()}\n" if table else f"\n# ---- {title} ----\n"
         if wanted != heading:
             parts.append(wanted)
@@ -245,7 +245,7 @@ def write_template(*, project: bool) -> str:
 
 
 def write_reference() -> str:
-    """Every setting as a table of Markdown, for the documentation."""
+    """Return all settings as a Markdown table, for the documentation."""
     rows = [
         f"| `{setting.name}` | {_cell(setting.kind.words)} | {_default_of(setting)} | {MERGES[setting.merge]} "
         f"| {_cell(setting.help)} |\n"
@@ -274,7 +274,7 @@ def _describe(setting: Setting, short: str, project: bool) -> list[str]:
 
 
 def to_toml(value: Any) -> str:
-    """A plain value as it stands behind the equals sign."""
+    """Return a plain value as TOML."""
     if value is None:
         return f'"{NO_LIMIT}"'
     if isinstance(value, bool):

@@ -18,15 +18,15 @@ from dragoman.providers import default as default_registry
 from dragoman.providers.prices import Prices
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where the keys of a TOML text stand; the parser of the standard library tells values, not lines.
+# The line of every key of a TOML text. The parser of the standard library returns values, but no lines.
 #
-# The text has been parsed already, so this only has to walk it: strings, brackets and comments are skipped, and what
-# is left at the outermost level are headers of tables and keys.
+# The text is known to be valid TOML, so the scan only skips strings, brackets and comments. The rest at the outermost
+# level are headers of tables and keys.
 
 KeyPath = tuple[str, ...]
 
 _KEY = re.compile(r"""\s*(?:"((?:[^"\\\n]|\\.)*)"|'([^'\n]*)'|([A-Za-z0-9_-]+))\s*""").match
-# What can hide a bracket, a quote or the end of a line inside a value.
+# The tokens that can contain a bracket, a quote or the end of a line inside a value.
 _NEXT = re.compile(r'"""|\'\'\'|"|\'|#|\n|[\[{]|[\]}]').search
 _ENDS = {
     '"""': re.compile(r'(?:[^"\\]|\\.|"(?!""))*"""', re.DOTALL).match,
@@ -37,7 +37,7 @@ _ENDS = {
 
 
 def find_lines(text: str) -> dict[KeyPath, int]:
-    """The line, from 1, of every table header and every key that is not inside a value."""
+    """Return the line, from 1, of every table header and every key that is not inside a value."""
     found: dict[KeyPath, int] = {}
     table: KeyPath = ()
     position, line = 0, 1
@@ -66,7 +66,7 @@ def find_lines(text: str) -> dict[KeyPath, int]:
 
 
 def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
-    """The line of a key, or of the nearest table around it."""
+    """Return the line of a key, or of the nearest table around it."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
             return lines[path[:length]]
@@ -74,7 +74,7 @@ def line_of(lines: dict[KeyPath, int], path: KeyPath) -> int | None:
 
 
 def _note(found: dict[KeyPath, int], table: KeyPath, path: KeyPath, line: int) -> None:
-    # A dotted key makes the tables on its way; a long one is a quadratic number of letters, so only the first few.
+    # A dotted key defines all tables in it. The paths of a long key have quadratic size, so only the first few count.
     whole = (*table, *path)
     for length in range(len(table) + 1, min(len(whole), len(table) + 8) + 1):
         found.setdefault(whole[:length], line)
@@ -92,7 +92,7 @@ def _read_path(text: str, position: int) -> tuple[KeyPath, int]:
 
 
 def _skip_value(text: str, position: int) -> int:
-    """Where the line ends on which the value ends."""
+    """Return the end of the line on which the value ends."""
     depth = 0
     while match := _NEXT(text, position):
         mark, position = match.group(), match.end()
@@ -115,31 +115,31 @@ def _end_of_line(text: str, position: int) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A layer is what one source says: a file, the environment, the arguments. Nothing here reads any of them.
+# A layer holds the settings of one source: a file, the environment, the arguments. This code reads none of them.
 
 Source = Literal["default", "project", "user", "environment", "argument", "managed"]
 
 OTHER_VARIABLES = frozenset({"DRAGOMAN_CONFIG", "DRAGOMAN_PROJECT", "DRAGOMAN_MANAGED", "DRAGOMAN_DEBUG"})
-"""Variables that are not settings and mean something all the same."""
+"""Variables of dragoman that are not settings."""
 REMOVED = {
     "approvals": 'use `ask`, which takes the same rules; `ask = ["*"]` is for all tools',
-    "park": "it is named `defer_approvals`",
+    "park": "its name is `defer_approvals`",
 }
-"""Settings of earlier versions, and what to write instead. A rule that is passed over would loosen what it guards."""
+"""Settings of earlier versions, and their replacements. To ignore an old rule would make the policy less strict."""
 _MOST_FAULTS = 20
 _INNER = tuple(dict.fromkeys(name.partition(".")[0] for name in SETTINGS if "." in name))
 """The tables that hold settings."""
 
 
 class Origin(Struct, frozen=True):
-    """Where a value was said."""
+    """Where a value was set."""
 
     kind: Source
     path: str = ""
-    """The file, where it was a file."""
+    """The file, if it was a file."""
     line: int | None = None
     variable: str = ""
-    """The environment variable, where it was one."""
+    """The environment variable, if it was one."""
 
     def __str__(self) -> str:
         if self.path:
@@ -148,31 +148,31 @@ class Origin(Struct, frozen=True):
 
 
 class SettingValue(Struct, frozen=True):
-    """One value for a setting, and who said it."""
+    """One value for a setting, and its origin."""
 
     value: Any
     origin: Origin
 
 
 class Layer(Struct, frozen=True):
-    """What one source says, by the name of the setting, and what is wrong with it."""
+    """The settings of one source, by name, and the faults in them."""
 
     kind: Source
     said: dict[str, SettingValue] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    """What cannot be used; a configuration with a fault is refused."""
+    """Values that cannot be used; a configuration with a fault is rejected."""
     warnings: list[str] = field(default_factory=list)
 
 
 def defaults(changed: Mapping[str, Any] | None = None) -> Layer:
-    """The layer below all others."""
+    """Return the layer with the lowest priority."""
     values = {name: setting.default for name, setting in SETTINGS.items()} | dict(changed or {})
     origin = Origin("default")
     return Layer("default", {name: SettingValue(value, origin) for name, value in values.items()})
 
 
 def from_tables(tables: Mapping[str, Any], kind: Source, path: str, text: str) -> Layer:
-    """The layer of a file: its tables, and its text to find the lines."""
+    """Return the layer of a file. The text is needed for the lines of the keys."""
     layer = Layer(kind)
     lines = find_lines(text)
     for place, value in _leaves(tables):
@@ -187,7 +187,7 @@ def from_tables(tables: Mapping[str, Any], kind: Source, path: str, text: str) -
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """The layer of the environment. An empty variable says nothing; an unknown one is only warned about."""
+    """Return the layer of the environment. Empty variables are ignored; an unknown one causes a warning."""
     layer = Layer("environment")
     by_variable = {setting.variable: setting for setting in SETTINGS.values() if setting.variable}
     for variable in sorted(environment):
@@ -200,7 +200,7 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
             continue
         if setting is None:
             guess = nearest(variable, [*by_variable, *OTHER_VARIABLES])
-            layer.warnings.append(f"${variable} means nothing" + (f"; did you mean ${guess}?" if guess else ""))
+            layer.warnings.append(f"${variable} is not a setting" + (f"; did you mean ${guess}?" if guess else ""))
             continue
         origin = Origin("environment", variable=variable)
         try:
@@ -209,8 +209,8 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
             layer.faults.append(f"{origin}: {_mismatch(setting, 'something else')}")
             continue
         if value in setting.deliberate:
-            # A file that comes with a project can set variables, for shells that read such files.
-            words = f"`{setting.name}` is not set to {value!r} by a variable; say it in your own file or as an argument"
+            # A project can set variables with files that some shells read.
+            words = f"a variable cannot set `{setting.name}` to {value!r}; use your own file or an argument"
             layer.warnings.append(f"{origin}: {words}")
             continue
         _read(layer, setting.name, value, origin)
@@ -218,7 +218,7 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def from_arguments(arguments: Mapping[str, Any]) -> Layer:
-    """The layer of the arguments, by dotted name or in nested mappings; None says nothing."""
+    """Return the layer of the arguments, by dotted name or in nested mappings. None means not set."""
     layer = Layer("argument")
     unfolded: dict[str, Any] = {}
     for name, value in arguments.items():
@@ -236,7 +236,7 @@ def from_arguments(arguments: Mapping[str, Any]) -> Layer:
 
 
 def refuse(layers: list[Layer]) -> None:
-    """Raise ConfigError for everything that is wrong in any of them, at once."""
+    """Raise one ConfigError with all faults of all layers, if there are any."""
     faults = [fault for layer in layers for fault in layer.faults]
     if not faults:
         return
@@ -261,8 +261,8 @@ def _read(layer: Layer, name: str, value: Any, origin: Origin) -> None:
 
 
 def _mismatch(setting: Setting, found: str) -> str:
-    # The value is not shown: whatever was mistyped here may be a key.
-    return f"`{setting.name}` is {setting.kind.words}; found {found}"
+    # The message does not show the value: it may be a key.
+    return f"`{setting.name}` must be {setting.kind.words}; found {found}"
 
 
 def _type_in_words(value: Any) -> str:
@@ -275,19 +275,19 @@ def _type_in_words(value: Any) -> str:
 def _refusal(setting: Setting, value: Any) -> str:
     names = f" ({', '.join(sorted(value)[:3])})" if isinstance(value, Mapping) and value else ""
     return (
-        f"`{setting.name}`{names} may not be set by a project, only in your own file, and is passed over: "
-        "a project comes with the code of others, so it may tighten and never decide where data goes or what runs"
+        f"`{setting.name}`{names} is ignored: a project cannot set it, only your own file. "
+        "A project contains code of others, so it may tighten settings, but not decide where data goes or what runs"
     )
 
 
 def _unknown(name: str) -> str:
     if name in REMOVED:
-        return f"there is no setting `{name}` any more: {REMOVED[name]}"
+        return f"the setting `{name}` was removed: {REMOVED[name]}"
     if name in _INNER:
         return f"`{name}` is a table of settings"
     guess = nearest(name, [*SETTINGS, *_INNER])
     if guess is None:
-        # Written at the top instead of in its table: `turns` for `limits.turns`.
+        # The key is at the top level instead of in its table: `turns` for `limits.turns`.
         last = name.rpartition(".")[2]
         guess = next((known for known in SETTINGS if known.rpartition(".")[2] == last), None)
     return f"there is no setting `{name}`" + (f"; did you mean `{guess}`?" if guess else "")
@@ -297,7 +297,7 @@ def _unknown(name: str) -> str:
 
 
 def _leaves(tables: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
-    """The values of the settings: one level down in the tables that hold settings, the whole value elsewhere."""
+    """Return the values of the settings: one level down in the tables of settings, the whole value elsewhere."""
     found: list[tuple[tuple[str, ...], Any]] = []
     for name, value in tables.items():
         if name in _INNER and isinstance(value, Mapping):
@@ -308,40 +308,40 @@ def _leaves(tables: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Many layers into one answer per setting. Pure: no file is read here, and no environment.
+# Merge the layers into one value per setting. Pure: this code reads no files and no environment.
 #
-# Later layers win over earlier ones, in this order: default, project, user, environment, arguments. Three rules bend
-# it. A project may only tighten: what it says is weighed against the user's own word, setting by setting. What is
-# added to a list of forbidden or guarded tools stays there, whoever adds it: naming one more never frees another. And
-# a managed file is over everybody: it sets what nobody overrules, and of what can be tightened it is the bound.
+# Later layers override earlier ones, in this order: default, project, user, environment, arguments. There are three
+# exceptions. A project may only tighten: its value counts only if it is stricter than the user's, per setting. An entry
+# in a list of forbidden or guarded tools stays there, in whichever layer it is: a new entry never removes another. And
+# a managed file overrides all other layers; for settings that can be tightened it is the upper bound.
 
 ORDER: tuple[Source, ...] = ("default", "project", "user", "environment", "argument", "managed")
 
 
 class Overridden(Struct, frozen=True):
-    """A value that was said and does not count, and why."""
+    """A value that was set and does not count, and the reason."""
 
     said: SettingValue
     why: str
     is_refused: bool = False
-    """Whether a project said what it may not."""
+    """Whether a project set a value that it may not set."""
 
 
 class ResolvedSetting(Struct, frozen=True):
-    """What became of a setting."""
+    """The effective value of a setting."""
 
     value: Any
     origin: Origin
-    """Whoever said it; of a list that several added to, the last of them."""
+    """The origin of the value; for a list that several layers extended, the last of them."""
     overridden: tuple[Overridden, ...] = ()
     also: tuple[Origin, ...] = ()
-    """The others that added to the list."""
+    """The other layers that extended the list."""
     parts: tuple[SettingValue, ...] = ()
-    """What each of them added."""
+    """The entries of each of them."""
 
 
 def merge(layers: Sequence[Layer]) -> dict[str, ResolvedSetting]:
-    """The answer for every setting."""
+    """Return the effective value of every setting."""
     ranked = sorted(layers, key=lambda layer: ORDER.index(layer.kind))
     return {
         name: settle(setting, [layer.said[name] for layer in ranked if name in layer.said])
@@ -350,7 +350,7 @@ def merge(layers: Sequence[Layer]) -> dict[str, ResolvedSetting]:
 
 
 def settle(setting: Setting, said: Sequence[SettingValue]) -> ResolvedSetting:
-    """The answer for one setting; `said` is in the order of `ORDER` and not empty."""
+    """Return the effective value of one setting. `said` is in the order of `ORDER` and not empty."""
     if setting.merge in ("union", "user_union"):
         return _unite(said)
     settled = _settle_own(setting, [each for each in said if each.origin.kind != "managed"])
@@ -359,7 +359,7 @@ def settle(setting: Setting, said: Sequence[SettingValue]) -> ResolvedSetting:
 
 
 def is_tighter(setting: Setting, one: Any, other: Any) -> bool:
-    """Whether `one` allows less than `other`. None is no limit at all."""
+    """Whether `one` allows less than `other`. None means no limit."""
     if setting.merge == "lower":
         return one is not None and (other is None or bool(one < other))
     if setting.merge == "stricter":
@@ -368,11 +368,11 @@ def is_tighter(setting: Setting, one: Any, other: Any) -> bool:
 
 
 def _settle_own(setting: Setting, said: Sequence[SettingValue]) -> ResolvedSetting:
-    """The answer without what is managed: the user's own word, and the project's where it is tighter."""
+    """Return the value without the managed file: the user's value, or the project's if it is tighter."""
     own = [each for each in said if each.origin.kind != "project"]
     project = next((each for each in said if each.origin.kind == "project"), None)
     winner = own[-1]
-    beaten = [Overridden(each, f"{winner.origin} comes first") for each in own[:-1]]
+    beaten = [Overridden(each, f"{winner.origin} has priority") for each in own[:-1]]
     if project is None:
         return ResolvedSetting(winner.value, winner.origin, tuple(beaten))
     if _project_counts(setting, project, winner):
@@ -387,11 +387,11 @@ def _pass_over(setting: Setting, project: SettingValue, winner: SettingValue) ->
         if project.value == winner.value:
             return Overridden(project, f"the same as {winner.origin}")
         return Overridden(project, f"looser than {winner.origin}; a project may only tighten", is_refused=True)
-    return Overridden(project, f"{winner.origin} comes first")
+    return Overridden(project, f"{winner.origin} has priority")
 
 
 def _project_counts(setting: Setting, project: SettingValue, winner: SettingValue) -> bool:
-    # Whoever starts the program speaks last: the environment and the arguments are over both files.
+    # The user who starts the program decides: the environment and the arguments override both files.
     if winner.origin.kind in ("environment", "argument"):
         return False
     if setting.merge == "suggest":
@@ -402,7 +402,7 @@ def _project_counts(setting: Setting, project: SettingValue, winner: SettingValu
 
 
 def _bind(setting: Setting, managed: SettingValue, settled: ResolvedSetting) -> ResolvedSetting:
-    """The answer under a managed file."""
+    """Return the value under a managed file."""
     own = SettingValue(settled.value, settled.origin)
     value = _narrow(managed.value, own.value) if setting.merge == "narrow" else managed.value
     beaten = ""
@@ -413,7 +413,7 @@ def _bind(setting: Setting, managed: SettingValue, settled: ResolvedSetting) -> 
     if beaten:
         lost = Overridden(managed, f"{beaten} than {settled.origin}")
         return ResolvedSetting(settled.value, settled.origin, (*settled.overridden, lost))
-    lost = Overridden(own, f"{managed.origin} is managed, and nobody overrules it")
+    lost = Overridden(own, f"{managed.origin} is managed and has priority")
     return ResolvedSetting(value, managed.origin, (*settled.overridden, lost))
 
 
@@ -422,7 +422,7 @@ def _narrow(names: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unite(said: Sequence[SettingValue]) -> ResolvedSetting:
-    # A default of no entries adds nothing and is not worth naming.
+    # An empty default adds nothing, so it is not listed.
     adding = [each for each in said if each.value] or list(said[:1])
     entries = tuple(dict.fromkeys(entry for each in adding for entry in each.value))
     origins = [each.origin for each in adding]
@@ -430,40 +430,40 @@ def _unite(said: Sequence[SettingValue]) -> ResolvedSetting:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What holds in the end: every setting with its value, and where that came from.
+# The configuration: every setting with its value and its origin.
 
 
 class Config(Struct, frozen=True):
-    """A configuration that was read and merged. Values are found by the dotted name of their setting."""
+    """A merged configuration. Values are looked up by the dotted name of their setting."""
 
     settled: dict[str, ResolvedSetting]
     user_file: Path | None = None
-    """The user's own file, None if there is none."""
+    """The user's file, or None."""
     project_file: Path | None = None
-    """The project's file, None if there is none."""
+    """The project's file, or None."""
     warnings: tuple[str, ...] = ()
-    """What is odd and did not stop anything: a key in a file that others can read, a variable that means nothing."""
+    """Problems that are not errors: a key in a file that others can read, a variable that is not a setting."""
     managed_file: Path | None = None
-    """The file that nobody overrules, None if there is none."""
+    """The managed file, or None."""
 
     @property
     def values(self) -> dict[str, Any]:
-        """Every setting by name. None is `not set`, and for a limit `no limit`."""
+        """Every setting by name. None means not set, and for a limit no limit."""
         return {name: settled.value for name, settled in self.settled.items()}
 
     def __getitem__(self, name: str) -> Any:
         return self._find(name).value
 
     def origin(self, name: str) -> Origin:
-        """Who said the value that counts."""
+        """Return the origin of the effective value."""
         return self._find(name).origin
 
     def overridden(self, name: str) -> tuple[Overridden, ...]:
-        """The values that were said and do not count."""
+        """Return the values that were set and do not count."""
         return self._find(name).overridden
 
     def section(self, table: str) -> dict[str, Any]:
-        """The settings of a table by their short names: `section("limits")["turns"]`."""
+        """Return the settings of a table by their short names: `section("limits")["turns"]`."""
         start = table + "."
         found = {name[len(start) :]: each.value for name, each in self.settled.items() if name.startswith(start)}
         if not found:
@@ -472,22 +472,22 @@ class Config(Struct, frozen=True):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of every request, as `Request.options` wants them."""
+        """The options of every request, in the form of `Request.options`."""
         set_ones = {name: value for name, value in self.section("options").items() if value is not None}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in set_ones.items()}
 
     @property
     def limits(self) -> Limits:
-        """The bounds of a run."""
+        """The limits of a run."""
         return Limits(**self.section("limits"))
 
     @property
     def timeouts(self) -> Timeouts:
-        """The waiting times of a connection."""
+        """The timeouts of a connection."""
         return Timeouts(**self.section("timeouts"))
 
     def registry(self) -> Registry:
-        """The providers and families that are known, with the rows of the user's file."""
+        """The known providers and model profiles, with the rows of the user's file."""
         registry = default_registry()
         rows = {name: self[name] for name in ("providers", "profiles") if self[name]}
         if not rows:
@@ -499,7 +499,7 @@ class Config(Struct, frozen=True):
             raise ConfigError(f"{origin.path or origin}: {error}", hint=error.next_step) from None
 
     def prices(self) -> Prices:
-        """What tokens cost: the rows of the user's file over those that ship."""
+        """The prices of tokens: the rows of the user's file override the shipped ones."""
         return read_prices(self["prices"])
 
     def _find(self, name: str) -> ResolvedSetting:

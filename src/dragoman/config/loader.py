@@ -1,4 +1,4 @@
-"""Load the configuration from its files, the environment and the arguments; and the keys it names."""
+"""Load the configuration from files, environment and arguments, and the keys that it names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dragoman.paths import JOURNAL_FILE, state_folder
 from dragoman.providers import Registry
 
 # --------------------------------------------------------------------------------------------------------------------
-# Reading a configuration from where it is: the files, the environment and the arguments.
+# Load the configuration: the files, the environment and the arguments.
 
 
 def load(
@@ -38,11 +38,11 @@ def load(
     environment: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> Config:
-    """The configuration that holds in a directory: arguments over the environment over the files, and under a managed
-    file, if the machine has one.
+    """Load the configuration for a directory. Arguments override the environment, which overrides the files. A managed
+    file, if the machine has one, overrides all.
 
-    `arguments` are settings by dotted name; None in it says nothing. Raises ConfigError, which names every fault with
-    its file, line and key.
+    `arguments` are settings by dotted name; None means not set. Raises ConfigError with all faults, each with its file,
+    line and key.
     """
     around = os.environ if environment is None else environment
     here = Path.cwd() if directory is None else Path(directory)
@@ -68,9 +68,9 @@ def load(
 
 
 def _tell_refused(merged: Mapping[str, ResolvedSetting]) -> list[str]:
-    """A warning for each value of a project that is looser than it may be; of limits, the table of settings tells."""
+    """Return a warning for each project value that is too loose. For limits, `config show` is enough."""
     return [
-        f"{lost.said.origin}: `{name}` is {lost.why}, so it is passed over"
+        f"{lost.said.origin}: `{name}` is {lost.why}, so it is ignored"
         for name, settled in merged.items()
         for lost in settled.overridden
         if lost.is_refused and SETTINGS[name].merge != "lower"
@@ -83,7 +83,7 @@ def _existing(path: Path | None, *, must_exist: bool) -> Path | None:
     try:
         path.lstat()
     except FileNotFoundError:
-        # A file that was named and is not there is a mistake, not an empty configuration.
+        # A named file that does not exist is an error, not an empty configuration.
         return path if must_exist else None
     except OSError:
         pass
@@ -98,10 +98,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _managed_layer(path: Path, environment: Mapping[str, str]) -> Layer:
-    # One that anybody could have written is neither obeyed nor passed over: both could be what somebody wants.
+    # A managed file that any user can write is an error: to use it and to ignore it could both help an attacker.
     meddlers = files.find_meddlers(path) if path == files.MANAGED_FILE else ""
     if meddlers:
-        raise ConfigError(f"the managed settings cannot be trusted: {meddlers}", hint=f"chown root, chmod 644 {path}")
+        raise ConfigError(f"the managed settings are not trustworthy: {meddlers}", hint=f"chown root, chmod 644 {path}")
     return _own_layer(path, "managed", environment)
 
 
@@ -114,14 +114,14 @@ def _own_layer(path: Path, kind: Source, environment: Mapping[str, str]) -> Laye
     if not written:
         return layer
     kept = {name: source for name, source in said.value.items() if name not in written}
-    warning = f"{path} holds keys ({', '.join(written)}) and others can read it; they are not used: chmod 600 {path}"
+    warning = f"{path} contains keys ({', '.join(written)}) and others can read it; they are ignored: chmod 600 {path}"
     return structs.replace(
         layer, said={**layer.said, "keys": SettingValue(kept, said.origin)}, warnings=[*layer.warnings, warning]
     )
 
 
 def _with_paths(layer: Layer, folder: Path, environment: Mapping[str, str]) -> Layer:
-    """The layer with its relative paths made whole: what is named in a file is sought beside that file."""
+    """Return the layer with absolute paths: a relative path in a file starts at the folder of that file."""
 
     def whole(path: str) -> str:
         return str(files.expand(path, folder, environment))
@@ -144,13 +144,13 @@ def _with_paths(layer: Layer, folder: Path, environment: Mapping[str, str]) -> L
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The keys that a user's file names: read only when they are needed, and never shown.
+# The keys that a user's file names. They are read only when needed, and never shown.
 
 
 def read_key(config: Config, provider: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """The key that the configuration gives for a provider; None if it says nothing about it.
+    """Return the key for a provider from the configuration, or None if the configuration has none.
 
-    The usual variables of a provider (`OPENAI_API_KEY`) are not looked at here: they count where this says nothing.
+    This function does not check the usual variables of a provider (`OPENAI_API_KEY`): they are the fallback.
     """
     sources = config["keys"]
     if provider not in sources:
@@ -170,9 +170,9 @@ def read_key(config: Config, provider: str, environment: Mapping[str, str] | Non
 def read_keys(
     config: Config, environment: Mapping[str, str] | None = None, problems: list[str] | None = None
 ) -> dict[str, str]:
-    """Every key that can be read, by provider; the values are also what logs are to be scrubbed of.
+    """Return every readable key, by provider. Logs must not contain these values.
 
-    One that cannot be read costs only its own provider; `problems` gets the reason.
+    A key that cannot be read affects only its own provider; the reason is appended to `problems`.
     """
     found = {}
     for provider in config["keys"]:
@@ -195,7 +195,7 @@ def _read_key_file(path: Path, provider: str) -> str:
         raise ConfigError(f"{path}, the file with the key of {provider}, has several lines", hint="one key, one line")
     if not is_private(path):
         raise ConfigError(
-            f"{path} holds the key of {provider} and others can read it; it is not used", hint=f"chmod 600 {path}"
+            f"{path} contains the key of {provider} and others can read it; it is ignored", hint=f"chmod 600 {path}"
         )
     return text
 
@@ -206,15 +206,15 @@ def keys_by_variable(
     environment: Mapping[str, str] | None = None,
     problems: list[str] | None = None,
 ) -> dict[str, str]:
-    """The keys of the configuration under the variables in which the client looks for them."""
+    """Return the keys of the configuration, by the variables in which the client looks for them."""
     known = config.registry() if registry is None else registry
     found = {}
     for provider, key in read_keys(config, environment, problems).items():
         names = known.get(provider).key if provider in known else ()
         if not names:
             raise ConfigError(
-                f"{config.origin('keys')}: {provider!r} is no provider that takes a key",
-                hint="`dragoman providers` lists them; a row of your own names its variable with `key`",
+                f"{config.origin('keys')}: {provider!r} is not a provider that uses a key",
+                hint="`dragoman providers` lists the providers; your own row names its variable with `key`",
             )
         found[names[0]] = key
     return found

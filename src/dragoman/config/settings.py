@@ -1,4 +1,4 @@
-"""Every setting: one row each, with its kind."""
+"""The table of settings: one row each, with the kind of its value."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from dragoman.providers.provider import plain_name
 from dragoman.types import SandboxName, ToolModeName, TrustName
 
 # --------------------------------------------------------------------------------------------------------------------
-# The prices of a user's file: rows like those that ship, or in short `[prices."provider:model"]`.
+# The prices of a user's file: rows like the shipped ones, or the short form `[prices."provider:model"]`.
 
 
 def read_prices(rows: Mapping[str, Any]) -> Prices:
-    """The prices that ship with the package, with these rows over them. Raises ConfigError for a row that is none."""
+    """Return the shipped prices, overridden by these rows. Raises ConfigError for an invalid row."""
     known = Prices.default()
-    # An exact name counts before a pattern that also fits it.
+    # An exact name has priority over a pattern that also matches.
     ordered = sorted(rows.items(), key=lambda row: "*" in row[0])
     return known.with_rows({name: _in_full(name, row) for name, row in ordered}) if rows else known
 
 
 def _in_full(name: str, row: Any) -> Any:
-    """A row in full: `"openai:gpt-5*"` is a row for that provider, and a `*` stands for anything in the model."""
+    """Return the full row for a short one: `"openai:gpt-5*"` is a row for that provider, and `*` matches any text."""
     provider, colon, model = name.partition(":")
     if not colon or not isinstance(row, Mapping) or "match" in row:
         return row
@@ -43,7 +43,7 @@ def _in_full(name: str, row: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a value of a setting may be: how it is read from TOML or from text, and how it is said in words.
+# The kinds of values: how a value is read from TOML or from text, and a description for messages.
 
 NO_LIMIT = "none"
 BUILTIN_TOOLS = tuple(NAMES)
@@ -54,17 +54,17 @@ _MODEL = re.compile(r"[^\s?#\\\x00-\x1f\x7f]+\Z").match
 
 
 class Kind(Struct, frozen=True):
-    """One kind of value. `read` raises ValueError with the reason where the words alone would not tell it."""
+    """One kind of value. `read` raises ValueError, with a reason if `words` alone does not explain it."""
 
     words: str
-    """What a right value is: `a whole number, at least 1`."""
+    """The description of a valid value: `a whole number, at least 1`."""
     read: Callable[[Any], Any]
     from_text: Callable[[str], Any] = str
-    """What a text of the environment stands for, before it is read; ValueError if it is no such thing."""
+    """Converts a text of the environment before `read`; raises ValueError if it cannot."""
     in_text: bool = True
-    """Whether a text can hold it; tables have no place in the environment."""
+    """Whether a text can express it; a table cannot be set in the environment."""
     folder_matters: bool = False
-    """Whether it may name files, which are then sought beside the file in which they are named."""
+    """Whether it may name files; relative paths start at the folder of the configuration file."""
 
 
 def _whole(least: int) -> Callable[[Any], int]:
@@ -88,7 +88,7 @@ def _number(least: float, *, above: bool = False, most: float = math.inf) -> Cal
 
 
 def _or_none(kind: Kind) -> Kind:
-    """The same, or the word for no limit, which is None."""
+    """Return the kind that also accepts the word for no limit, which becomes None."""
     return Kind(
         f'{kind.words}, or "{NO_LIMIT}"',
         lambda value: None if value == NO_LIMIT else kind.read(value),
@@ -106,10 +106,10 @@ def _model(value: Any) -> str:
     from dragoman.providers.registry import shipped
 
     name = _text(value)
-    # A provider may bring its model, as the embedded one does.
+    # A provider may have a default model, like the embedded one.
     if ":" not in name and name in shipped() and shipped().get(name).model:
         return name
-    # A model's name may become part of an address, so nothing that leads elsewhere stands in it.
+    # The name of a model may become part of a URL, so it must not contain characters that change the path.
     if ":" not in name or name.startswith(":") or name.endswith(":") or not _MODEL(name) or ".." in name:
         raise ValueError
     return name
@@ -136,7 +136,7 @@ def _texts_text(text: str) -> list[str]:
 
 
 def _rules_text(text: str) -> list[str]:
-    """Rules behind each other; a comma inside brackets belongs to a rule."""
+    """Split a list of rules; a comma inside brackets belongs to a rule."""
     parts, depth = [""], 0
     for character in text:
         depth = max(0, depth + (character == "(") - (character == ")"))
@@ -163,9 +163,9 @@ def _builtin_text(text: str) -> Any:
 
 def _variables(value: Any) -> tuple[str, ...]:
     names = _texts(value)
-    # The name is not shown: somebody may have written the secret itself.
+    # The message does not show the name: the user may have written the secret itself.
     if not all(map(_variable_name, names)):
-        raise ValueError("something that is no name of a variable")
+        raise ValueError("something that is not the name of a variable")
     return names
 
 
@@ -200,7 +200,7 @@ def _table_of_tables(value: Any) -> dict[str, Any]:
     table = _table(value)
     for name, row in table.items():
         if not isinstance(row, Mapping):
-            raise ValueError(f"{name!r} in it is no table")
+            raise ValueError(f"{name!r} in it is not a table")
     return table
 
 
@@ -223,10 +223,10 @@ _KEY_FIELDS = ("env", "file")
 
 
 def _keys(value: Any) -> dict[str, Any]:
-    """By provider: a text (the key itself) or a table with the name of a variable or a file."""
+    """Read a table by provider: a text (the key itself), or a table with the name of a variable or a file."""
     table = _table(value)
     for name, source in table.items():
-        # The value is not shown: it may be a key.
+        # The message does not show the value: it may be a key.
         fields = list(source) if isinstance(source, Mapping) else []
         named = len(fields) == 1 and fields[0] in _KEY_FIELDS and isinstance(source[fields[0]], str)
         if not (named or (isinstance(source, str) and source)):
@@ -235,7 +235,7 @@ def _keys(value: Any) -> dict[str, Any]:
 
 
 def one_of(*choices: str, **synonyms: str) -> Kind:
-    """One of several words; a synonym stands for one of them."""
+    """Return the kind of one of several words; a synonym is replaced by its word."""
 
     def read(value: Any) -> str:
         found = synonyms.get(value, value) if isinstance(value, str) else value
@@ -277,18 +277,18 @@ KEYS = Kind("a table of keys by provider", _keys, in_text=False, folder_matters=
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Every setting there is: one row each, from which files are read, merged, written and documented.
+# The table of settings. Files are read, merged, written and documented from it.
 
 Merge = Literal["suggest", "lower", "stricter", "narrow", "union", "user_union", "user_only"]
-"""What a project's file can do to a setting. It comes with the code that others wrote, so it may only tighten.
+"""What the file of a project can do with a setting. A project contains code of others, so it may only tighten.
 
-- `suggest`: its value counts where the user said nothing
+- `suggest`: its value counts if the user set none
 - `lower`: the lower of its value and the user's counts
 - `stricter`: the stricter of both counts, by the order of `Setting.strictness`
-- `narrow`: what both name counts
+- `narrow`: the entries that both name count
 - `union`: its entries are added to the user's
-- `user_union`: the same for the user, the environment and the arguments; a project's entries are passed over
-- `user_only`: a project's value is passed over; it could run code, send data elsewhere or write files
+- `user_union`: entries of the user, the environment and the arguments are added up; a project's are ignored
+- `user_only`: a project's value is ignored; it could run code, send data elsewhere or write files
 """
 
 MERGES: dict[Merge, str] = {
@@ -304,7 +304,7 @@ PREFIX = "DRAGOMAN_"
 
 
 class Setting(Struct, frozen=True):
-    """One setting: what it may be, what it is when nobody says anything, and who may say what."""
+    """One setting: the kind of its value, its default, and how layers are merged."""
 
     name: str
     kind: Kind
@@ -312,24 +312,24 @@ class Setting(Struct, frozen=True):
     help: str
     merge: Merge
     example: str = ""
-    """The value that `config init` shows, as TOML, where the default shows nothing."""
+    """The value that `config init` shows, as TOML, if the default is not a good example."""
     strictness: tuple[Any, ...] = ()
-    """The values from the strictest to the loosest, where `merge` is `stricter`; those of a rank stand in a tuple."""
+    """The values from the strictest to the loosest, if `merge` is `stricter`; a tuple holds values of equal rank."""
     deliberate: tuple[str, ...] = ()
-    """Values that somebody has to write down or say: the environment, which files of a project may set, cannot."""
+    """Values that the environment cannot set, because files of a project may set variables."""
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it, empty where none can."""
+        """The environment variable that sets it; empty if none can."""
         return PREFIX + self.name.upper().replace(".", "_") if self.kind.in_text else ""
 
     @property
     def in_project(self) -> bool:
-        """Whether a project's file may hold it."""
+        """Whether a project's file may set it."""
         return self.merge not in ("user_only", "user_union")
 
     def rank(self, value: Any) -> int:
-        """The place of a value among the others, from the strictest."""
+        """Return the position of a value, from the strictest."""
         for place, each in enumerate(self.strictness):
             if value == each or (isinstance(each, tuple) and value in each):
                 return place
@@ -337,19 +337,19 @@ class Setting(Struct, frozen=True):
 
 
 _TRUST: tuple[TrustName, ...] = get_args(TrustName)
-# Landlock confines less than bubblewrap does, and `auto` takes the better of both, or none: so they are of a rank.
+# Landlock confines less than bubblewrap, and `auto` uses the better of both, or none: so they have equal rank.
 _SANDBOXES = ("bubblewrap", ("auto", "landlock"), "none")
 _INSTALLED = ("off", "ask", "allow")
 _TIMEOUTS = Timeouts()
 _RUN = Limits()
 
 _MODELS = (
-    Setting("model", MODEL, None, "the model that is asked", "suggest", '"ollama:qwen3"'),
+    Setting("model", MODEL, None, "the model", "suggest", '"ollama:qwen3"'),
     Setting(
         "fallbacks",
         MODELS,
         (),
-        "models to go on with when the first cannot be reached or is overloaded",
+        "models to use if the first is unreachable or overloaded",
         "suggest",
         '["openai:gpt-5-mini"]',
     ),
@@ -358,7 +358,7 @@ _MODELS = (
         "tool_mode",
         one_of(*get_args(ToolModeName)),
         "auto",
-        "how tools are offered: as the endpoint can, by its own definitions, or in the prompt",
+        "how tools are offered: automatic, as native definitions, or as text in the prompt",
         "suggest",
     ),
 )
@@ -369,18 +369,18 @@ _SAFETY = (
         "mode",
         one_of(*MODES),
         "default",
-        "what runs without a question",
+        "which calls run without approval",
         "stricter",
         strictness=MODE_RANKS,
         deliberate=tuple(mode for mode in MODES if TRAITS[mode].allows_all),
     ),
-    Setting("allow", RULES, (), "calls that need no question", "user_union", '["bash(git status*)"]'),
-    Setting("ask", RULES, (), "calls that are always asked about", "union", '["bash(git push*)"]'),
+    Setting("allow", RULES, (), "calls that need no approval", "user_union", '["bash(git status*)"]'),
+    Setting("ask", RULES, (), "calls that always need approval", "union", '["bash(git push*)"]'),
     Setting(
         "deny",
         RULES,
         (),
-        "calls that never run; a tool that is named without brackets is not even offered",
+        "calls that never run; a tool that is named without brackets is not offered",
         "union",
         '["shell", "write(.github/**)"]',
     ),
@@ -388,7 +388,7 @@ _SAFETY = (
         "auto_approve",
         RULES,
         (),
-        "what is taken for approved in runs without a person to ask",
+        "calls that are approved automatically in runs without a user",
         "user_only",
         '["write(src/**)"]',
     ),
@@ -396,30 +396,30 @@ _SAFETY = (
         "approval_seconds",
         SECONDS_LIMIT,
         86_400.0,
-        "how long a question can be answered, and an answer be used",
+        "how long an approval request can be answered, and an approval be used",
         "lower",
     ),
     Setting(
         "defer_approvals",
         SWITCH,
         True,
-        "whether a run without a person to ask waits to be resumed; else what is asked about is denied",
+        "whether a run without a user waits for approvals and can be resumed; else such calls are denied",
         "user_only",
     ),
     Setting(
         "sandbox",
         SANDBOX,
         "auto",
-        "what confines commands; one that is named has to work, `auto` takes the best there is",
+        "the sandbox for commands; a named sandbox has to work, `auto` uses the best available one",
         "stricter",
         strictness=_SANDBOXES,
     ),
-    Setting("network", SWITCH, False, "whether commands in the sandbox reach the network", "user_only"),
+    Setting("network", SWITCH, False, "whether commands in the sandbox can use the network", "user_only"),
     Setting(
         "scrub",
         SWITCH,
         True,
-        "whether secrets are hidden from the model as well; people never see them",
+        "whether secrets are hidden from the model; output for people never shows them",
         "stricter",
         strictness=(True, False),
     ),
@@ -427,20 +427,27 @@ _SAFETY = (
         "secrets",
         VARIABLES,
         (),
-        "variables whose values are secrets; those of the providers are known",
+        "variables whose values are secrets, in addition to those of the providers",
         "union",
         '["MY_TOKEN"]',
     ),
 )
 
 _TOOLS = (
-    Setting("builtin", BUILTIN, BUILTIN_TOOLS, "the built-in tools that are offered", "narrow"),
-    Setting("tools", TOOLS, (), "where tools come from", "user_only", '["~/tools/weather.py", "entry:search"]'),
+    Setting("builtin", BUILTIN, BUILTIN_TOOLS, "the built-in tools to offer", "narrow"),
+    Setting(
+        "tools",
+        TOOLS,
+        (),
+        "files and modules with your own tools",
+        "user_only",
+        '["~/tools/weather.py", "entry:search"]',
+    ),
     Setting(
         "installed_tools",
         one_of(*_INSTALLED),
         "ask",
-        "what becomes of the tools that installed packages bring",
+        "how the tools of installed packages are used",
         "stricter",
         strictness=_INSTALLED,
     ),
@@ -448,54 +455,60 @@ _TOOLS = (
 
 _LIMITS = (
     Setting("limits.turns", COUNT, _RUN.turns, "requests to the model in one run", "lower"),
-    Setting("limits.tokens", COUNT_LIMIT, _RUN.tokens, "tokens of one run, in and out", "lower", "200_000"),
+    Setting("limits.tokens", COUNT_LIMIT, _RUN.tokens, "tokens of one run, input and output", "lower", "200_000"),
     Setting("limits.cost", COST_LIMIT, _RUN.cost, "the cost of one run, by known prices", "lower", "0.50"),
     Setting("limits.seconds", SECONDS_LIMIT, _RUN.seconds, "the time of one run", "lower", "600"),
     Setting("limits.turn_seconds", SECONDS_LIMIT, _RUN.turn_seconds, "the time of one turn", "lower", "300"),
     Setting("limits.tool_seconds", SECONDS, _RUN.tool_seconds, "the time of one call", "lower"),
     Setting("limits.calls_per_turn", COUNT, _RUN.calls_per_turn, "calls in one reply", "lower"),
-    Setting("limits.repairs", COUNT_OR_ZERO, _RUN.repairs, "how often broken calls are asked for again", "lower"),
-    Setting("limits.mistakes", COUNT, _RUN.mistakes, "turns in a row without one good call", "lower"),
-    Setting("limits.blanks", COUNT_OR_ZERO, _RUN.blanks, "how often an empty reply is asked for again", "lower"),
+    Setting("limits.repairs", COUNT_OR_ZERO, _RUN.repairs, "how often the model may retry broken calls", "lower"),
+    Setting("limits.mistakes", COUNT, _RUN.mistakes, "consecutive turns without a valid call", "lower"),
+    Setting("limits.blanks", COUNT_OR_ZERO, _RUN.blanks, "how often an empty reply is retried", "lower"),
     Setting("limits.concurrency", COUNT, _RUN.concurrency, "calls that run at the same time", "lower"),
 )
 
 _CONNECTION = (
-    Setting("timeouts.connect", SECONDS, _TIMEOUTS.connect, "the time until a connection stands", "lower"),
-    Setting("timeouts.first_byte", SECONDS, _TIMEOUTS.first_byte, "the time until the answer begins", "lower"),
-    Setting("timeouts.idle", SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
-    Setting("retries.attempts", COUNT, Retries().attempts, "how often a request is sent at most", "lower"),
+    Setting("timeouts.connect", SECONDS, _TIMEOUTS.connect, "the time to open a connection", "lower"),
     Setting(
-        "proxy", TEXT, None, "the address of a proxy; none is used unless named", "user_only", '"http://localhost:3128"'
+        "timeouts.first_byte", SECONDS, _TIMEOUTS.first_byte, "the time until the first byte of the answer", "lower"
     ),
+    Setting("timeouts.idle", SECONDS, _TIMEOUTS.idle, "the time between two pieces of the answer", "lower"),
+    Setting("retries.attempts", COUNT, Retries().attempts, "the maximum number of times a request is sent", "lower"),
+    Setting("proxy", TEXT, None, "the URL of a proxy; none by default", "user_only", '"http://localhost:3128"'),
 )
 
 _OPTIONS = (
     Setting("options.temperature", TEMPERATURE, None, "sampling temperature", "suggest", "0.2"),
-    Setting("options.max_tokens", COUNT, None, "the most tokens of one reply", "lower", "4096"),
+    Setting("options.max_tokens", COUNT, None, "the maximum tokens of one reply", "lower", "4096"),
     Setting("options.top_p", FRACTION, None, "nucleus sampling", "suggest", "0.9"),
     Setting("options.top_k", COUNT, None, "sampling among the most likely tokens", "suggest", "40"),
-    Setting("options.seed", WHOLE, None, "a seed, where the endpoint takes one", "suggest", "7"),
+    Setting("options.seed", WHOLE, None, "a seed, if the endpoint accepts one", "suggest", "7"),
     Setting("options.stop", TEXTS, None, "texts that end a reply", "suggest", '["END"]'),
-    Setting("options.reasoning", REASONING, None, "how much the model thinks", "suggest", '"high"'),
-    Setting("options.parallel_tool_calls", SWITCH, None, "false asks for one call in a reply", "suggest", "false"),
-    *(Setting(f"options.{wire}", TABLE, None, f"fields that only {wire} has", "user_only") for wire in WIRES),
+    Setting("options.reasoning", REASONING, None, "the reasoning effort of the model", "suggest", '"high"'),
+    Setting(
+        "options.parallel_tool_calls", SWITCH, None, "false requests at most one call in a reply", "suggest", "false"
+    ),
+    *(Setting(f"options.{wire}", TABLE, None, f"fields of the wire {wire}", "user_only") for wire in WIRES),
 )
 
 _RECORDS = (
-    Setting("journal.enabled", SWITCH, True, "whether runs are kept, to be resumed and shown", "user_only"),
+    Setting(
+        "journal.enabled", SWITCH, True, "whether runs are saved, so that they can be resumed and shown", "user_only"
+    ),
     Setting("journal.path", PATH, None, "the file of the journal", "user_only", '"~/dragoman.db"'),
-    Setting("audit.enabled", SWITCH, True, "whether decisions and approvals are kept", "user_only"),
+    Setting("audit.enabled", SWITCH, True, "whether decisions and approvals are logged", "user_only"),
     Setting("audit.path", PATH, None, "the file of the audit log", "user_only", '"~/dragoman-audit.jsonl"'),
-    Setting("log", PATH, None, "a file that gets one line of JSON per event", "user_only", '"~/dragoman.log"'),
+    Setting(
+        "log", PATH, None, "a file to which one line of JSON per event is appended", "user_only", '"~/dragoman.log"'
+    ),
 )
 
 _TABLES = (
     Setting("keys", KEYS, {}, "keys by provider: a variable, a file, or the key itself", "user_only"),
-    Setting("mcp", SERVERS, {}, "servers of MCP, whose tools are offered", "user_only"),
-    Setting("prices", PRICES, {}, "US dollars for a million tokens, by provider:model", "user_only"),
-    Setting("providers", ROWS, {}, "endpoints of your own", "user_only"),
-    Setting("profiles", ROWS, {}, "families of models of your own", "user_only"),
+    Setting("mcp", SERVERS, {}, "MCP servers, whose tools are offered", "user_only"),
+    Setting("prices", PRICES, {}, "US dollars per million tokens, by provider:model", "user_only"),
+    Setting("providers", ROWS, {}, "your own providers", "user_only"),
+    Setting("profiles", ROWS, {}, "your own model profiles", "user_only"),
 )
 
 SECTIONS: dict[str, tuple[Setting, ...]] = {

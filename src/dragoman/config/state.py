@@ -1,4 +1,4 @@
-"""Facts learned about endpoints, and rules the user agreed to keep."""
+"""Facts about endpoints, and rules that the user saved."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from dragoman.providers.provider import from_mapping
 from dragoman.state_files import change_file
 
 # --------------------------------------------------------------------------------------------------------------------
-# What was learned of endpoints, kept in a file beside the user's own: `learned.toml`, one row per address and model.
+# Facts about endpoints, in `learned.toml` beside the user's file, one row per URL and model.
 #
-# `dragoman doctor` writes rows that hold until it is asked again. What a run learns from an error is forgotten after
-# a week: whoever has mended his server should not have to know of this file.
+# Rows of `dragoman doctor` are valid until it runs again. A fact that a run learned from an error expires after a week:
+# a user who repairs a server should not have to know about this file.
 
 LEARNED_FILE = "learned.toml"
 MOST_ROWS = 500
 KEPT_DAYS = 7
-"""How long a lesson counts that a run learned from an error."""
+"""How long a fact is valid that a run learned from an error."""
 _DAY = 86_400
 _LEARNED_HEAD = """\
-# What dragoman has learned of endpoints by asking them. `dragoman doctor` writes this file, and so do runs in which an
-# endpoint refused something. It may be edited, and it may be deleted: then everything is learned again.
+# Facts about endpoints. `dragoman doctor` writes this file, and so does a run in which an endpoint rejects something.
+# You may edit it or delete it; dragoman then learns the facts again.
 """
 
 _ALWAYS = ("url", "model")
@@ -50,7 +50,7 @@ class LearnedRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     model: str
     source: LearnedBy = "run"
     learned: str = ""
-    """The day, as 2030-12-31."""
+    """The date, such as 2030-12-31."""
     native_tool_calls: bool | None = None
     wire: str = ""
     format: str = ""
@@ -67,7 +67,7 @@ LearnedRows = dict[tuple[str, str], LearnedRow]
 
 
 class FileFacts:
-    """Facts that outlive the process. What cannot be read or written costs the lesson, never the run."""
+    """Facts in a file. A file that cannot be read or written loses facts, but never fails a run."""
 
     def __init__(self, path: Path, source: LearnedBy = "run", calendar: Callable[[], float] = time.time) -> None:
         self.path = path
@@ -76,14 +76,14 @@ class FileFacts:
         self._facts: LearnedRows | None = None
         self._is_ours = True
         self.problems: list[str] = []
-        """What is wrong with the file, in words."""
+        """Messages about problems with the file."""
 
     def get(self, endpoint_url: str, model: str) -> Fact | None:
         fact = self._read().get((endpoint_url, model))
         return fact.fact if fact is not None and self._counts(fact) else None
 
     def put(self, endpoint_url: str, model: str, fact: Fact) -> None:
-        """Keep a fact. The doctor's replaces what was known; a run's is added to it."""
+        """Save a fact. A fact of the doctor replaces the old one; a fact of a run is merged with it."""
         today = time.strftime("%Y-%m-%d", time.localtime(self._calendar()))
 
         def add(facts: LearnedRows) -> None:
@@ -95,7 +95,7 @@ class FileFacts:
         self._change(add)
 
     def forget(self, endpoint_url: str, model: str) -> bool:
-        """Drop what is known of an endpoint; whether there was anything."""
+        """Delete the facts about an endpoint. Returns whether there were any."""
         self._facts = None
         is_known = (endpoint_url, model) in self._read()
         if is_known:
@@ -121,13 +121,13 @@ class FileFacts:
             try:
                 self._facts, problems = read_learned(self.path)
             except ConfigError as error:
-                # A file that somebody has edited, and broken, is his to mend: it is not written over.
-                self._facts, problems, self._is_ours = {}, [f"{self.path} is not used: {error}"], False
+                # The user edited the file and broke it: it is not overwritten.
+                self._facts, problems, self._is_ours = {}, [f"{self.path} is ignored: {error}"], False
             self.problems += [problem for problem in problems if problem not in self.problems]
         return self._facts
 
     def _change(self, change: Callable[[LearnedRows], object]) -> None:
-        """Change the facts in the file as they are now; in memory alone where it is not ours, or cannot be written."""
+        """Change the current facts in the file; only in memory if the file is damaged or not writable."""
         self._facts = None
         facts = self._read()
         change(facts)
@@ -137,9 +137,9 @@ class FileFacts:
             with change_file(self.path, lambda path: read_learned(path)[0], _write_rows) as stored:
                 change(stored)
         except ConfigError as error:
-            self.problems.append(f"{self.path} is not used: {error}")
+            self.problems.append(f"{self.path} is ignored: {error}")
         except OSError as error:
-            self.problems.append(f"{self.path} cannot be written: {(error.strerror or 'it failed').lower()}")
+            self.problems.append(f"cannot write {self.path}: {(error.strerror or 'it failed').lower()}")
 
 
 def _write_rows(facts: LearnedRows) -> str:
@@ -147,13 +147,13 @@ def _write_rows(facts: LearnedRows) -> str:
 
 
 def learned_file(environment: Mapping[str, str]) -> Path | None:
-    """Where lessons are kept: beside the user's own file; None where there is no place, or it is switched off."""
+    """Return the path of the facts, beside the user's file; None if there is no folder, or it is switched off."""
     own = user_file(environment)
     return own and own.parent / LEARNED_FILE
 
 
 def read_learned(path: Path) -> tuple[LearnedRows, list[str]]:
-    """The rows of a file, and what is wrong with the others. Raises ConfigError if it is none."""
+    """Read the valid rows of a file, and the problems of the others. Raises ConfigError if it is not such a file."""
     if not path.exists():
         return {}, []
     rows = parse(read_text(path), str(path)).get("facts", [])
@@ -162,18 +162,18 @@ def read_learned(path: Path) -> tuple[LearnedRows, list[str]]:
     for number, row in enumerate(rows if isinstance(rows, list) else [], start=1):
         try:
             fact = msgspec.convert(row, LearnedRow)
-            # A flag that a later version has dropped must not break a run.
+            # A flag that a later version removed must not fail a run.
             read_quirks(fact.quirks, "a row")
             from_mapping(fact.capabilities)
         except (msgspec.ValidationError, DragomanError) as error:
-            problems.append(f"{path}: fact {number} is not used: {error}")
+            problems.append(f"{path}: fact {number} is ignored: {error}")
         else:
             found[fact.url, fact.model] = fact
     return found, problems
 
 
 def format_learned(facts: list[LearnedRow]) -> str:
-    """The text of a file."""
+    """Return the text of the file."""
     parts = [_LEARNED_HEAD]
     for fact in facts:
         row = structs.asdict(fact)
@@ -193,34 +193,34 @@ def format_learned(facts: list[LearnedRow]) -> str:
 def _write_learned(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_write_learned, value)) + "]"
-    # The words of an endpoint may hold what no TOML can: half a character, or one that controls a terminal.
+    # A message of an endpoint may contain characters that TOML cannot: a lone surrogate, or a control character.
     return to_toml(value.encode("utf-8", "replace").decode().translate(_CONTROLS) if isinstance(value, str) else value)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The rules that somebody agreed to keep: `permissions.toml` beside the user's own file, a table for each workspace.
+# Saved rules: `permissions.toml` beside the user's file, with a table for each workspace.
 #
-# A rule holds in the folder in which it was kept and nowhere else, and no project can bring one along.
+# A rule applies only to the folder for which it was saved, and no project can contain one.
 
 PERMISSIONS_FILE = "permissions.toml"
 MOST_RULES = 500
-"""Of one workspace. Whoever has kept so many has long stopped reading them."""
+"""The maximum number of rules of one workspace. Nobody reviews more than that."""
 _VERDICTS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 _PERMISSIONS_HEAD = """\
-# Rules that were kept when somebody answered a question with `always`, by workspace.
-# This file may be edited, and it may be deleted: then everything is asked about again.
+# Rules that were saved when the user answered an approval request with `always`, by workspace.
+# You may edit this file or delete it; dragoman then asks again.
 """
 _Table = dict[str, dict[Verdict, list[str]]]
 
 
 def permissions_file(environment: Mapping[str, str]) -> Path | None:
-    """Where rules are kept; None where there is no place for them."""
+    """Return the path of the saved rules, or None if there is no configuration folder."""
     folder = config_folder(environment)
     return folder and folder / PERMISSIONS_FILE
 
 
 def remembered_rules(environment: Mapping[str, str], workspace: str | os.PathLike[str]) -> list[Rule]:
-    """The rules that were kept for a workspace. Raises ConfigError for a file that cannot be used."""
+    """Return the rules that were saved for a workspace. Raises ConfigError for an unusable file."""
     path = permissions_file(environment)
     if path is None:
         return []
@@ -229,32 +229,34 @@ def remembered_rules(environment: Mapping[str, str], workspace: str | os.PathLik
 
 
 def remember_rule(environment: Mapping[str, str], workspace: str | os.PathLike[str], rule: Rule) -> Path:
-    """Keep a rule for a workspace; the file that holds it now. Raises ConfigError if it cannot be kept."""
+    """Save a rule for a workspace and return the path of the file. Raises ConfigError if that fails."""
     path = permissions_file(environment)
     if path is None:
-        raise ConfigError("there is no folder for configuration in which a rule could be kept", hint="set HOME")
+        raise ConfigError("there is no configuration folder for the rule", hint="set HOME")
     text = write_rule(rule)
-    # What cannot be read again must not be written.
+    # A rule that cannot be read again must not be written.
     read_rule(text, rule.verdict)
     try:
         with change_file(path, _read, _write_permissions) as table:
             kept = table.setdefault(_name(workspace), {}).setdefault(rule.verdict, [])
             if text not in kept and len(kept) >= MOST_RULES:
                 raise ConfigError(
-                    f"{path} has {len(kept)} rules for this folder", hint="put wider ones in your own file"
+                    f"{path} already has {len(kept)} rules for this folder", hint="write broader rules in your own file"
                 )
             if text not in kept:
                 kept.append(text)
     except UnicodeEncodeError:
-        raise ConfigError(f"{path} cannot hold a name that is no text", hint="rename the folder or the file") from None
+        raise ConfigError(
+            f"{path} cannot store a name that is not UTF-8", hint="rename the folder or the file"
+        ) from None
     except OSError as error:
         why = (error.strerror or "it failed").lower()
-        raise ConfigError(f"{path} cannot be written: {why}", hint="check who may write there") from None
+        raise ConfigError(f"cannot write {path}: {why}", hint="check its permissions") from None
     return path
 
 
 def forget_rule(environment: Mapping[str, str], workspace: str | os.PathLike[str], rule: Rule) -> bool:
-    """Drop a rule that was kept; whether there was one."""
+    """Delete a saved rule. Returns whether there was one."""
     path = permissions_file(environment)
     if path is None or not path.exists():
         return False
@@ -271,15 +273,15 @@ def _name(workspace: str | os.PathLike[str]) -> str:
 
 
 def _read(path: Path) -> _Table:
-    """The rules of every workspace. A file that is broken, or that others can write, is for its owner to mend."""
+    """Read the rules of every workspace. A damaged file, or one that others can write, is an error."""
     if not path.exists():
         return {}
     if os.name == "posix" and path.stat().st_mode & 0o022:
-        raise ConfigError(f"{path} can be written by others, so its rules are not used", hint=f"chmod 600 {path}")
+        raise ConfigError(f"others can write {path}, so its rules are not used", hint=f"chmod 600 {path}")
     found: _Table = {}
     for workspace, rows in parse(read_text(path), str(path)).items():
         if not isinstance(rows, Mapping):
-            raise ConfigError(f"{path}: {workspace!r} is no table", hint="write the folder in brackets and quotes")
+            raise ConfigError(f"{path}: {workspace!r} is not a table", hint="write the folder in brackets and quotes")
         found[workspace] = {}
         for verdict, texts in rows.items():
             if (
@@ -288,7 +290,7 @@ def _read(path: Path) -> _Table:
                 or not all(isinstance(text, str) for text in texts)
             ):
                 raise ConfigError(
-                    f"{path}: {verdict!r} of {workspace!r} is no list of rules", hint="write allow = [...]"
+                    f"{path}: {verdict!r} of {workspace!r} is not a list of rules", hint="write allow = [...]"
                 )
             try:
                 for text in texts:
@@ -304,14 +306,14 @@ def _write_permissions(table: _Table) -> str:
     for workspace, rows in table.items():
         lines = [f"{verdict} = {to_toml(texts)}" for verdict, texts in rows.items() if texts]
         if lines:
-            # The one character that JSON leaves as it is and TOML does not accept.
+            # The only character that JSON leaves unescaped and TOML does not accept.
             name = to_toml(workspace).replace("\x7f", "\\u007f")
             parts.append(f"\n[{name}]\n" + "\n".join(lines) + "\n")
     return "".join(parts)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The rules that settings lay down, each with the scope of whoever wrote it.
+# The rules of the settings, each with the scope of its source.
 
 _SCOPES: dict[Source, Scope] = {
     "managed": "managed",
@@ -323,10 +325,10 @@ _SCOPES: dict[Source, Scope] = {
 
 
 def permissions(config: Config, remembered: Iterable[Rule] = (), *, attended: bool = True) -> Rules:
-    """The mode and the rules of a configuration, and what was remembered before.
+    """Return the mode and the rules of a configuration, and the saved rules.
 
-    Where nobody is there to be asked, `attended` is False, and what `auto_approve` names is allowed as well. It lifts
-    no more than a rule in `allow` does: not what a rule asks about, and not what is asked about in every mode.
+    If no user is present, `attended` is False, and the calls in `auto_approve` are allowed too. Such an entry has the
+    effect of a rule in `allow`: it does not override ask rules, nor the approvals that every mode needs.
     """
     rules = [
         read_rule(text, verdict, _SCOPES[said.origin.kind])

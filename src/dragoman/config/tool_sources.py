@@ -1,6 +1,6 @@
-"""Tools from where a user keeps them: a file of Python, a module, or an installed package.
+"""Load a user's tools from a Python file, a module, or an installed package.
 
-One bad file costs only its own tools: it is reported, with the line at fault, and the others are loaded.
+A bad file affects only its own tools: it is reported with the failing line, and the other files are loaded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HINT = "name a file.py, package.module, package.module:name, or entry:NAME"
 
 
 class EntryPoint(Protocol):
-    """What `importlib.metadata` gives for an installed package that brings tools."""
+    """What `importlib.metadata` returns for an installed package with tools."""
 
     @property
     def name(self) -> str: ...
@@ -43,13 +43,13 @@ class EntryPoint(Protocol):
 
 
 class Toolbox(Struct, frozen=True):
-    """The tools that were found, and what was wrong with the places where there were none."""
+    """The loaded tools, and the problems of the sources that could not be loaded."""
 
     tools: list[Tool]
     problems: tuple[str, ...] = ()
 
     def require(self) -> list[Tool]:
-        """The tools, or ConfigError with every problem: for tools that somebody asked for by name."""
+        """Return the tools, or raise ConfigError with every problem: for tools that the user named."""
         if self.problems:
             raise ConfigError("\n".join(self.problems), hint=_HINT)
         return self.tools
@@ -61,14 +61,14 @@ def is_file(source: str) -> bool:
 
 
 def load_tools(sources: Iterable[str], entry_points: Iterable[EntryPoint] | None = None) -> Toolbox:
-    """The tools of several places, in their order; of two with the same name the first one counts."""
+    """Load the tools of several sources, in order. Of two tools with the same name the first one counts."""
     return _gather((source, partial(load_source, source, entry_points)) for source in dict.fromkeys(sources))
 
 
 def load_installed(entry_points: Iterable[EntryPoint] | None = None, *, ask: bool = True) -> Toolbox:
-    """The tools of every installed package that brings some.
+    """Load the tools of every installed package that has some.
 
-    Nobody named them, so with `ask` each of their calls has to be allowed; a name in `tools` lifts that.
+    The user did not name them, so with `ask` each of their calls needs approval; a name in `tools` removes that.
     """
     found = _gather((f"{ENTRY}{point.name}", partial(_from_point, point)) for point in _points(entry_points))
     asking = [structs.replace(each, requires_approval=True) for each in found.tools]
@@ -87,14 +87,14 @@ def _gather(places: Iterable[tuple[str, Callable[[], list[Tool]]]]) -> Toolbox:
             continue
         for each in tools:
             if each.name in first:
-                twins.append(f"tool {each.name!r} of {source} is left out: {first[each.name][0]} has one of that name")
+                twins.append(f"tool {each.name!r} of {source} is ignored: {first[each.name][0]} has one of that name")
             else:
                 first[each.name] = (source, each)
     return Toolbox([each for _, each in first.values()], (*problems, *twins))
 
 
 def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -> list[Tool]:
-    """The tools of one place: a file, a module, a name in a module, or an entry point. Raises ConfigError."""
+    """Load the tools of one source: a file, a module, a name in a module, or an entry point. Raises ConfigError."""
     if source.startswith(ENTRY):
         return _from_entry(source.removeprefix(ENTRY), _points(entry_points))
     if is_file(source):
@@ -108,20 +108,20 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
 
 
 def restrict(tools: Iterable[Tool], deny: Sequence[str]) -> list[Tool]:
-    """The tools without the forbidden ones.
+    """Return the tools without the forbidden ones.
 
-    Only rules about whole tools count here; of one with brackets, each call has to be looked at.
+    Only rules about whole tools count; a rule with brackets has to be checked for each call.
     """
     forbidden = [rule for text in deny if (rule := read_rule(text, "deny")).pattern is None]
     return [each for each in tools if not any(covers(rule, each) for rule in forbidden)]
 
 
 def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a tool's name is meant by one of the patterns; capitals make no difference."""
+    """Whether one of the patterns matches a tool's name, without regard to case."""
     return any(matches_name(pattern, name) for pattern in patterns)
 
 
-# ---- the places ----------------------------------------------------------------------------------------------------
+# ---- sources -------------------------------------------------------------------------------------------------------
 
 
 def _run_file(path: Path) -> ModuleType:
@@ -161,7 +161,7 @@ def _from_entry(name: str, points: list[EntryPoint]) -> list[Tool]:
         known = [point.name for point in points]
         raise ConfigError(
             f"no installed package has tools named {name!r}{did_you_mean(name, known)}",
-            hint=f"installed are {', '.join(known)}" if known else "install the package that brings them",
+            hint=f"installed are {', '.join(known)}" if known else "install the package that contains them",
         )
     return [each for point in chosen for each in _from_point(point)]
 
@@ -175,17 +175,17 @@ def _from_point(point: EntryPoint) -> list[Tool]:
 def _points(given: Iterable[EntryPoint] | None) -> list[EntryPoint]:
     if given is not None:
         return list(given)
-    # Looking through all installed packages is slow, and needed only when somebody asks.
+    # To search all installed packages is slow, so it is done only if needed.
     from importlib.metadata import entry_points
 
     return list(entry_points(group=ENTRY_POINTS))
 
 
-# ---- what is in them -----------------------------------------------------------------------------------------------
+# ---- tools of a source ---------------------------------------------------------------------------------------------
 
 
 def _tools_of(module: ModuleType, source: str) -> list[Tool]:
-    """The decorated functions of a module, or what its list `TOOLS` names, if it has one."""
+    """Return the decorated functions of a module, or the entries of its list `TOOLS`, if it has one."""
     listed = vars(module).get(LIST)
     if listed is not None:
         return _many(listed, f"{source}, {LIST}")
@@ -198,7 +198,7 @@ def _tools_of(module: ModuleType, source: str) -> list[Tool]:
 
 
 def _many(value: Any, source: str) -> list[Tool]:
-    """One tool, or a list of them; a function without arguments that is no tool itself may give either."""
+    """Return the tools of a value: one tool, a list of tools, or a function without arguments that returns either."""
     if isinstance(value, list | tuple):
         return [_one(each, source) for each in value]
     if (
@@ -219,11 +219,11 @@ def _one(value: Any, source: str) -> Tool:
     return made
 
 
-# ---- what can go wrong ---------------------------------------------------------------------------------------------
+# ---- errors --------------------------------------------------------------------------------------------------------
 
 
 def _guarded(action: Callable[[], _Made], source: str) -> _Made:
-    """Run somebody else's code; whatever it raises becomes one line with the place where it happened."""
+    """Run code of the user. An exception becomes a one-line error with the place where it happened."""
     try:
         return action()
     except DragomanError as error:
@@ -234,7 +234,7 @@ def _guarded(action: Callable[[], _Made], source: str) -> _Made:
         if isinstance(error, SyntaxError) and error.filename:
             what = f"{type(error).__name__}: {error.msg}"
         raise ConfigError(
-            f"{_place_of(error, source)}: {what}", hint=_HINT_FOR.get(type(error), "mend it there")
+            f"{_place_of(error, source)}: {what}", hint=_HINT_FOR.get(type(error), "fix the code at that place")
         ) from None
 
 
@@ -242,7 +242,7 @@ _HINT_FOR: dict[type[BaseException], str] = {ModuleNotFoundError: "install the m
 
 
 def _place_of(error: BaseException, source: str) -> str:
-    """The innermost line outside the library and this package: the one that its author can mend."""
+    """Return the innermost line outside the standard library and this package: the one that the user can fix."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     ours = str(Path(__file__).resolve().parents[1])

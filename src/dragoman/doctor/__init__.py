@@ -1,7 +1,7 @@
-"""The doctor asks an endpoint what it can do, and says what works, what does not, and what to do about it.
+"""The doctor tests an endpoint and reports what works, what does not, and how to fix it.
 
-A `Probe` is a few questions and a judgement, both pure; a `Prober` puts the questions to the endpoint, each once;
-`examine` makes all probes and ends with a `Report`, whose `fact` later runs can use.
+A `Probe` consists of a few questions and a function that judges the answers; both are pure. A `Prober` sends each
+question to the endpoint once. `examine` runs all probes and ends with a `Report`, whose `fact` later runs can use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An examination: every probe in order, its findings, and a report."""
+"""An examination: it runs every probe in order, and yields the findings and a report."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from dragoman.types import JsonObject, Usage
 from dragoman.wire.codec import Codec
 
 # --------------------------------------------------------------------------------------------------------------------
-# Asking: the questions of an examination sent to the endpoint, each once, with what came over the wire kept.
+# The prober sends each question of an examination once, and keeps the received bytes.
 
 MOST_KEPT = 1 << 20
-"""Bytes of one answer that are looked at."""
+"""The maximum number of bytes of one answer that are read."""
 _BOUNDARIES = 4
 _NEVER = 1_000_000
 
 
 class RecordingTap:
-    """A transport that keeps what comes through it."""
+    """A transport that records the bytes of the answers."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -78,7 +78,7 @@ class _TappedResponse:
 
 
 class Prober:
-    """Speaks to one endpoint for an examination. `close` it at the end."""
+    """Sends the requests of an examination to one endpoint. Call `close` at the end."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Prober:
             key=key,
             environment=environment,
             timeouts=self._timeouts,
-            # Failures are what is looked for here: they are neither hidden by trying again nor held against anybody.
+            # An examination looks for failures, so it uses no retries and no circuit breaker.
             retries=Retries(attempts=1),
             breakers=Breakers(failures=_NEVER),
         )
@@ -119,12 +119,12 @@ class Prober:
 
     @property
     def scrubber(self) -> RequestRedactor:
-        """Takes the key out of what is shown: an endpoint may repeat it in its answer."""
+        """Removes the key from shown text: an endpoint may repeat it in its answer."""
         return RequestRedactor(self._auth.secrets)
 
     @property
     def requests(self) -> int:
-        """How many requests were sent to the model."""
+        """The number of requests that were sent to the model."""
         return len(self._seen)
 
     async def close(self) -> None:
@@ -135,7 +135,7 @@ class Prober:
     # ---- the model ---------------------------------------------------------------------------------------------------
 
     async def ask(self, question: Question) -> Observation:
-        """What came back. The same question is asked once."""
+        """Send a question and return the observation. The same question is sent only once."""
         if question.name not in self._seen:
             self._seen[question.name] = await self._ask(question)
         return self._seen[question.name]
@@ -174,10 +174,10 @@ class Prober:
         boundaries = [secrets.token_hex(8) for _ in range(_BOUNDARIES)] if question.mode == "text" else []
         return compose(question.messages, chosen_mode, options, boundaries=boundaries)
 
-    # ---- what costs no tokens ----------------------------------------------------------------------------------------
+    # ---- requests that cost no tokens --------------------------------------------------------------------------------
 
     async def look_up(self, url: str, body: JsonObject | None = None) -> Any:
-        """The JSON at an address of the endpoint; None where there is none."""
+        """Return the JSON at a URL of the endpoint, or None."""
         data = b"" if body is None else msgspec.json.encode(body)
         headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
         try:
@@ -188,7 +188,7 @@ class Prober:
 
 
 async def fetch(transport: Transport, request: HttpRequest, timeouts: Timeouts) -> Any:
-    """The JSON of an answer; None where it is an error, too long, or no JSON. Raises TransportFault."""
+    """Return the JSON of an answer; None if it is an error, too long, or not JSON. Raises TransportFault."""
     response = await transport.send(request, timeouts)
     try:
         if response.status != 200:
@@ -206,7 +206,7 @@ async def fetch(transport: Transport, request: HttpRequest, timeouts: Timeouts) 
 
 
 def read_frames(codec: Codec, data: bytes) -> tuple[JsonObject, ...]:
-    """The JSON objects in the bytes of a stream."""
+    """Return the JSON objects in the bytes of a stream."""
     framing = codec.framing()
     frames = []
     for frame in [*framing.feed(data), *framing.close()]:
@@ -223,7 +223,7 @@ def read_frames(codec: Codec, data: bytes) -> tuple[JsonObject, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# All probes in the order in which they are made, and how many requests they need.
+# All probes in order, and the number of requests that they need.
 
 _STREAMS = ("reachable", "streaming")
 _NATIVE_STREAMS = (*NATIVE, "streaming")
@@ -243,10 +243,10 @@ PROBES: tuple[Probe, ...] = (
     Probe("native_calls", "Native calls", (calls.ONE_CITY,), calls.judge_native, quick=True),
     Probe("streaming", "Streams", (basics.COUNTING,), streams.judge_text, quick=True),
     Probe("stream_end", "The end of a stream", (basics.COUNTING,), streams.judge_end, quick=True, needs=_STREAMS),
-    # It looks at native calls, too.
-    Probe("finish_reason", "It says why it stopped", _ask_finish, basics.judge_finish, quick=True),
-    Probe("length", "It says when it was cut", (basics.LIMITED,), basics.judge_limit),
-    Probe("usage", "It counts tokens", (basics.GREETING, basics.COUNTING), basics.judge_usage, quick=True),
+    # This probe also uses a native call.
+    Probe("finish_reason", "Finish reason", _ask_finish, basics.judge_finish, quick=True),
+    Probe("length", "Finish reason of a truncated reply", (basics.LIMITED,), basics.judge_limit),
+    Probe("usage", "Token usage", (basics.GREETING, basics.COUNTING), basics.judge_usage, quick=True),
     Probe("call_ids", "Ids of calls", _ask_ids, calls.judge_ids, quick=True, needs=NATIVE),
     Probe("parallel_calls", "Several calls at once", (calls.TWO_CITIES,), calls.judge_parallel, needs=NATIVE),
     Probe(
@@ -265,11 +265,11 @@ PROBES: tuple[Probe, ...] = (
         needs=(*_NATIVE_STREAMS, "parallel_calls"),
     ),
     *map(calls.choice_probe, KINDS),
-    Probe("schema", "Schemas are kept to", (calls.BOOKING,), calls.judge_schema, needs=NATIVE),
-    Probe("results", "Results go back", calls.ask_result, calls.judge_result, quick=True),
+    Probe("schema", "Arguments follow the schema", (calls.BOOKING,), calls.judge_schema, needs=NATIVE),
+    Probe("results", "Results are accepted", calls.ask_result, calls.judge_result, quick=True),
     Probe(
         "reasoning",
-        "Reasoning goes back",
+        "Reasoning is accepted",
         (calls.ONE_CITY,),
         calls.judge_reasoning,
         calls.follow_reasoning,
@@ -277,28 +277,28 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe("text_formats", "Calls as text", streams.ask_text, streams.judge_text_calls, quick=True),
     Probe("grammar", "Grammars", streams.ask_grammar, streams.judge_grammar, quick=True),
-    Probe("structured_output", "Answers by a schema", (streams.ANSWER,), streams.judge_answer),
+    Probe("structured_output", "Answers follow a schema", (streams.ANSWER,), streams.judge_answer),
 )
 
 
 def probes_for(subject: Subject) -> tuple[Probe, ...]:
-    """The probes that are made: all of them, or the quick ones."""
+    """Return the probes to run: all of them, or the quick ones."""
     return tuple(probe for probe in PROBES if probe.quick or not subject.quick)
 
 
 def count_requests(subject: Subject) -> int:
-    """The most requests that an examination sends to the model. A question that several probes have is asked once."""
+    """Return the maximum number of requests of an examination. A question that several probes share counts once."""
     probes = probes_for(subject)
     names = {question.name for probe in probes for question in probe.questions_for(subject)}
     return len(names) + sum(probe.follow is not None for probe in probes)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What later runs should know of an endpoint: the facts of all findings, put together.
+# The fact for later runs: the facts of all findings, merged.
 
 
 def learn(row: Endpoint, findings: Iterable[Finding]) -> Fact:
-    """One fact from many. What the row says already is not repeated."""
+    """Merge the facts of the findings. The result omits what the row already contains."""
     seen = {finding.probe: finding for finding in findings}
     fact = Fact()
     for finding in seen.values():
@@ -311,7 +311,7 @@ def learn(row: Endpoint, findings: Iterable[Finding]) -> Fact:
 
 
 def _choices(row: Endpoint, seen: dict[str, Finding]) -> list[str]:
-    """The kinds of tool choice that hold; those of the row where nothing was found out, or the wire has no field."""
+    """Return the kinds of tool choice that work. Without a finding, or without a field on the wire, the row decides."""
     kinds = list(row.quirks.tool_choice)
     for kind in KINDS:
         finding = seen.get(f"tool_choice_{kind}")
@@ -329,11 +329,11 @@ def _plain(value: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An examination: every probe made in its order, its findings told as they come, and a report at the end.
+# An examination runs the probes in order, yields each finding at once, and yields a report at the end.
 
 
 class ProbeStarted(Struct, frozen=True):
-    """A probe is about to ask its questions."""
+    """A probe starts to send its questions."""
 
     name: str
     title: str
@@ -343,9 +343,9 @@ Step = ProbeStarted | Finding | Report
 
 
 async def examine(subject: Subject, prober: Prober, prices: Prices | None = None) -> AsyncIterator[Step]:
-    """Make the probes of a patient. The last thing that comes is the report."""
+    """Run the probes for an endpoint. The last item is the report."""
     findings: list[Finding] = []
-    yield ProbeStarted("models", "What it tells about itself")
+    yield ProbeStarted("models", "Metadata of the endpoint")
     for finding in await _look_up(subject, prober):
         findings.append(finding)
         yield finding
@@ -381,12 +381,12 @@ async def _make(probe: Probe, subject: Subject, prober: Prober) -> Finding:
 
 
 def _rule_out(probe: Probe, findings: list[Finding]) -> Finding | None:
-    """The finding of a probe that makes no sense after what was found before."""
+    """Return the finding of a probe that earlier findings make pointless."""
     blocked = {finding.probe for finding in findings if finding.verdict != "works" and not finding.is_usable}
     titles = {each.name: each.title for each in PROBES}
     for needed in probe.needs:
         if needed in blocked:
-            return Finding(probe.name, "unknown", f"not asked: it needs {titles[needed].lower()!r}")
+            return Finding(probe.name, "unknown", f"not tested: it needs {titles[needed].lower()!r}")
     return None
 
 

@@ -1,4 +1,4 @@
-"""What an endpoint says about itself: its server, models and context window."""
+"""The metadata of an endpoint: its server, its models and its context window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.providers import Endpoint, Fact, normalise_base_url
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# What endpoints tell about themselves: their models, and how much fits into a conversation.
+# Lookups for the models of an endpoint and the size of its context window.
 
 # By server: vLLM; OpenRouter and many hosts; Groq; Mistral, LM Studio; Gemini; others.
 _SIZES = (
@@ -30,12 +30,12 @@ _SIZES = (
 )
 _MOST_MODELS = 5000
 _num_ctx = re.compile(r"^num_ctx\s+(\d+)\s*$", re.MULTILINE).search
-# What such models are for is no conversation.
+# Models with such names are not for conversations.
 _is_no_chat = re.compile(r"embed|rerank|whisper|tts|moderation|dall-e|image", re.IGNORECASE).search
 
 
 class ListedModel(Struct, frozen=True):
-    """One model of an endpoint's list. `context` is 0 where the list does not tell."""
+    """One model of an endpoint's list. `context` is 0 if the list does not contain it."""
 
     id: str
     owner: str = ""
@@ -43,7 +43,7 @@ class ListedModel(Struct, frozen=True):
 
 
 class Lookup(Struct, frozen=True):
-    """Something to look up that costs no tokens."""
+    """A lookup that costs no tokens."""
 
     kind: str
     """`models`, `show` or `props`."""
@@ -52,7 +52,7 @@ class Lookup(Struct, frozen=True):
 
 
 def lookups_for(endpoint: Endpoint, base: str) -> tuple[Lookup, ...]:
-    """Where this endpoint may tell about itself; `base` is its base URL without holes."""
+    """Return the lookups for an endpoint; `base` is its complete base URL."""
     if endpoint.provider.transport or endpoint.wire == "bedrock":
         return ()
     base, _, query = base.partition("?")
@@ -69,7 +69,7 @@ def lookups_for(endpoint: Endpoint, base: str) -> tuple[Lookup, ...]:
 
 
 def read_models(body: Any) -> list[ListedModel] | None:
-    """The models of a list in any of its shapes; None if it is none."""
+    """Return the models of a list in any known shape; None if it is not such a list."""
     if isinstance(body, Mapping):
         body = next((body[name] for name in ("data", "models") if isinstance(body.get(name), list)), None)
     if not isinstance(body, list):
@@ -86,19 +86,19 @@ def read_models(body: Any) -> list[ListedModel] | None:
 
 
 def find_model(listed: list[ListedModel], model: str) -> ListedModel | None:
-    """The model of that name; Ollama's `qwen3` is its `qwen3:latest`."""
+    """Return the model of that name; for Ollama, `qwen3` is `qwen3:latest`."""
     names = (model, f"{model}:latest")
     return next((entry for entry in listed if entry.id in names), None)
 
 
 def choose_model(listed: list[ListedModel]) -> str:
-    """The model to examine where none is named: the first that is one to talk with."""
+    """Return the model to examine if none is named: the first chat model."""
     chatty = [entry.id for entry in listed if not _is_no_chat(entry.id)]
     return next(iter(chatty or [entry.id for entry in listed]), "")
 
 
 def read_show(body: Any) -> tuple[int, int]:
-    """Of Ollama's answer to /api/show: what the model takes at most, and what its file asks for; 0 for unknown."""
+    """Return from Ollama's /api/show the maximum context of the model, and the one that its file sets; 0 if unknown."""
     if not isinstance(body, Mapping):
         return 0, 0
     about = body.get("model_info")
@@ -112,7 +112,7 @@ def read_show(body: Any) -> tuple[int, int]:
 
 
 def read_props(body: Any) -> int:
-    """The context of a llama.cpp server, by /props; 0 for unknown."""
+    """Return the context window of a llama.cpp server, from /props; 0 if unknown."""
     if not isinstance(body, Mapping):
         return 0
     settings = body.get("default_generation_settings")
@@ -134,17 +134,17 @@ def _is_size(value: object) -> TypeGuard[int]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Who is at an address: the server recognised by what it says when it is asked for its models.
+# Detection of the server at a URL by its list of models.
 
 Look = Callable[[str], Awaitable[Any]]
-"""The JSON at an address; None where there is none."""
+"""Returns the JSON at a URL, or None."""
 
 _OWNERS = {"vllm": "vllm", "llamacpp": "llamacpp", "sglang": "sglang", "library": "ollama", "lm-studio": "lmstudio"}
-"""What servers write in `owned_by`, and which row they are."""
+"""The values of `owned_by`, and the rows of their servers."""
 
 
 class RecognizedServer(Struct, frozen=True):
-    """A server at an address: its row, its wire where that is not the row's first, its base URL, its models."""
+    """A server at a URL: its row, its wire if it is not the row's first, its base URL and its models."""
 
     provider: str
     base_url: str
@@ -153,7 +153,7 @@ class RecognizedServer(Struct, frozen=True):
 
 
 async def recognise(url: str, look: Look) -> RecognizedServer:
-    """The server at an address, by a few lookups that cost nothing. Raises ConfigError where nobody is known."""
+    """Detect the server at a URL with a few free lookups. Raises ConfigError if it is not known."""
     given = normalise_base_url(url)
     root = given.partition("?")[0].removesuffix("/v1").removesuffix("/api")
     listed = await look(f"{root}/v1/models")
@@ -169,15 +169,15 @@ async def recognise(url: str, look: Look) -> RecognizedServer:
         if models is not None:
             return RecognizedServer("custom", base, wire, tuple(models))
     raise ConfigError(
-        f"nobody at {url} lists models as an endpoint of a known kind does",
-        hint="is the server running, and does it want a key (--key-env NAME)? else name the provider: "
+        f"the server at {url} is not of a known kind: it returns no list of models",
+        hint="check that it is running and whether it needs a key (--key-env NAME), or name the provider: "
         "dragoman doctor PROVIDER:MODEL --base-url URL",
     )
 
 
 async def _by_server(root: str, models: list[ListedModel] | None, look: Look) -> RecognizedServer | None:
-    """The servers that tell who they are."""
-    # llama.cpp answers /api/tags as well, so it is asked first.
+    """Detect the servers that identify themselves."""
+    # llama.cpp also answers /api/tags, so it is checked first.
     props = await look(f"{root}/props")
     if isinstance(props, dict) and "default_generation_settings" in props:
         return RecognizedServer("llamacpp", f"{root}/v1", "", tuple(models or ()))
@@ -192,29 +192,29 @@ async def _by_server(root: str, models: list[ListedModel] | None, look: Look) ->
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The two findings that cost no tokens: the list of models, and the size of the context.
+# The two findings that cost no tokens: the list of models, and the size of the context window.
 
 SMALL = 8192
-"""Tools and a few results do not fit into less."""
+"""Tools and a few results do not fit into a smaller context window."""
 
 
 def judge_models(endpoint: Endpoint, answers: Mapping[str, Any]) -> Finding:
-    """Whether the endpoint lists its models, and this one among them."""
+    """Judge whether the endpoint lists its models, including this one."""
     name = "models"
     listed = read_models(answers.get("models"))
     if listed is None:
         return Finding(name, "absent", "it lists no models")
     count = f"{len(listed)} model{'' if len(listed) == 1 else 's'}"
     if find_model(listed, endpoint.model) is not None:
-        return Finding(name, "works", f"it lists {count}, this one among them")
+        return Finding(name, "works", f"it lists {count}, including this one")
     guess = nearest(endpoint.model, [entry.id for entry in listed])
     names = ", ".join(entry.id for entry in listed[:5])
     meant = f"did you mean {guess!r}?" if guess else ""
-    return Finding(name, "works", f"it lists {count}, and none of this name", names, meant)
+    return Finding(name, "works", f"it lists {count}, but not this one", names, meant)
 
 
 def judge_context(endpoint: Endpoint, answers: Mapping[str, Any]) -> Finding:
-    """How many tokens fit into a conversation, if the endpoint tells."""
+    """Judge the size of the context window, if the endpoint reports it."""
     name, asked = "context", endpoint.quirks.context_window
     if endpoint.wire == "ollama":
         return _judge_ollama(endpoint, *read_show(answers.get("show")))
@@ -223,7 +223,7 @@ def judge_context(endpoint: Endpoint, answers: Mapping[str, Any]) -> Finding:
     listed = find_model(read_models(answers.get("models")) or [], endpoint.model)
     size = read_props(answers.get("props")) or (listed.context if listed is not None else 0)
     if not size:
-        return Finding(name, "unknown", "it does not say", fix="name it where it matters: ContextSettings(window=N)")
+        return Finding(name, "unknown", "it is not reported", fix="set it if necessary: ContextSettings(window=N)")
     fact = Fact(quirks={"context_window": size}) if endpoint.provider.group in ("local", "custom") else None
     fix = f"start the server with a larger one ({_option(endpoint)})" if size < SMALL else ""
     return Finding(name, "broken" if size < SMALL else "works", f"{size} tokens", "", fix, fact)
@@ -234,15 +234,15 @@ def _judge_ollama(endpoint: Endpoint, most: int, given: int) -> Finding:
     if asked:
         held = min(asked, most or asked)
         fact = Fact(quirks={"context_window": held}) if held != asked else None
-        of = f", of {most} that the model takes" if most else ""
-        fix = "ask for more with the quirk context_window (num_ctx)" if held < SMALL and most > held else ""
+        of = f" of the {most} that the model supports" if most else ""
+        fix = "request more with the quirk context_window (num_ctx)" if held < SMALL and most > held else ""
         return Finding(name, "works" if held >= SMALL or not fix else "broken", f"{held} tokens{of}", "", fix, fact)
     if given:
-        return Finding(name, "works", f"{given} tokens, by the file of the model")
+        return Finding(name, "works", f"{given} tokens, from the file of the model")
     if not most:
-        return Finding(name, "unknown", "it does not say")
-    fix = "set the quirk context_window (num_ctx): the default is small and cuts tools silently"
-    return Finding(name, "broken", "nobody asks for a context", "", fix)
+        return Finding(name, "unknown", "it is not reported")
+    fix = "set the quirk context_window (num_ctx): the default is small, and tools are truncated silently"
+    return Finding(name, "broken", "no context window is requested", "", fix)
 
 
 def _option(endpoint: Endpoint) -> str:

@@ -1,4 +1,4 @@
-"""A probe: its questions, what was observed, and the findings."""
+"""Probes: questions, observations and findings."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from dragoman.types import Failure, JsonObject, Message, Reply, Text, Tool, Usag
 from dragoman.wire.failures import Loss
 
 # --------------------------------------------------------------------------------------------------------------------
-# What an examination finds: one verdict for each thing that was looked at, with its evidence and what to do.
+# A finding: the verdict of one probe, with its evidence and a fix.
 
 Verdict = Literal["works", "broken", "absent", "unknown"]
-"""`absent`: it is not there, and nobody pretends otherwise. `unknown`: it could not be found out."""
+"""`absent`: the endpoint does not have it, and does not claim to. `unknown`: the probe could not decide."""
 
 _LONGEST = 160
 
 
 class Finding(Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at. `fact` is what later runs should know of it."""
+    """The result of one probe. `fact` is for later runs."""
 
     probe: str
     verdict: Verdict
     summary: str
-    """What was seen, in one line."""
+    """What the probe observed, in one line."""
     evidence: str = ""
-    """An excerpt of what the endpoint said, without its secrets."""
+    """An excerpt of the answer, without secrets."""
     fix: str = ""
-    """What to do about it; empty where nothing has to be done."""
+    """What to do about it; empty if nothing has to be done."""
     fact: Fact | None = None
     is_usable: bool = False
-    """Broken, but not so that what builds on it could not be looked at."""
+    """Broken, but the probes that need it can still run."""
 
 
 class Report(Struct, frozen=True):
-    """Everything that was found out about one endpoint."""
+    """The findings about one endpoint."""
 
     model: str
     """`provider:model`."""
@@ -51,63 +51,63 @@ class Report(Struct, frozen=True):
     """How many requests were sent to the model."""
     usage: Usage = Usage()
     cost: float | None = None
-    """In US dollars; None where no price is known."""
+    """In US dollars; None if the price is unknown."""
     fact: Fact = Fact()
-    """What later runs should know, put together."""
+    """The merged fact for later runs."""
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """What claims to be there and does not work."""
+        """The broken features: the endpoint claims to have them, and they do not work."""
         return tuple(finding for finding in self.findings if finding.verdict == "broken")
 
     def verdict(self, probe: str) -> Verdict | None:
-        """The verdict of a probe; None if it was not made."""
+        """Return the verdict of a probe; None if it did not run."""
         return next((finding.verdict for finding in self.findings if finding.probe == probe), None)
 
 
 def excerpt(text: str) -> str:
-    """The beginning of a text, on one line."""
+    """Return the beginning of a text, on one line."""
     plain = " ".join(text[: 4 * _LONGEST].split())
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Questions to an endpoint, and what was seen when one of them was asked.
+# Questions to an endpoint, and the observations of the answers.
 
 Mode = Literal["plain", "native", "text"]
 _SAYS_NOTHING = frozenset({"rate_limited", "overloaded", "timed_out", "unreachable", "unauthorized", "insecure"})
-"""Failures that tell about the moment, and not about what the endpoint can do."""
+"""Temporary failures: they say nothing about what the endpoint supports."""
 
 
 _ALL_CHOICES = ("auto", "none", "required", "named")
 
 
 class Question(Struct, frozen=True):
-    """One request. Two questions of the same name are the same question, and it is asked once."""
+    """One request. Questions with the same name are the same question, which is sent once."""
 
     name: str
     messages: list[Message]
     tools: list[Tool] = []
     options: dict[str, Any] = field(default_factory=dict)
     mode: Mode = "plain"
-    """Tools as definitions of the wire, or as instructions in the prompt."""
+    """Whether tools are native definitions, or instructions in the prompt."""
     stream: bool = False
     format: str = ""
-    """The text format that the prompt teaches; empty means the endpoint's own."""
+    """The text format of the instructions; empty means the endpoint's own."""
 
 
 class Observation(Struct, frozen=True):
-    """What came back: the reply as it was read, and as it stood on the wire."""
+    """An answer: the decoded reply, and the data on the wire."""
 
     question: Question
     reply: Reply
     events: tuple[Event, ...] = ()
     extraction: Extraction = Extraction()
-    """The calls in it, those that stand in the text included."""
+    """The calls in it, including those in the text."""
     frames: tuple[JsonObject, ...] = ()
-    """The JSON objects of a stream, in their order."""
+    """The JSON objects of a stream, in order."""
     losses: tuple[Loss, ...] = ()
-    """What the wire has no place for."""
+    """Details of the request that the wire cannot express."""
     seconds: float = 0.0
 
     @property
@@ -116,7 +116,7 @@ class Observation(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the endpoint will not do what was asked, now or later."""
+        """Whether the endpoint rejects the request permanently."""
         return self.failure is not None and not self.is_disturbed and not self.was_stream_cut
 
     @property
@@ -125,17 +125,17 @@ class Observation(Struct, frozen=True):
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether something went wrong that says nothing about what was asked."""
+        """Whether a failure occurred that is unrelated to the question."""
         return self.failure is not None and self.failure.kind in _SAYS_NOTHING
 
     @property
     def is_cut(self) -> bool:
-        """Whether the limit of tokens ended the reply, so that nothing follows from what is missing in it."""
+        """Whether the token limit ended the reply, so that missing parts prove nothing."""
         return self.reply.stop == "length"
 
     @property
     def shown(self) -> str:
-        """The most telling words of the reply."""
+        """The most informative text of the reply."""
         if self.failure is not None:
             status = f"{self.failure.status}: " if self.failure.status else ""
             return excerpt(f"{status}{self.failure.message or self.failure.kind}")
@@ -144,17 +144,17 @@ class Observation(Struct, frozen=True):
         return excerpt(self.reply.text)
 
     def lost(self, word: str) -> Loss | None:
-        """What this wire has no place for, where it is about `word`."""
+        """Return the loss on this wire that mentions `word`."""
         return next((loss for loss in self.losses if word in loss.detail), None)
 
     def reason(self, wire: str) -> str:
-        """The finish reason in the endpoint's own word."""
+        """Return the endpoint's own finish reason."""
         own = self.reply.extra.get(wire)
         return str(own.get("reason") or "") if isinstance(own, dict) else ""
 
 
 def admit(endpoint: Endpoint, *, quick: bool = False, tokens: int = 1024) -> Subject:
-    """A patient. It is asked for everything that its wire has, also for what its row says it cannot do."""
+    """Return the subject of an examination. It tests everything that the wire has, even what the row excludes."""
     curious = structs.replace(
         endpoint,
         quirks=structs.replace(endpoint.quirks, tool_choice=_ALL_CHOICES, final_frame=True),
@@ -164,16 +164,16 @@ def admit(endpoint: Endpoint, *, quick: bool = False, tokens: int = 1024) -> Sub
 
 
 class Subject(Struct, frozen=True):
-    """The endpoint, and what is known of it so far."""
+    """The examined endpoint, and the findings so far."""
 
     endpoint: Endpoint
     quick: bool = False
     tokens: int = 1024
-    """The most tokens of one reply."""
+    """The maximum tokens of one reply."""
     native: bool = True
-    """Whether native calls work; believed until it is known better."""
+    """Whether native calls work; assumed until a probe decides."""
     declared: Endpoint | None = None
-    """The endpoint as its row describes it; `endpoint` is asked for more than that."""
+    """The endpoint as its row describes it; `endpoint` has more capabilities switched on."""
 
     @property
     def row(self) -> Endpoint:
@@ -185,7 +185,7 @@ class Subject(Struct, frozen=True):
 
     @property
     def speaks_chat(self) -> bool:
-        """Whether its wire is one of the two that stream calls by index and end with `[DONE]`."""
+        """Whether its wire streams calls by index and ends streams with `[DONE]`; two wires do."""
         return self.wire in ("openai_chat", "mistral")
 
 
@@ -194,7 +194,7 @@ def user(words: str) -> Message:
 
 
 def entries_of(observation: Observation) -> Iterator[JsonObject]:
-    """The pieces of calls in the frames of a chat stream."""
+    """Return the pieces of calls in the frames of a chat stream."""
     for frame in observation.frames:
         choices = frame.get("choices")
         for choice in choices if isinstance(choices, list) else ():
@@ -204,18 +204,18 @@ def entries_of(observation: Observation) -> Iterator[JsonObject]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A probe: the questions that it asks, and what it makes of the answers. It does neither itself.
+# A probe: its questions, and the function that judges the answers. It sends nothing itself.
 
 
 class Judgement(Struct, frozen=True):
-    """What a probe makes of its answers: a finding without the name of the probe."""
+    """The result of a probe: a finding without the name of the probe."""
 
     verdict: Verdict
     summary: str
     fix: str = ""
     fact: Fact | None = None
     evidence: str | None = None
-    """None means the first answer."""
+    """None means an excerpt of the first answer."""
     is_usable: bool = False
 
 
@@ -226,19 +226,19 @@ unknown = partial(Judgement, "unknown")
 
 
 class Probe(Struct, frozen=True):
-    """One idea about an endpoint, and how to find out whether it holds."""
+    """A test of one feature of an endpoint."""
 
     name: str
     title: str
     questions: tuple[Question, ...] | Callable[[Subject], tuple[Question, ...]]
     judge: Callable[..., Judgement]
-    """Called with the subject and the answers, in the order of the questions, a further one behind them."""
+    """Called with the subject and the answers, in the order of the questions; the answer to `further` is last."""
     follow: Callable[[Subject, Observation], Question | None] | None = None
-    """A further question that needs the answer to the first."""
+    """Another question, which depends on the answer to the first."""
     quick: bool = False
-    """Whether it is made with `--quick`."""
+    """Whether it runs with `--quick`."""
     needs: tuple[str, ...] = ("reachable",)
-    """Probes whose verdict has to be `works` for this one to make sense."""
+    """Probes that must have the verdict `works` for this one to run."""
 
     def questions_for(self, subject: Subject) -> tuple[Question, ...]:
         return self.questions if isinstance(self.questions, tuple) else self.questions(subject)
@@ -251,7 +251,7 @@ class Probe(Struct, frozen=True):
 
 
 def cannot_tell(*observations: Observation) -> Judgement | None:
-    """The judgement where an answer says nothing: a busy endpoint, or a reply that the limit cut off."""
+    """Return the judgement if an answer proves nothing: a busy endpoint, or a reply that the token limit truncated."""
     for observation in observations:
         kind = observation.failure.kind if observation.failure is not None else ""
         if observation.is_disturbed:
@@ -259,6 +259,6 @@ def cannot_tell(*observations: Observation) -> Judgement | None:
             fix = "allow more time for each probe: --seconds N" if kind == "timed_out" else later
             return unknown("the endpoint did not answer this question", fix, evidence=observation.shown)
         if observation.is_cut:
-            words = "the reply reached the limit of tokens before it came to the point"
+            words = "the reply reached the token limit too early"
             return unknown(words, "allow longer replies: --tokens N", evidence=observation.shown)
     return None

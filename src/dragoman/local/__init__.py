@@ -1,10 +1,10 @@
-"""A model inside this process: llama.cpp, a store of GGUF files, and a transport that makes both a usual endpoint.
+"""The embedded model: llama.cpp in this process, a store of GGUF files, and a transport that makes it an endpoint.
 
     pip install 'dragoman[local]'
-    dragoman model add            fetch the default model, once
-    Agent("local")                and from there on everything is as with any other model
+    dragoman model add            download the default model, once
+    Agent("local")                use it like any other model
 
-`local:NAME` is a model of the store, `local:PATH.gguf` any file. Nothing is sent anywhere.
+`local:NAME` is a model of the store, `local:PATH.gguf` is any file. No data leaves the machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ else:
 
 
 def open_transport(endpoint: Endpoint) -> EmbeddedTransport:
-    """The transport of the provider `local`. Raises where llama.cpp or the model is missing, and says what to do."""
+    """Open the transport of the provider `local`. Raises ConfigError if llama.cpp or the model is missing."""
     from dragoman.local.transport import EmbeddedTransport
 
     transport = EmbeddedTransport(context=endpoint.quirks.context_window)

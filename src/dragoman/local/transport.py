@@ -19,13 +19,13 @@ from dragoman.types import JsonObject
 from dragoman.wire.values import as_dict, dicts
 
 # --------------------------------------------------------------------------------------------------------------------
-# The pieces of a streamed completion put together, for whoever asked for it whole.
+# A whole completion from the pieces of a stream.
 
 _TEXTS = ("content", "reasoning_content")
 
 
 class CompletionBuilder:
-    """Takes chunks of the chat wire and gives one completion."""
+    """Builds one completion from chunks of the chat wire."""
 
     def __init__(self) -> None:
         self._head: JsonObject = {}
@@ -55,7 +55,7 @@ class CompletionBuilder:
                 call["function"][name] = call["function"].get(name, "") + value
 
     def whole(self) -> JsonObject:
-        """The completion as a server that does not stream would have sent it."""
+        """Return the completion as a server without streams would send it."""
         message: JsonObject = {"role": "assistant", "content": None}
         message |= {name: "".join(parts) for name, parts in self._texts.items()}
         if self._calls:
@@ -65,14 +65,14 @@ class CompletionBuilder:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The embedded model as a transport: what would go over the network is answered in this process.
+# The transport of the embedded model: requests are answered in this process.
 
 _END = None
 _DONE = b"data: [DONE]\n\n"
 
 
 class EmbeddedTransport:
-    """Carries requests of the chat wire to models in this process. One serves any number of models and event loops."""
+    """Passes requests of the chat wire to models in this process. Any number of models and event loops may share it."""
 
     def __init__(self, store: Store | None = None, *, context: int = 0) -> None:
         self._store = store or Store()
@@ -81,23 +81,23 @@ class EmbeddedTransport:
         self._lock = threading.Lock()
 
     def check(self, model: str) -> None:
-        """Raise what the user has to mend before anything is asked: no llama.cpp, no such model."""
+        """Raise ConfigError before the first request if llama.cpp or the model is missing."""
         import_llama()
         self._store.path(model)
 
     async def send(self, request: HttpRequest, timeouts: Timeouts) -> EmbeddedResponse:
-        """Answer a request. The first one for a model loads it."""
+        """Answer a request. The first request for a model loads it."""
         if not request.url.partition("?")[0].endswith("/chat/completions"):
             return _refuse(404, f"the embedded model has no {request.url}")
         body = _read(request.body)
         if body is None:
-            return _refuse(400, "the request is no JSON object")
+            return _refuse(400, "the request is not a JSON object")
         try:
             engine = await asyncio.to_thread(self._engine, str(body.get("model") or ""))
         except DragomanError as error:
             return _refuse(404, error.explain())
         streams = bool(body.get("stream"))
-        # Asked for as a stream even where it is wanted whole: a stream can be cancelled.
+        # Always requested as a stream, because a stream can be cancelled.
         body |= {"stream": True, "return_progress": True, "stream_options": {"include_usage": True}}
         job = Job(engine, msgspec.json.encode(body).decode())
         job.start()
@@ -119,7 +119,7 @@ class EmbeddedTransport:
             return self._engines[path]
 
     async def close(self) -> None:
-        """Let go of the models; those that nobody else uses are unloaded."""
+        """Release the models; those without other users are unloaded."""
         with self._lock:
             engines, self._engines = list(self._engines.values()), {}
         for engine in engines:
@@ -127,7 +127,7 @@ class EmbeddedTransport:
 
 
 class Job:
-    """One request on a thread of its own, its pieces handed to the event loop that waits for them."""
+    """One request in its own thread, which passes the pieces to the waiting event loop."""
 
     def __init__(self, engine: Engine, body: str) -> None:
         self._engine = engine
@@ -137,18 +137,18 @@ class Job:
         self._cancelled = False
 
     def start(self) -> None:
-        # A daemon: whoever ends the program does not wait for a model to finish its sentence.
+        # A daemon thread: the end of the program does not wait for the model.
         threading.Thread(target=self._run, name="dragoman-local", daemon=True).start()
 
     def cancel(self) -> None:
-        """Stop at the next token, or at the next stretch of the prompt."""
+        """Stop at the next token, or at the next batch of the prompt."""
         self._cancelled = True
 
     def _run(self) -> None:
         try:
             self._engine.complete(self._body, self._receive)
         except Exception as error:
-            # The library raises for what a server would answer with 400.
+            # The library raises an exception where a server would answer with 400.
             self._hand_over({"error": {"code": 400, "message": str(error), "type": "invalid_request_error"}})
         finally:
             self._hand_over(_END)
@@ -164,15 +164,15 @@ class Job:
         try:
             self._loop.call_soon_threadsafe(self._pieces.put_nowait, piece)
         except RuntimeError:
-            # The loop is closed: nobody waits any more.
+            # The loop is closed, so no caller waits.
             self._cancelled = True
 
     async def first(self, patience: float) -> JsonObject:
-        piece = await self._next(patience, "first_byte", "the embedded model did not begin to answer")
-        return piece or {"error": {"code": 500, "message": "the embedded model said nothing"}}
+        piece = await self._next(patience, "first_byte", "the embedded model did not start to answer")
+        return piece or {"error": {"code": 500, "message": "the embedded model returned nothing"}}
 
     async def next(self, patience: float) -> JsonObject | None:
-        return await self._next(patience, "idle", "the embedded model fell silent")
+        return await self._next(patience, "idle", "the embedded model sent no data")
 
     async def _next(self, patience: float, code: str, words: str) -> JsonObject | None:
         try:
@@ -184,7 +184,7 @@ class Job:
 
 
 class EmbeddedResponse(Struct, eq=False):
-    """The answer of an embedded model, in the form of HTTP: a body, or what the job gives."""
+    """The answer of an embedded model in the form of HTTP: a body, or the pieces of the job."""
 
     status: int
     body: bytes = b""

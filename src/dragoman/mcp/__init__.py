@@ -1,8 +1,8 @@
-"""Servers of the Model Context Protocol as tools, none of them trusted further than they were approved.
+"""The MCP client: the tools of Model Context Protocol servers, trusted only as far as the user approved them.
 
-- `StdioServer`, `HttpServer`: a program to start, an address to speak to; `read_servers` takes them from settings
-- `connect`, `aconnect`: a `Toolbox` with the tools of all servers, and what was wrong with the rest
-- `approve_pin`, `list_pins`, `Pins`: definitions that were seen, and which of them a person approved
+- `StdioServer`, `HttpServer`: a program to start, or a URL; `read_servers` reads them from settings
+- `connect`, `aconnect`: return a `Toolbox` with the tools of all servers, and the problems
+- `approve_pin`, `list_pins`, `Pins`: the definitions that servers sent, and which of them a user approved
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tool definitions of servers: checked, cleaned, and pinned by digest."""
+"""Tool definitions of servers: they are checked, cleaned, and pinned by digest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dragoman.state_files import change_file
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# Arguments that are repeated in HTTP headers, where a schema asks for it (`x-mcp-header`), for whoever routes.
+# Arguments that are repeated in HTTP headers for routers, if a schema requests it (`x-mcp-header`).
 
 _MARK = "x-mcp-header"
 _is_token = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}").fullmatch
@@ -34,7 +34,7 @@ _KINDS = frozenset({"string", "integer", "boolean"})
 
 
 def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
-    """The headers that a schema asks for, each with the way to its argument. Raises BadSchema for one that is wrong."""
+    """Return the headers that a schema requests, each with the path of its argument. Raises BadSchema."""
     found: dict[str, tuple[str, ...]] = {}
     waiting: list[tuple[tuple[str, ...], JsonObject]] = [((), schema)]
     while waiting:
@@ -42,10 +42,10 @@ def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
         if _MARK in node:
             name = node[_MARK]
             if not way or not isinstance(name, str) or _is_token(name) is None or node.get("type") not in _KINDS:
-                raise BadSchema(f"its schema asks for a header in a wrong way ({_MARK})")
+                raise BadSchema(f"its schema requests a header in a wrong way ({_MARK})")
             header = f"Mcp-Param-{name}"
             if header.lower() in map(str.lower, found):
-                raise BadSchema(f"its schema asks for the header {header} twice")
+                raise BadSchema(f"its schema requests the header {header} twice")
             found[header] = way
         properties = node.get("properties")
         if isinstance(properties, dict):
@@ -54,7 +54,7 @@ def header_parameters(schema: JsonObject) -> dict[str, tuple[str, ...]]:
 
 
 def write_headers(wanted: dict[str, tuple[str, ...]], arguments: JsonObject) -> dict[str, str]:
-    """The headers for one call; an argument that is not there has none."""
+    """Return the headers for one call; a missing argument has none."""
     headers = {}
     for header, way in wanted.items():
         value: Any = arguments
@@ -68,14 +68,14 @@ def write_headers(wanted: dict[str, tuple[str, ...]], arguments: JsonObject) -> 
 
 
 def write_value(text: str) -> str:
-    """Text as the value of a header; what a header cannot hold is wrapped in base64."""
+    """Return a text as the value of a header; characters that a header cannot contain are encoded in base64."""
     if _is_plain(text) and text == text.strip() and _is_wrapped(text) is None:
         return text
     return f"=?base64?{base64.b64encode(text.encode('utf-8', 'replace')).decode()}?="
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a server says of its tools: read, judged, and given a digest by which any later change is seen.
+# The definitions of a server: they are parsed, checked, and get a digest that reveals later changes.
 
 _is_name = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
 _TEXT_RULES = TextRules(has_hidden, clean_text, clean_line)
@@ -83,32 +83,32 @@ _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
 class Definition(Struct, frozen=True):
-    """One tool of a server, fit to be offered."""
+    """One valid tool of a server."""
 
     server: str
     name: str
     description: str
     parameters: JsonObject
     hints: JsonObject
-    """What the server claims about its tool; nobody checked it."""
+    """The claims of the server about its tool; they are not verified."""
     digest: str
-    """Over all that the server said of the tool, as it said it, and over what the server is."""
+    """The digest of the unchanged definition and of the identity of the server."""
     said: JsonObject
-    """That, as it was said, for whoever compares two definitions."""
+    """The unchanged definition, to compare two versions."""
     headers: dict[str, tuple[str, ...]] = {}
-    """Headers that repeat an argument, each with the way to it."""
+    """Headers that repeat an argument, each with the path of the argument."""
 
     @property
     def key(self) -> str:
         return f"{self.server}/{self.name}"
 
     def texts(self) -> list[str]:
-        """Every text of it that a model may come to read, as it was said and as it is shown."""
+        """Return every text that a model may read, both unchanged and cleaned."""
         return list(dict.fromkeys(filter(None, [self.description, *words_in(self.parameters), *words_in(self.said)])))
 
 
 def read_definitions(server: Server, listed: list[Any], limits: Limits) -> tuple[list[Definition], list[str]]:
-    """The tools of a list, and what was wrong with those that are left out."""
+    """Return the valid tools of a list, and the problems of the others."""
     found: list[Definition] = []
     problems: list[str] = []
     names = Counter(each.get("name") for each in listed if isinstance(each, dict) and isinstance(each.get("name"), str))
@@ -116,23 +116,23 @@ def read_definitions(server: Server, listed: list[Any], limits: Limits) -> tuple
         try:
             definition = _read(server, each, limits)
             if names[definition.name] > 1:
-                raise BadSchema("it is listed twice, and no call could say which is meant")
+                raise BadSchema("it is listed twice, so a call would be ambiguous")
             found.append(definition)
         except BadSchema as problem:
             name = each.get("name") if isinstance(each, dict) else None
-            problems.append(f"{server.name}: the tool {clean_line(name, 80)!r} is left out: {problem}")
+            problems.append(f"{server.name}: the tool {clean_line(name, 80)!r} is ignored: {problem}")
     if len(listed) > limits.tools:
-        problems.append(f"{server.name}: {len(listed)} tools, of which the first {limits.tools} are used")
+        problems.append(f"{server.name}: it has {len(listed)} tools; only the first {limits.tools} are used")
     return found, list(dict.fromkeys(problems))
 
 
 def _read(server: Server, said: Any, limits: Limits) -> Definition:
     if not isinstance(said, dict):
-        raise BadSchema("it is no object")
+        raise BadSchema("it is not an object")
     name, description = said.get("name"), said.get("description", "")
     if not isinstance(name, str) or _is_name(name) is None:
-        # Rules are written with names. One with `*` in it would allow more than the tool that it names.
-        raise BadSchema("its name is not made of 1 to 128 letters, digits and the signs _ - . / of ASCII")
+        # Rules contain names. A name with `*` would match more than its own tool.
+        raise BadSchema("its name must consist of 1 to 128 ASCII letters, digits and _ - . /")
     annotations = said.get("annotations")
     claims = annotations if isinstance(annotations, dict) else {}
     hints = {key: claims[key] for key in _HINTS if isinstance(claims.get(key), bool)}
@@ -140,7 +140,7 @@ def _read(server: Server, said: Any, limits: Limits) -> Definition:
     parameters = accept_schema(schema, _TEXT_RULES, most_bytes=limits.schema_bytes, most_levels=limits.schema_depth)
     description = description if isinstance(description, str) else ""
     whole = {"name": name, "description": description, "inputSchema": schema, "annotations": claims}
-    # The same words from another program or address are another definition.
+    # The same text from another program or URL is another definition.
     digested = msgspec.json.encode({"definition": whole, "server": server.identity()}, order="sorted")
     digest = hashlib.sha256(digested).hexdigest()
     shown = clean_text(description, limits.description_characters)
@@ -148,11 +148,11 @@ def _read(server: Server, said: Any, limits: Limits) -> Definition:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Definitions of tools, remembered: a tool that changes after it was first seen stays off until a person approves it.
+# Pins: a tool whose definition changes after it was first seen is disabled until a user approves it.
 #
-# A definition is recorded when it is first seen (`new`), and a person may approve it (`approved`). Only what is
-# approved may claim that it changes nothing. The file belongs to the user, like the configuration; it holds what
-# servers said of their tools, and no secret.
+# A definition is recorded when it is first seen (`new`), and a user may approve it (`approved`). Only an approved tool
+# may count as read-only. The file belongs to the user, like the configuration. It contains definitions of tools, and
+# no secrets.
 
 PinState = Literal["new", "approved", "changed"]
 _VERSION = 1
@@ -160,22 +160,22 @@ _LARGEST = 64 * 1024 * 1024
 
 
 class SeenDefinition(Struct, frozen=True):
-    """A definition as a server gave it."""
+    """A definition as a server sent it."""
 
     digest: str
     definition: JsonObject = {}
 
 
 class Pin(Struct, frozen=True):
-    """What is remembered of one tool."""
+    """The saved definition of one tool."""
 
     server: str
     tool: str
     held: SeenDefinition
-    """The definition that counts."""
+    """The valid definition."""
     approved: bool = False
     pending: SeenDefinition | None = None
-    """Another one that was seen since; the tool is off until it is approved."""
+    """A newer definition; the tool is disabled until it is approved."""
 
     @property
     def key(self) -> str:
@@ -194,18 +194,18 @@ class _File(Struct, frozen=True):
 
 
 class Pins:
-    """The pins of a user, in a file or, without a path, for as long as this value lives."""
+    """The pins of a user, in a file or, without a path, in memory."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self.path = None if path is None else Path(path)
         self._kept: dict[str, Pin] = {}
 
     def read(self) -> dict[str, Pin]:
-        """Every pin by its `SERVER/TOOL`. Raises ConfigError for a file that is damaged."""
+        """Return all pins by `SERVER/TOOL`. Raises ConfigError for a damaged file."""
         return dict(self._kept) if self.path is None else _read_file(self.path)
 
     def see(self, definitions: Iterable[Definition]) -> dict[str, Pin]:
-        """Record what servers say of their tools now, and give the pin of each."""
+        """Record the current definitions, and return the pin of each."""
         with self._changing() as pins:
             seen = {each.key: _seen(pins.get(each.key), each) for each in definitions}
             pins.update(seen)
@@ -217,18 +217,18 @@ class Pins:
             pin = _find(pins, key)
             wanted = pin.pending or pin.held
             if digest is not None and digest != wanted.digest:
-                raise ConfigError(f"{key} has changed again since it was shown", hint="look at it once more")
+                raise ConfigError(f"{key} has changed again since it was shown", hint="review it again")
             pins[key] = Pin(pin.server, pin.tool, wanted, approved=True)
             return pins[key]
 
     def forget(self, key: str) -> None:
-        """Forget a tool: it counts as new when it is seen again."""
+        """Remove a pin: the tool counts as new when it is seen again."""
         with self._changing() as pins:
             del pins[_find(pins, key).key]
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, Pin]]:
-        """The pins, to be changed in place; what was changed is kept. One process at a time."""
+        """Yield the pins, to be changed in place, and save the changes. Other processes wait meanwhile."""
         if self.path is None:
             yield self._kept
             return
@@ -242,7 +242,7 @@ def approve_pin(path: str | os.PathLike[str], key: str, *, digest: str | None = 
 
 
 def list_pins(path: str | os.PathLike[str]) -> list[Pin]:
-    """Every pin of a file, in the order of their names."""
+    """Return all pins of a file, ordered by name."""
     return [pin for _, pin in sorted(Pins(path).read().items())]
 
 
@@ -250,7 +250,7 @@ def _seen(pin: Pin | None, definition: Definition) -> Pin:
     sighting = SeenDefinition(definition.digest, definition.said)
     if pin is None:
         return Pin(definition.server, definition.name, sighting)
-    # It may have changed, and changed back: what was approved is approved.
+    # The definition may have changed back to the approved one, which is still approved.
     return replace(pin, pending=None if pin.held.digest == sighting.digest else sighting)
 
 
@@ -258,7 +258,7 @@ def _find(pins: dict[str, Pin], key: str) -> Pin:
     if key not in pins:
         guess = nearest(key, pins)
         raise ConfigError(
-            f"no MCP tool {key!r} was seen so far" + (f"; did you mean {guess!r}?" if guess else ""),
+            f"unknown MCP tool {key!r}" + (f"; did you mean {guess!r}?" if guess else ""),
             hint="write it as SERVER/TOOL",
         )
     return pins[key]
@@ -274,21 +274,21 @@ def _read_file(path: Path) -> dict[str, Pin]:
     except FileNotFoundError:
         return {}
     except OSError as problem:
-        raise ConfigError(f"{path} cannot be read: {problem.strerror}", hint="check its permissions") from None
+        raise ConfigError(f"cannot read {path}: {problem.strerror}", hint="check its permissions") from None
     try:
         found = msgspec.json.decode(data, type=_File) if len(data) <= _LARGEST else None
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as problem:
         raise _damaged(path, str(problem)) from None
     if found is None or found.version != _VERSION:
-        raise _damaged(path, "too large" if found is None else f"version {found.version} is not known here")
+        raise _damaged(path, "too large" if found is None else f"version {found.version} is unknown")
     return {pin.key: pin for pin in found.pins}
 
 
 def _damaged(path: Path, why: str) -> ConfigError:
-    # Going on without it would turn every change since into something seen for the first time.
+    # Without the pins, every changed tool would count as new.
     return ConfigError(
-        f"the pins of MCP tools in {path} cannot be read: {why}",
-        hint="put back a copy of the file; or move it away, and every tool counts as new",
+        f"cannot read the pins of MCP tools in {path}: {why}",
+        hint="restore a copy of the file; or remove it, and every tool counts as new",
     )
 
 

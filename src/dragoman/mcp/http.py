@@ -1,4 +1,4 @@
-"""Messages over streamable HTTP: each request is a POST, answered with JSON or with a stream of events."""
+"""The streamable HTTP transport of MCP: each request is a POST, and the answer is JSON or a stream of events."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _DAY = 86_400.0
 
 
 class HttpChannel:
-    """One session with a server at an address."""
+    """One session with a server at a URL."""
 
     needs_headers = True
     is_lost = False
-    """Every request has a connection of its own, so the failure of one says nothing about the next."""
+    """Every request has its own connection, so the failure of one does not affect the next."""
 
     def __init__(self, server: HttpServer, limits: Limits, receive: Receive) -> None:
         self._server = server
@@ -67,11 +67,11 @@ class HttpChannel:
         await response.close()
 
     async def listen(self, headers: dict[str, str]) -> None:
-        """Hold a stream open for what the server says of its own accord; many servers have none (405)."""
+        """Keep a stream open for messages that the server initiates; many servers have none (405)."""
         response = await self._send("GET", headers, _DAY)
         try:
             if response.status != 200 or _content_type(response) != "text/event-stream":
-                raise ServerFault("the server tells nothing of its own accord")
+                raise ServerFault("the server sends no messages on its own")
             async for message in self._messages(response, SseDecoder(self._limits.message_bytes)):
                 self._take(message)
         except TransportFault as fault:
@@ -116,19 +116,19 @@ class HttpChannel:
         if status == 200:
             return
         if status == 202:
-            raise ServerFault("the server took the request and promised no answer (status 202)")
+            raise ServerFault("the server accepted the request, but will not answer it (status 202)")
         if 300 <= status < 400:
             place = shown_address(response.headers.get("location", ""))
-            raise ServerFault(f"the server sends us on to {place}; use that address if it is the right one")
+            raise ServerFault(f"the server redirects to {place}; use that URL if it is correct")
         if status == 404 and self._session and message["method"] != "initialize":
-            raise SessionGone("the server has forgotten the session")
+            raise SessionGone("the server has dropped the session")
         if _content_type(response) == "application/json":
             with contextlib.suppress(ServerLost):
                 for found in messages_in(await self._read_body(response)):
                     if found.get("error") is not None:
                         protocol.result_of(found)
         if status in (401, 403):
-            raise ServerFault(f"the server does not let us in (status {status}); check the headers of its row")
+            raise ServerFault(f"the server denies access (status {status}); check the headers of its row")
         if status in (400, 404, 405, 406, 415):
             raise ErrorReply(METHOD_NOT_FOUND, f"the server answered with status {status}")
         raise ServerFault(f"the server answered with status {status}")
@@ -136,7 +136,7 @@ class HttpChannel:
     def _take_session(self, response: HttpResponse) -> None:
         session = response.headers.get(_SESSION, "")
         if session and _is_session(session) is None:
-            raise ServerLost("the server named its session with characters that no header can hold")
+            raise ServerLost("the server sent a session id that is not valid in a header")
         self._session = session
 
     async def _read_body(self, response: HttpResponse) -> bytes:
@@ -155,9 +155,9 @@ class HttpChannel:
     async def _follow(
         self, response: HttpResponse, identity: int, headers: dict[str, str], seconds: float
     ) -> JsonObject:
-        """The answer out of a stream; a stream that breaks off is taken up again where the server allows that."""
+        """Return the answer from a stream; a broken stream is resumed if the server allows that."""
         decoder = SseDecoder(self._limits.message_bytes)
-        why = "the server ended its stream before it answered"
+        why = "the server ended its stream before the answer"
         for attempt in range(_RESUMES + 1):
             try:
                 async for message in self._messages(response, decoder):
@@ -191,7 +191,7 @@ class HttpChannel:
         for event in events:
             if isinstance(event, SseBroken):
                 raise ServerLost(f"the server sent a message of more than {self._limits.message_bytes} bytes")
-            # An event without data only says where to go on from.
+            # An event without data only contains the position from which to resume.
             if event.complete and event.data and event.event in (None, "message"):
                 found += messages_in(event.data)
         return found
@@ -202,7 +202,7 @@ class HttpChannel:
                 self._take(message)
             elif message.get("id") == identity or (message.get("id") is None and message.get("error") is not None):
                 return message
-        raise ServerFault("the server answered a request that was not made")
+        raise ServerFault("the server answered a request that was not sent")
 
     def _take(self, message: JsonObject) -> None:
         reply = self._receive(message)
@@ -211,11 +211,11 @@ class HttpChannel:
 
 
 def messages_in(data: bytes | str) -> list[JsonObject]:
-    """The messages in a body or an event. Raises ServerLost."""
+    """Return the messages in a body or an event. Raises ServerLost."""
     try:
         return protocol.read(data)
     except protocol.InvalidMessage as problem:
-        raise ServerLost(f"the server sent what is no message ({problem})") from None
+        raise ServerLost(f"the server sent an invalid message ({problem})") from None
 
 
 def _content_type(response: HttpResponse) -> str:

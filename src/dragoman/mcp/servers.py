@@ -1,8 +1,8 @@
-"""The servers that a user names: a program to start, or an address to speak to.
+"""The MCP servers of a user: a program to start, or a URL.
 
-They come from the user's configuration, as tables or in the JSON shape that many programs share
-(`{"mcpServers": {...}}`). `${NAME}` in a value of `environment` or `headers` stands for a variable, so that no key has
-to be written down.
+They come from the user's configuration, as tables or in the JSON form that many programs share
+(`{"mcpServers": {...}}`). `${NAME}` in a value of `environment` or `headers` is replaced by a variable, so that the
+file needs no keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dragoman.toolset import fold
 _is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}").fullmatch
 _variable = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _KEYS = ("command", "args", "environment", "env", "cwd", "url", "headers", "type", "transport", "disabled", "enabled")
-# Other programs keep these in the same file; they say nothing about how to reach a server, and none of them is obeyed.
+# Keys of other programs in the same file; they do not describe how to reach a server, and dragoman ignores them.
 _FOREIGN = frozenset({"description", "timeout", "autoApprove", "alwaysAllow", "icon", "gallery", "version"})
 _OURS = frozenset(
     {"accept", "content-type", "content-length", "host", "connection", "transfer-encoding", "last-event-id"}
@@ -31,20 +31,20 @@ _HTTP_KINDS = frozenset({"http", "streamable-http", "streamable_http", "streamab
 
 
 class StdioServer(Struct, frozen=True):
-    """A program that is started here and speaks over its standard input and output."""
+    """A program that dragoman starts, and that communicates over its standard input and output."""
 
     name: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables beside the few that every program gets; their values are taken for secrets."""
+    """Variables in addition to the few that every program gets; their values count as secrets."""
     cwd: str | None = None
 
     def identity(self) -> list[str]:
-        """What makes it this server and no other; part of every pin."""
+        """The identity of the server, which is part of every pin."""
         return ["stdio", *self.command, *([f"cwd={self.cwd}"] if self.cwd else [])]
 
     def secrets(self) -> list[str]:
-        """Values that are to be shown nowhere."""
+        """The values that must never be shown."""
         return _secrets(self.environment)
 
     def __repr__(self) -> str:
@@ -53,19 +53,19 @@ class StdioServer(Struct, frozen=True):
 
 
 class HttpServer(Struct, frozen=True):
-    """A server at an address, spoken to by streamable HTTP."""
+    """A server at a URL, with streamable HTTP."""
 
     name: str
     url: str
     headers: dict[str, str] = field(default_factory=dict)
-    """Sent with every request; their values are taken for secrets."""
+    """Sent with every request; their values count as secrets."""
 
     def identity(self) -> list[str]:
         return ["http", self.url]
 
     def secrets(self) -> list[str]:
         found = _secrets(self.headers)
-        # `Bearer x` is a secret by its second word, which may be repeated alone.
+        # In `Bearer x` the second word is the secret, and may appear alone.
         return [*found, *(value.split(" ", 1)[1] for value in found if " " in value)]
 
     def __repr__(self) -> str:
@@ -76,12 +76,12 @@ Server = StdioServer | HttpServer
 
 
 def _secrets(values: Mapping[str, str]) -> list[str]:
-    # Short values are words such as `1` or `debug`; hiding these would make every text unreadable.
+    # Short values are words such as `1` or `debug`; to hide them would make every text unreadable.
     return [value for value in values.values() if len(value) >= 6]
 
 
 def shown_address(url: str) -> str:
-    """An address without what may be secret in it: the user, the query."""
+    """Return a URL without the parts that may be secret: the user, the query."""
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -94,14 +94,14 @@ def shown_address(url: str) -> str:
 
 
 def read_servers(rows: Mapping[str, Any], variables: Mapping[str, str] | None = None) -> list[Server]:
-    """The servers of a table of tables, or of the shape `{"mcpServers": {...}}`. Raises ConfigError.
+    """Return the servers of a table of tables, or of `{"mcpServers": {...}}`. Raises ConfigError.
 
-    `variables` are what `${NAME}` may name; by default those of this process.
+    `variables` are the values for `${NAME}`; by default those of this process.
     """
     table: Any = rows.get("mcpServers", rows)
     if not isinstance(table, Mapping):
         raise ConfigError(
-            "the servers of MCP are no table", hint='for example {"files": {"command": ["files-server"]}}'
+            "the MCP servers are not a table", hint='for example {"files": {"command": ["files-server"]}}'
         )
     known = os.environ if variables is None else variables
     found = [_read_row(name, row, known) for name, row in table.items() if not _is_off(row)]
@@ -110,7 +110,7 @@ def read_servers(rows: Mapping[str, Any], variables: Mapping[str, str] | None = 
 
 
 def check_servers(servers: Iterable[Server]) -> None:
-    """Raise ConfigError for names that cannot be told apart, or that no rule could hold."""
+    """Raise ConfigError for names that are not distinct, or that a rule cannot contain."""
     seen: dict[str, str] = {}
     for server in servers:
         _check_name(server.name)
@@ -124,20 +124,20 @@ def check_servers(servers: Iterable[Server]) -> None:
 
 
 def why_unsafe(server: HttpServer) -> str:
-    """Why nothing may be sent by this row; empty if it may."""
+    """Return why it is unsafe to use this row; empty if it is safe."""
     try:
         parts = urlsplit(server.url)
         host = parts.hostname or ""
     except ValueError:
-        return "its address cannot be read"
+        return "its URL is invalid"
     if parts.scheme not in ("http", "https") or not host:
-        return "its address is no https:// address"
+        return "its URL does not start with https://"
     ours = next((name for name in server.headers if name.lower() in _OURS or name.lower().startswith("mcp-")), None)
     if ours is not None:
         return f"the header {ours!r} is set by the protocol"
     if parts.scheme == "https" or _is_loopback(host):
         return ""
-    return f"{shown_address(server.url)} is not encrypted, and does not lead to this machine; use https://"
+    return f"{shown_address(server.url)} is not encrypted, and is not on this machine; use https://"
 
 
 def _is_loopback(host: str) -> bool:
@@ -154,8 +154,8 @@ def _is_off(row: Any) -> bool:
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or _is_name(name) is None:
         raise ConfigError(
-            f"{name!r} is no name for an MCP server"[:120],
-            hint="letters, digits, dashes and underscores, at most 32 of them",
+            f"{name!r} is not a valid name for an MCP server"[:120],
+            hint="use at most 32 letters, digits, dashes and underscores",
         )
 
 
@@ -175,7 +175,7 @@ def _read_row(name: Any, row: Any, variables: Mapping[str, str]) -> Server:
     if kind == "sse":
         raise ConfigError(
             f"{place}: the transport `sse` was replaced by streamable HTTP",
-            hint='ask for its newer address, type "http"',
+            hint='use its newer URL, with type "http"',
         )
     if kind not in (None, "stdio") and kind not in _HTTP_KINDS:
         raise ConfigError(f"{place}: unknown transport {kind!r}", hint='known are "stdio" and "http"')
@@ -191,11 +191,11 @@ def _read_stdio(name: str, row: Mapping[str, Any], place: str, variables: Mappin
     arguments = row.get("args", [])
     for what, found in (("command", words), ("args", arguments)):
         if not isinstance(found, list | tuple) or not all(isinstance(each, str) and "\0" not in each for each in found):
-            raise ConfigError(f"{place}: `{what}` is no list of texts", hint='command = ["program", "argument"]')
+            raise ConfigError(f"{place}: `{what}` is not a list of texts", hint='command = ["program", "argument"]')
     if not words or not words[0].strip():
         raise ConfigError(f"{place}: `command` is empty", hint='command = ["program", "argument"]')
     if not isinstance(cwd := row.get("cwd"), str | None):
-        raise ConfigError(f"{place}: `cwd` is no path", hint="leave it out to start the server where you are")
+        raise ConfigError(f"{place}: `cwd` is not a path", hint="leave it out to start the server where you are")
     key = "environment" if "environment" in row else "env"
     environment = _read_values(row.get(key, {}), f"{place}: `{key}`", variables)
     return StdioServer(name, [*words, *arguments], environment, cwd)
@@ -203,17 +203,19 @@ def _read_stdio(name: str, row: Mapping[str, Any], place: str, variables: Mappin
 
 def _read_http(name: str, row: Mapping[str, Any], place: str, variables: Mapping[str, str]) -> HttpServer:
     if not isinstance(row["url"], str):
-        raise ConfigError(f"{place}: `url` is no address", hint='url = "https://example.org/mcp"')
+        raise ConfigError(f"{place}: `url` is not a URL", hint='url = "https://example.org/mcp"')
     server = HttpServer(name, row["url"], _read_values(row.get("headers", {}), f"{place}: `headers`", variables))
     if why := why_unsafe(server):
-        raise ConfigError(f"{place}: {why}", hint='url = "https://..."; only this machine is spoken to without TLS')
+        raise ConfigError(
+            f"{place}: {why}", hint='url = "https://..."; only a server on this machine may be used without TLS'
+        )
     return server
 
 
 def _read_values(found: Any, place: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Names and values as text, with the variables put in. No message shows a value."""
+    """Return names and values, with the variables replaced. No message shows a value."""
     if not isinstance(found, Mapping):
-        raise ConfigError(f"{place} is no table of names and values", hint='{ TOKEN = "${MY_TOKEN}" }')
+        raise ConfigError(f"{place} is not a table of names and values", hint='{ TOKEN = "${MY_TOKEN}" }')
 
     def fill(match: re.Match[str]) -> str:
         value = variables.get(match[1])
@@ -226,6 +228,6 @@ def _read_values(found: Any, place: str, variables: Mapping[str, str]) -> dict[s
     values = {}
     for key, value in found.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise ConfigError(f"{place}: the value of {key!r} is no text"[:200], hint="put it in quotes")
+            raise ConfigError(f"{place}: the value of {key!r} is not a text"[:200], hint="put it in quotes")
         values[key] = _variable.sub(fill, value)
     return values

@@ -1,4 +1,4 @@
-"""A session with one server: protocol version, requests and answers, reconnection."""
+"""A session with one server: protocol version, requests and answers, restarts."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from dragoman.mcp.servers import Server
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# A conversation with one server: which protocol is spoken, requests with their answers, and what comes unasked.
+# A session with one server: the protocol version, requests and answers, and messages that the server initiates.
 #
-# Since 2026-07-28 there is no handshake: every request says which protocol it follows. Servers are asked in that way
-# first (`server/discover`); whoever does not answer it is greeted in the older way (`initialize`).
+# Since 2026-07-28 there is no handshake: every request names its protocol version. dragoman tries that first
+# (`server/discover`). If a server does not answer, dragoman uses the older handshake (`initialize`).
 
 STATELESS = ("2026-07-28",)
-"""Protocols in which every request stands for itself."""
+"""Protocol versions without a handshake."""
 HANDSHAKE = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-"""Protocols that begin with a handshake, the newest first."""
+"""Protocol versions with a handshake, the newest first."""
 _CLIENT = {"name": "dragoman", "version": __version__}
 _MOST_PROGRESS = 100
 _LISTENS = 5
@@ -47,7 +47,7 @@ Progress = Callable[[str, float | None], None]
 
 
 class Session:
-    """One session. `changed` is called when the server says that its tools are others now."""
+    """One session. `changed` is called when the server reports that its tools changed."""
 
     def __init__(self, limits: Limits, changed: Callable[[], None]) -> None:
         self._limits = limits
@@ -66,7 +66,7 @@ class Session:
         return self._channel
 
     async def open(self, connect: Callable[[], Channel]) -> None:
-        """Connect and agree on a protocol. Raises ServerFault; the caller closes the session then, too."""
+        """Connect and negotiate a protocol version. Raises ServerFault; the caller closes the session even then."""
         self._channel = connect()
         await self._channel.open()
         try:
@@ -74,7 +74,7 @@ class Session:
         except ServerLost as fault:
             if not self._channel.is_lost:
                 raise
-            # Some servers end when they are asked what they do not know; the older way they may understand.
+            # Some servers exit after an unknown request; they may support the older handshake.
             await self._channel.close()
             self._channel = connect()
             await self._channel.open()
@@ -87,7 +87,7 @@ class Session:
         try:
             await self._greet()
         except ErrorReply as refusal:
-            # It may have been slow to start, and have taken our first question for the beginning after all.
+            # The server may have started slowly, and may still answer the first request.
             if refusal.code != UNSUPPORTED_VERSION or not await self._discover():
                 raise
 
@@ -103,7 +103,7 @@ class Session:
         return self._channel.diagnosis() if self._channel is not None else ""
 
     def receive(self, message: JsonObject) -> JsonObject | None:
-        """Take what the server says of its own accord."""
+        """Handle a message that the server initiates."""
         if "id" in message:
             return protocol.reply_to(message)
         params = message.get("params")
@@ -111,12 +111,12 @@ class Session:
             self._changed()
         elif message["method"] == "notifications/progress" and isinstance(params, dict):
             self._take_progress(params)
-        return None  # logs and the rest are of no use to anybody here
+        return None  # logs and other notifications are ignored
 
     # ---- agreeing on a protocol ------------------------------------------------------------------------------------
 
     async def _discover(self) -> bool:
-        """Ask in the newest way: whether the server speaks it, and need not be greeted."""
+        """Probe the newest protocol. Returns whether the server supports it and needs no handshake."""
         try:
             self.version = STATELESS[0]
             found = await self.request("server/discover", {}, seconds=self._limits.probe_seconds, is_probe=True)
@@ -124,7 +124,7 @@ class Session:
             known = _supported(refusal)
             if known and not set(known) & {*STATELESS, *HANDSHAKE}:
                 words = ", ".join(clean_line(each, 20) for each in known[:5])
-                raise ServerFault(f"it speaks only versions of the protocol that are not known here: {words}") from None
+                raise ServerFault(f"it supports only unknown versions of the protocol: {words}") from None
             return False
         except RequestTimeout:
             return False
@@ -141,7 +141,7 @@ class Session:
         found = await self.request("initialize", asked, seconds=self._limits.start_seconds, is_probe=True)
         version = found.get("protocolVersion")
         if version not in HANDSHAKE:
-            raise ServerFault(f"it speaks version {clean_line(str(version), 20)!r} of the protocol, unknown here")
+            raise ServerFault(f"it uses the unknown version {clean_line(str(version), 20)!r} of the protocol")
         self._adopt(version, found)
         # Servers before that version do not know the header.
         self.channel.begin_session({"MCP-Protocol-Version": version} if version >= "2025-06-18" else {})
@@ -164,7 +164,7 @@ class Session:
         progress: Progress | None = None,
         is_probe: bool = False,
     ) -> JsonObject:
-        """The result of a request. Raises ServerFault. If it takes too long or is cancelled, the server is told."""
+        """Return the result of a request. Raises ServerFault. A timeout or cancellation is sent to the server."""
         self._last += 1
         identity = self._last
         meta: JsonObject = self._envelope()
@@ -201,10 +201,10 @@ class Session:
         return {"MCP-Protocol-Version": self.version, "Mcp-Method": method, **named, **(more or {})}
 
     def _give_up(self, identity: int, is_probe: bool) -> None:
-        """Tell the server that nobody waits any more. Of stateless HTTP the end of the stream says it."""
+        """Cancel a request at the server. On stateless HTTP the end of the stream does that."""
         if is_probe or (self._is_stateless and self.channel.needs_headers):
             return
-        params = {"requestId": identity, "reason": "nobody waits for the answer any more"}
+        params = {"requestId": identity, "reason": "the client no longer waits for the answer"}
         message = protocol.notification("notifications/cancelled", params)
         protocol.do_beside(self._farewells, protocol.tell_quietly(self.channel, message))
 
@@ -217,10 +217,10 @@ class Session:
         self._progress[params["progressToken"]] = (report, left - 1)
         report(clean_line(params.get("message")), _fraction(params.get("progress"), params.get("total")))
 
-    # ---- what comes unasked ----------------------------------------------------------------------------------------
+    # ---- messages of the server ------------------------------------------------------------------------------------
 
     def listen(self) -> None:
-        """Begin to hear of changes. Of the older servers not all say that they tell of them, so all are listened to."""
+        """Start to receive notifications of changes. Not all older servers announce them, so this listens to all."""
         tools = self.capabilities.get("tools")
         if isinstance(tools, dict) and (tools.get("listChanged") is True or not self._is_stateless):
             self._listening = asyncio.get_running_loop().create_task(self._listen())
@@ -231,7 +231,7 @@ class Session:
         for attempt in range(_LISTENS):
             await asyncio.sleep(attempt * _PAUSE)
             if attempt:
-                self._changed()  # nothing is told again of what happened meanwhile
+                self._changed()  # changes in the meantime are not reported again
             with contextlib.suppress(ServerLost, RequestTimeout):
                 if self._is_stateless:
                     await self.request("subscriptions/listen", wanted, seconds=_DAY)
@@ -240,13 +240,13 @@ class Session:
 
 
 def _forgive(task: asyncio.Task[None]) -> None:
-    """A server that does not let us listen is asked again for its tools at the next start, and that is enough."""
+    """Ignore a server without notifications: its tools are listed again at the next start."""
     if not task.cancelled():
         task.exception()
 
 
 def _supported(refusal: ErrorReply) -> list[str]:
-    """The versions that a server names when it refuses ours."""
+    """Return the versions that a server names when it rejects ours."""
     data: Any = refusal.data if refusal.code == UNSUPPORTED_VERSION else None
     found = data.get("supported") if isinstance(data, dict) else None
     return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
@@ -259,10 +259,10 @@ def _fraction(done: Any, total: Any) -> float | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# One server, kept up for as long as its tools are in use.
+# One server, which is kept running while its tools are in use.
 #
-# A server that ends or breaks the protocol is started again by the next call, a few times. Its tools are listed anew
-# each time, and whenever it says that they changed: a tool that is not what it was is off.
+# The next call restarts a server that ended or violated the protocol, a few times. Its tools are listed again each
+# time, and whenever it reports a change: a tool with another definition is disabled.
 
 APPROVE = "approve it with `dragoman approvals mcp approve {key}`, then start again"
 _MOST_PROBLEMS = 50
@@ -271,12 +271,12 @@ _HIDDEN = "[redacted]"
 
 
 class Connection:
-    """A server with its tools. Everything here runs on one event loop."""
+    """A server with its tools. All its code runs on one event loop."""
 
     def __init__(self, server: Server, limits: Limits, pins: Pins, make: Callable[[Receive], Channel]) -> None:
         self.server = server
         self.definitions: list[Definition] = []
-        """The tools as they were when the server was first reached; they stay that until the end."""
+        """The tools at the time of the first connection; they never change."""
         self.pins: dict[str, Pin] = {}
         self.version = ""
         self._limits = limits
@@ -300,21 +300,21 @@ class Connection:
         return list(self._problems)
 
     async def open(self) -> None:
-        """Reach the server for the first time. What goes wrong is a problem of this server, and of no other."""
+        """Connect for the first time. An error affects only this server."""
         try:
             async with asyncio.timeout(self._limits.start_seconds):
                 self._session = await self._start()
         except TimeoutError:
-            self._tell(f"did not come up within {self._limits.start_seconds:g} seconds")
+            self._tell(f"did not start within {self._limits.start_seconds:g} seconds")
         except ServerFault as fault:
             self._tell(f"cannot be used: {fault}")
-        except Exception as problem:  # Whatever it sent that nobody thought of, the other servers are not to blame.
+        except Exception as problem:  # An unexpected message must not affect the other servers.
             self._tell(f"cannot be used: {type(problem).__name__}: {problem}")
 
     async def call(
         self, definition: Definition, arguments: JsonObject, seconds: float, progress: Progress
     ) -> JsonObject:
-        """The result of a call, as the server gave it. Raises ServerFault."""
+        """Return the unchanged result of a call. Raises ServerFault."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._call(definition, arguments, seconds, progress)
@@ -363,7 +363,7 @@ class Connection:
             raise RequestNotSent(self._off[definition.name])
 
     async def _ready(self) -> Session:
-        """The session, which is opened anew where the server is gone."""
+        """Return the session. Open a new one if the server ended."""
         async with self._lock:
             session = self._session
             if self._is_closed:
@@ -372,11 +372,11 @@ class Connection:
                 return session
             if session is not None:
                 self._session = None
-                self._tell("ended, or broke the protocol", session)
+                self._tell("ended, or violated the protocol", session)
                 self._part_from(session)
             delays = self._limits.restart_delays
             if self._restarts >= len(delays):
-                raise ServerFault(f"the server failed {len(delays) + 1} times, and is not started again")
+                raise ServerFault(f"the server failed {len(delays) + 1} times, and is not restarted")
             delay = delays[self._restarts]
             self._restarts += 1
             self._answers = 0
@@ -394,7 +394,7 @@ class Connection:
             return self._session
 
     def _part_from(self, session: Session) -> None:
-        """Close a session beside everything else: a server may take its time to end."""
+        """Close a session in the background: a server may be slow to end."""
         protocol.do_beside(self._closings, session.close())
 
     # ---- starting and listing --------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ class Connection:
         return session
 
     async def _check(self, session: Session) -> None:
-        """List the tools, and compare them with their pins and with what they were."""
+        """List the tools, and compare them with their pins and with the first list."""
         listed = await self._list(session)
         found, problems = read_definitions(self.server, listed, self._limits)
         for problem in problems:
@@ -430,14 +430,14 @@ class Connection:
         for definition in self.definitions:
             if why := self._why_off(definition, now.pop(definition.name, None), pins.get(definition.key)):
                 self._off[definition.name] = why
-                self._note(f"{self.server.name}: the tool {definition.name!r} is off: {why}")
+                self._note(f"{self.server.name}: the tool {definition.name!r} is disabled: {why}")
         for name in now:
-            self._note(f"{self.server.name}: the tool {name!r} is new, and can be used after the next start")
+            self._note(f"{self.server.name}: the tool {name!r} is new, and is available after a restart")
 
     @staticmethod
     def _why_off(held: Definition, now: Definition | None, pin: Pin | None) -> str:
         if now is None or pin is None:
-            return "the server does not offer it any more"
+            return "the server no longer offers it"
         if pin.state == "changed" or now.digest != held.digest:
             return "its definition has changed since it was first seen or approved; " + APPROVE.format(key=held.key)
         return ""
@@ -452,16 +452,16 @@ class Connection:
             page = await session.request("tools/list", params, seconds=self._limits.start_seconds)
             tools = page.get("tools")
             if not isinstance(tools, list):
-                raise ServerFault("its list of tools is no list")
+                raise ServerFault("its list of tools is not a list")
             listed += tools
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or len(listed) > self._limits.tools:
                 return listed
-        self._note(f"{self.server.name}: its list of tools does not end; what came so far is used")
+        self._note(f"{self.server.name}: its list of tools does not end; the first part is used")
         return listed
 
     def _see_change(self) -> None:
-        """The server says that its tools are others now; it may say so as often as it likes."""
+        """Handle a notification that the tools changed; there may be any number of them."""
         self._check_again = True
         if self._checking is None and self._session is not None and self._checks < _MOST_CHECKS:
             self._checking = asyncio.get_running_loop().create_task(self._check_changes())

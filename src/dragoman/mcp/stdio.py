@@ -14,42 +14,42 @@ from dragoman.mcp.servers import StdioServer
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
-# The environment of a server: what every program needs, and what its own row says. Nothing else.
+# The environment of a server: the variables that every program needs, and those of its row. Nothing else.
 #
-# A server is somebody else's program. It gets none of the keys that lie in the environment of the user.
+# A server is untrusted code. It gets none of the keys in the environment of the user.
 
 INHERITED = frozenset(
     {"PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"}
-    # What programs on Windows do not start without.
+    # Programs on Windows need these to start.
     | {"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATHEXT", "PROGRAMDATA", "PROGRAMFILES"}
     | {"SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR"}
 )
 
 
 def clean_environment(inherited: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a server is started with; `own` are those of its row, and win."""
+    """Return the environment of a server; `own` are the variables of its row, which have priority."""
     kept = {
         name: value
         for name, value in inherited.items()
-        # Old shells carry functions in variables; what looks like one is left out.
+        # Old shells store functions in variables; such values are omitted.
         if (name.upper() in INHERITED or name.startswith("LC_")) and not value.startswith("()")
     }
     return {**kept, **own}
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A server as a process of ours: in its own group, with bounded pipes, and gone for certain when it is closed.
+# A server as a child process: in its own group, with bounded pipes, and always ended when the channel is closed.
 #
-# Messages go over its standard input and output: one in each line.
+# Each line of its standard input and output is one message.
 
 _LAST_WORDS = 1.0
-"""Seconds in which the output of a process that ended may still arrive; a child of it may hold the pipe for ever."""
+"""Seconds in which the output of an ended process may still arrive; a child may keep the pipe open for ever."""
 _IN, _OUT, _ERR = 0, 1, 2
 _FORCE: signal.Signals = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class StdioChannel(asyncio.SubprocessProtocol):
-    """One life of one server, seen from the event loop. After it ended, a new channel starts it again."""
+    """One process of a server. After its end, a new channel starts another one."""
 
     needs_headers = False
 
@@ -81,7 +81,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
             )
         except (OSError, ValueError) as problem:
             why = getattr(problem, "strerror", None) or str(problem)
-            raise ServerFault(f"{self._server.command[0]!r} cannot be started: {why}") from None
+            raise ServerFault(f"cannot start {self._server.command[0]!r}: {why}") from None
 
     async def exchange(self, message: JsonObject, headers: dict[str, str], seconds: float) -> JsonObject:
         identity: int = message["id"]
@@ -93,20 +93,20 @@ class StdioChannel(asyncio.SubprocessProtocol):
         finally:
             del self._waiting[identity]
             if answer.done() and not answer.cancelled():
-                answer.exception()  # seen, although writing may have failed before anybody could look
+                answer.exception()  # mark it as retrieved: the write may have failed before
 
     async def tell(self, message: JsonObject, headers: dict[str, str]) -> None:
         self._write_now(message)
 
     async def listen(self, headers: dict[str, str]) -> None:
-        """Everything comes over the one pipe, so there is nothing to open."""
-        raise ServerFault("there is nothing else to listen to")
+        """All messages use the same pipe, so there is nothing to open."""
+        raise ServerFault("this transport has no other connection")
 
     def begin_session(self, headers: dict[str, str]) -> None:
         """Nothing to do: the session is the process."""
 
     async def close(self) -> None:
-        """End the server: first by the end of its input, then by a signal, then by force; its group with it."""
+        """End the server and its process group: close its input, then send SIGTERM, then SIGKILL."""
         self._give_up("the connection was closed")
         transport = self._transport
         if transport is None:
@@ -134,14 +134,14 @@ class StdioChannel(asyncio.SubprocessProtocol):
         await self._may_write.wait()
         pipe = self._input()
         if pipe is None or pipe.is_closing():
-            # It takes a moment to learn how the server ended.
+            # The exit status arrives a moment later.
             await self._over.wait()
         if self.is_lost or pipe is None:
             raise ServerLost(self._why_lost)
         pipe.write(line + b"\n")
 
     def _write_now(self, message: JsonObject) -> None:
-        """Write what is of use only now, such as a cancellation; a server that does not read does without."""
+        """Write a message without waiting, such as a cancellation; it is dropped if the server does not read."""
         pipe = self._input()
         if not self.is_lost and self._may_write.is_set() and pipe is not None and not pipe.is_closing():
             pipe.write(protocol.write(message) + b"\n")
@@ -159,7 +159,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
     def _signal(self, number: signal.Signals) -> None:
         transport = self._transport
         if transport is None or self._exited.is_set():
-            # Its number may by now be that of somebody else.
+            # The pid may already belong to another process.
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.name == "nt":
@@ -168,7 +168,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
                 os.killpg(transport.get_pid(), number)
 
     def _end(self, why: str) -> None:
-        """Nothing more is taken from the server; the process is ended without ceremony."""
+        """Stop reading from the server, and kill the process."""
         if not self.is_lost:
             self._give_up(why)
             self._signal(_FORCE)
@@ -184,7 +184,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
             if not answer.done():
                 answer.set_exception(ServerLost(why))
 
-    # ---- what the event loop tells ---------------------------------------------------------------------------------
+    # ---- callbacks of the event loop -------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.SubprocessTransport)
@@ -192,7 +192,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == _ERR:
-            # Read however much it is, so that the server is not held up; the last of it is enough to find a fault.
+            # Read everything, so that the server does not block; the last part is enough to find a fault.
             self._stderr += data[-self._limits.stderr_bytes :]
             del self._stderr[: -self._limits.stderr_bytes]
         elif not self.is_lost:
@@ -205,7 +205,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
         self._see_the_end()
 
     def process_exited(self) -> None:
-        # Children of it may live on in its group, and keep its number from being given to anybody else.
+        # Children may survive in its group, which keeps the group id in use.
         self._signal(_FORCE)
         self._exited.set()
         self._see_the_end()
@@ -218,7 +218,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
         self._may_write.set()
 
     def _see_the_end(self) -> None:
-        """The process and its pipes end one after the other; the last of them may take a moment, or for ever."""
+        """Handle the end of the process and its pipes, which happens in steps; the last one may never happen."""
         has_exited = self._exited.is_set()
         code = None if self._transport is None else self._transport.get_returncode()
         why = f"the server ended ({_ending(code)})" if has_exited else "the server closed its input or output"
@@ -250,15 +250,15 @@ class StdioChannel(asyncio.SubprocessProtocol):
         if not line.strip():
             return
         if line.lstrip()[:1] not in (b"{", b"["):
-            # A greeting or a log line of a careless server; it cannot be mistaken for a message.
+            # A greeting or a log line of a careless server; it cannot be confused with a message.
             self._noise += 1
             if self._noise > self._limits.noise_lines:
-                self._end("the server keeps writing to its output what is no message")
+                self._end("the server keeps writing other text to its output")
             return
         try:
             found = protocol.read(line)
         except protocol.InvalidMessage as problem:
-            self._end(f"the server sent what is no message ({problem})")
+            self._end(f"the server sent an invalid message ({problem})")
             return
         for message in found:
             self._take_message(message)
@@ -267,7 +267,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
         if protocol.is_answer(message):
             identity = message.get("id")
             answer = self._waiting.get(identity) if type(identity) is int else None
-            # Answers that nobody waits for (late, twice, to a wrong number) are nobody's.
+            # Answers without a waiting request (late, duplicate, wrong id) are ignored.
             if answer is not None and not answer.done():
                 answer.set_result(message)
             return

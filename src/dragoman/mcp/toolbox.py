@@ -28,10 +28,10 @@ from dragoman.toolset import fold
 from dragoman.types import File, Image, JsonObject, Text, Tool, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# Names of tools as a model calls them: `mcp__SERVER__TOOL`, and never the same for two.
+# The names of tools for the model: `mcp__SERVER__TOOL`, always unique.
 #
-# A server cannot take the name of a built-in tool or of another server's tool. Names that would be cut, changed or
-# mistaken for each other end in a piece of a hash, which depends on nothing but the server and the tool.
+# A server cannot use the name of a built-in tool or of another server's tool. Names that would be cut, changed or
+# ambiguous end with a part of a hash, which depends only on the server and the tool.
 
 LONGEST = 64
 _not_allowed = re.compile(r"[^A-Za-z0-9_-]").sub
@@ -39,10 +39,10 @@ _HASH = 8
 
 
 def wire_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """The name on the wire of each pair of a server and a tool."""
+    """Return the name on the wire of each pair of a server and a tool."""
     wanted = {pair: "mcp__{}__{}".format(*pair) for pair in tools}
     plain = {pair: _not_allowed("_", name)[:LONGEST] for pair, name in wanted.items()}
-    # Names are found by models and parsers without regard to case, dashes and underscores, so that counts as the same.
+    # Parsers ignore case, dashes and underscores in names, so such names count as the same.
     sharing = Counter(fold(name) for name in plain.values())
     return {
         pair: name if sharing[fold(name)] == 1 and name == wanted[pair] else _hashed_name(name, *pair)
@@ -51,7 +51,7 @@ def wire_names(tools: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
 
 
 def rule_name(server: str, tool: str) -> str:
-    """The name by which rules of the policy speak of a tool."""
+    """Return the name of a tool in rules of the policy."""
     return f"mcp:{server}/{tool}"
 
 
@@ -61,16 +61,16 @@ def _hashed_name(name: str, server: str, tool: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a tool of a server gave back, as a result of ours. Whatever it holds, something is shown for it.
+# Conversion of a result. Every part of it is shown in some form.
 
 Part = Text | Image | File
 _is_media_type = re.compile(r"[a-z]+/[a-z0-9][a-z0-9!#$&^_.+-]{0,100}").fullmatch
 
 
 def read_result(result: JsonObject, limits: Limits) -> ToolResult:
-    """The result of a call: `content` for the model, `structuredContent` as data for the caller."""
+    """Convert the result of a call: `content` is for the model, `structuredContent` is data for the caller."""
     if result.get("resultType", "complete") != "complete":
-        raise ServerFault("the server asks for something that only a person could answer, which is not offered to it")
+        raise ServerFault("the server requests input from a user, which this client does not support")
     content = result.get("content")
     blocks = content if isinstance(content, list) else []
     parts = [_part_of(block) for block in blocks[: limits.result_parts]]
@@ -93,7 +93,7 @@ def _part_of(block: Any) -> Part:
         case {"type": "image" | "audio" as kind}:
             return _media(kind, block.get("data"), block.get("mimeType"))
         case {"type": "resource_link"}:
-            # A link is shown and not followed: the address is the server's choice.
+            # A link is shown and not followed: the server chose the URL.
             words = [clean_line(block.get(key), 200) for key in ("name", "uri", "mimeType", "description")]
             return Text(f"[link to a resource: {', '.join(filter(None, words))}]")
         case {"type": "resource", "resource": dict(resource)}:
@@ -134,10 +134,10 @@ def _is_type(media_type: Any, kind: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The tools of several servers, ready for any number of agents, in any thread and any event loop.
+# The tools of several servers, for any number of agents, in any thread and event loop.
 #
-# All servers are spoken to on one background thread of the process. A call waits for it from wherever it is made, and
-# cancelling the call reaches the server.
+# One background thread of the process communicates with all servers. A call in any thread waits for it, and a
+# cancellation of the call reaches the server.
 
 T = TypeVar("T")
 _UNKNOWN = " It is not known whether the call was carried out."
@@ -145,7 +145,7 @@ _portal = Portal()
 
 
 class Toolbox:
-    """Servers that are up, and their tools. It is closed when nobody needs them any more."""
+    """Running servers and their tools. Close it when the tools are no longer needed."""
 
     def __init__(self, connections: list[Connection], limits: Limits) -> None:
         self._connections = connections
@@ -156,31 +156,31 @@ class Toolbox:
 
     @property
     def tools(self) -> list[Tool]:
-        """The tools as they were when the servers were reached. They never change; a tool can only go off."""
+        """The tools at the time of the connection. They never change; a tool can only become disabled."""
         return list(self._tools)
 
     @property
     def problems(self) -> list[str]:
-        """What a person should know: servers that did not come up, tools that are left out or off."""
+        """Messages for the user: servers that did not start, tools that are ignored or disabled."""
         return [problem for connection in self._connections for problem in connection.problems]
 
     @property
     def versions(self) -> dict[str, str]:
-        """The protocol that is spoken with each server that is up."""
+        """The protocol version of each running server."""
         return {each.server.name: each.version for each in self._connections if each.version}
 
     @property
     def pins(self) -> list[Pin]:
-        """What was known of each tool when its server was reached."""
+        """The pin of each tool at the time of the connection."""
         return [pin for connection in self._connections for pin in connection.pins.values()]
 
     def untrusted_texts(self) -> list[str]:
-        """Everything in the definitions that strangers wrote and a model reads."""
+        """The texts of the definitions, which are untrusted and which a model reads."""
         texts = [text for each in self._connections for definition in each.definitions for text in definition.texts()]
         return list(dict.fromkeys(texts))
 
     def secrets(self) -> list[str]:
-        """Values of the servers' headers and variables, for whoever keeps secrets out of logs."""
+        """The values of the servers' headers and variables, for redaction."""
         return [secret for connection in self._connections for secret in connection.server.secrets()]
 
     def close(self) -> None:
@@ -189,12 +189,12 @@ class Toolbox:
             _portal.run(self._close())
 
     async def aclose(self) -> None:
-        """The same in async code."""
+        """Like `close`, for async code."""
         if self._may_close():
             await _bridge(self._close())
 
     def _may_close(self) -> bool:
-        # Behind a fork the servers are the parent's.
+        # After a fork the servers belong to the parent process.
         may = not self._is_closed and self._pid == os.getpid()
         self._is_closed = True
         if may:
@@ -227,7 +227,7 @@ class Toolbox:
 
     def _make_tool(self, connection: Connection, definition: Definition, name: str) -> Tool:
         pin = connection.pins[definition.key]
-        # A server may call its tools harmless; that counts once a person has looked at them.
+        # A server may declare its tools read-only; that counts after a user approved them.
         is_trusted = pin.state == "approved"
         read_only = is_trusted and definition.hints.get("readOnlyHint") is True
         metadata: dict[str, Any] = {
@@ -241,7 +241,7 @@ class Toolbox:
             metadata["exec"] = True
         schema, description = definition.parameters, definition.description
         if pin.state == "changed":
-            # The new words are not shown: reading them is all that an attack may need.
+            # The new description is not shown: an attack may only need the model to read it.
             schema = {"type": "object"}
             description = "This tool is off, because its definition has changed and nobody has approved that."
         return tool_from_schema(
@@ -263,7 +263,7 @@ class Toolbox:
 
         async def run(arguments: JsonObject, context: ToolContext) -> ToolResult:
             if self._pid != os.getpid() or self._is_closed:
-                raise Error(f"{place} is not connected any more")
+                raise Error(f"{place} is no longer connected")
             seconds = self._limits.call_seconds
             if context.deadline is not None:
                 seconds = max(0.0, min(seconds, context.deadline - time.monotonic()))
@@ -282,18 +282,18 @@ class Toolbox:
 
 
 def _from_outside(progress: Callable[..., None]) -> Callable[[str, float | None], None]:
-    """Progress told by another thread reaches the loop in which the call is made."""
+    """Pass progress from another thread to the loop of the call."""
     loop = asyncio.get_running_loop()
 
     def report(message: str, fraction: float | None) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody watches any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(progress, message, fraction)
 
     return report
 
 
 async def _bridge(work: Coroutine[Any, Any, T]) -> T:
-    """Have the background thread do some work, and wait for it here; cancelling is passed on."""
+    """Run a coroutine on the background thread, and wait for it; a cancellation is passed on."""
     try:
         loop = _portal.loop()
     except BaseException:
@@ -312,12 +312,12 @@ def connect(
     limits: Limits | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Toolbox:
-    """Start or reach all servers at once, and list their tools. Blocks; `aconnect` is for async code.
+    """Start or connect to all servers concurrently, and list their tools. Blocks; `aconnect` is for async code.
 
-    A server that does not come up is in `problems`, and takes no other down. `pins` is the file in which definitions
-    are remembered; without one, they are remembered for as long as the toolbox is open. `environment` is what servers
-    may inherit a few variables from; by default that of this process. Raises ConfigError for rows and for a file of
-    pins that cannot be read.
+    A server that does not start is listed in `problems`, and does not affect the others. `pins` is the file for the
+    definitions; without one, they are kept in memory until the toolbox is closed. Servers inherit a few variables of
+    `environment`, by default that of this process. Raises ConfigError for invalid rows and for an unreadable file of
+    pins.
     """
     return _portal.run(_open(list(servers), pins, limits or Limits(), environment))
 
@@ -329,7 +329,7 @@ async def aconnect(
     limits: Limits | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Toolbox:
-    """The same as `connect`, in async code."""
+    """Like `connect`, for async code."""
     return await _bridge(_open(list(servers), pins, limits or Limits(), environment))
 
 
@@ -353,7 +353,7 @@ async def _open(
 
 def _channels_of(server: Server, limits: Limits, inherited: Mapping[str, str]) -> Callable[[Receive], Channel]:
     def make(receive: Receive) -> Channel:
-        # Late, because most toolboxes need only one of the two.
+        # Imported late, because most toolboxes need only one of the two.
         if isinstance(server, HttpServer):
             from dragoman.mcp.http import HttpChannel
 

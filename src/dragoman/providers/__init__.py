@@ -1,9 +1,9 @@
-"""Who is spoken to: the endpoints that are known by name, the families of models, and what both can do.
+"""Providers, model profiles, and their capabilities.
 
-A `Provider` is a row of `table.toml`, a `Profile` one of `profiles.toml`. `resolve("ollama:qwen3")` decides from both
-which wire is spoken, with which quirks, at which address, and whether tools are native there. A provider of your own
-is a value in code (`Registry.with_provider`), a row in a configuration file (`Registry.with_rows`), or an entry point
-of the group `dragoman.providers`.
+A `Provider` is a row of `table.toml`, a `Profile` a row of `profiles.toml`. From both, `resolve("ollama:qwen3")`
+determines the wire, the quirks, the URL, and whether tools are native. To add your own provider, use a value in code
+(`Registry.with_provider`), a row in a configuration file (`Registry.with_rows`), or an entry point of the group
+`dragoman.providers`.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ __all__ = [
 
 
 def names() -> list[str]:
-    """Every name that a provider goes by, aliases after the names proper."""
+    """Return the names of all providers, followed by their aliases."""
     return default().names()
 
 
 def get(name: str) -> Provider:
-    """The provider of that name, alias or wire. Raises UnknownProvider, which lists those that are known."""
+    """Return the provider of that name, alias or wire. Raises UnknownProvider, which lists the known ones."""
     ours = shipped()
     return ours.get(name) if name in ours else default().get(name)
 
 
 def profile(model: str) -> Profile:
-    """The family that a model belongs to."""
+    """Return the profile of a model."""
     return shipped().profile(model)
 
 
 def resolve(provider: str | Provider, model: str | None = None, **settings: Any) -> Endpoint:
-    """Decide everything for `provider:model`; the settings are those of `Registry.resolve`."""
+    """Return the endpoint for `provider:model`; the settings are those of `Registry.resolve`."""
     if isinstance(provider, str) and provider.partition(":")[0].partition("@")[0] not in shipped():
         return default().resolve(provider, model, **settings)
     return shipped().resolve(provider, model, **settings)

@@ -1,4 +1,4 @@
-"""Three verbs that need no codec in hand: definitions to a provider, its calls out of a body, a result back to it.
+"""Encode tool definitions, decode calls and encode results for a provider, without a client.
 
 `provider` is the name of a wire (`anthropic`), one of `openai`, `anthropic`, `ollama`, `gemini`, the name of a row of
 the provider table (`groq`, `groq:llama-3.3-70b`), a `Provider`, an `Endpoint`, or a codec.
@@ -20,7 +20,7 @@ Target = str | Provider | Endpoint | Codec
 
 
 def codec_for(provider: Target) -> Codec:
-    """The codec that speaks to a provider, with the provider's quirks."""
+    """Return the codec for a provider, with the provider's quirks."""
     if isinstance(provider, Codec):
         return provider
     if isinstance(provider, str):
@@ -30,20 +30,22 @@ def codec_for(provider: Target) -> Codec:
     endpoint = providers.resolve(provider, "") if isinstance(provider, Provider) else provider
     if not knows(endpoint.wire):
         name = endpoint.provider.name
-        raise ConfigError(f"{name} speaks a protocol of its own", hint=endpoint.provider.notes or None)
+        raise ConfigError(
+            f"{name} has its own protocol, which dragoman does not support", hint=endpoint.provider.notes or None
+        )
     return wire.get(endpoint.wire, endpoint.quirks)
 
 
 def encode_definitions(tools: Iterable[object], provider: Target) -> list[JsonObject]:
-    """The definitions of tools in the form that this provider wants."""
+    """Return the definitions of tools in the form of this provider."""
     return codec_for(provider).encode_definitions(tools)
 
 
 def decode_tool_calls(body: Any, provider: Target) -> list[ToolCall]:
-    """The calls in a reply of this provider: a body, a message or a list of calls. Without calls, an empty list."""
+    """Return the calls in a reply of this provider: a body, a message or a list of calls. Empty without calls."""
     return codec_for(provider).decode_tool_calls(body)
 
 
 def encode_result(result: ToolResult | Mapping[str, Any], provider: Target) -> JsonObject:
-    """The result of one call as the message that this provider wants."""
+    """Return the result of one call as a message for this provider."""
     return codec_for(provider).encode_result(result)

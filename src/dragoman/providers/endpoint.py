@@ -27,25 +27,25 @@ from dragoman.wire import registry as wires
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a provider wants to be given for a list of tools: definitions in its wire's shape, or a text for the prompt.
+# The tools in the form for an endpoint: definitions of its wire, or a text for the prompt.
 
 
 class ToolsPayload(Struct, frozen=True, tag="tools"):
-    """Definitions of tools in the shape of one wire."""
+    """Definitions of tools in the form of one wire."""
 
     wire: str
     tools: list[JsonObject]
 
 
 class PromptGuided(Struct, frozen=True, tag="prompt_guided"):
-    """No definitions: a text that is appended to the system prompt, and the format in which calls come back."""
+    """No definitions: a text to append to the system prompt, and the text format of the calls."""
 
     instructions: str
     format: str = ""
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An Endpoint is a decision: this model, at this provider, on this wire, with these quirks.
+# An Endpoint: one model, at one provider, on one wire, with its quirks.
 
 _STRENGTH = ("never", "calls", "always")
 _SCHEMA_QUIRKS: dict[str, dict[str, bool]] = {
@@ -58,7 +58,7 @@ _SCHEMA_QUIRKS: dict[str, dict[str, bool]] = {
 
 
 class Endpoint(Struct, frozen=True):
-    """Everything that a client has to know to send a request and to read the reply."""
+    """Everything that a client needs to send a request and to decode the reply."""
 
     provider: Provider
     model: str
@@ -72,42 +72,44 @@ class Endpoint(Struct, frozen=True):
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The environment variables to look for a key in, in order."""
+        """The environment variables that may contain the key, in order."""
         return self.provider.key
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The holes of the base URL that nothing has filled."""
+        """The placeholders of the base URL that have no value."""
         return holes_of(self.base_url)
 
     @property
     def prompt_format(self) -> str:
-        """The text format that instructions teach."""
+        """The text format of the instructions in the prompt."""
         return self.profile.prompt_format or self.provider.format
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """The text formats that replies may hold, the likeliest first."""
+        """The text formats that replies may contain, the most likely first."""
         profile, provider = self.profile, self.provider
         named = (profile.format, *profile.formats, self.prompt_format, provider.format, *provider.formats)
         return tuple(dict.fromkeys(name for name in named if name))
 
     def headers_for(self, key: str | None, *, key_name: str = "") -> dict[str, str]:
-        """The headers of a request, the key among them. `key_name` is the variable that held the key."""
+        """Return the headers of a request, including the key. `key_name` is the variable that contained the key."""
         return self.provider.headers_for(key, self.wire, key_name=key_name)
 
     def check_wire(self) -> None:
         """Raise ConfigError if dragoman has no codec for the wire."""
         if self.wire not in wires.ROWS:
-            raise ConfigError(f"{self.provider.name} cannot be spoken to", hint=self.provider.notes)
+            raise ConfigError(
+                f"dragoman does not support the protocol of {self.provider.name}", hint=self.provider.notes
+            )
 
     def convert_tools(self, tools: Toolset | Iterable[object] | None) -> ToolsPayload | PromptGuided:
-        """The tools as this endpoint wants them: definitions of its wire, or instructions for the prompt."""
+        """Return the tools for this endpoint: definitions of its wire, or instructions for the prompt."""
         offered = Toolset.of(tools) or Toolset(())
         if not self.capabilities.native_tool_calls:
             from dragoman import formats
 
-            # Instructions for no tools would teach the model to call what is not there.
+            # Instructions without tools would make the model call tools that do not exist.
             taught = formats.instructions(offered, self.prompt_format, layout="list") if len(offered) else ""
             return PromptGuided(taught, self.prompt_format)
         self.check_wire()
@@ -127,7 +129,7 @@ def settle(
     overrides: Mapping[str, Any] | Capabilities | None = None,
     facts: Facts | None = None,
 ) -> Endpoint:
-    """Decide everything for one model at one provider. What the caller names wins over what the rows say."""
+    """Return the endpoint for one model at one provider. The arguments override the rows."""
     if profile is None:
         from dragoman.providers.registry import shipped
 
@@ -148,11 +150,11 @@ def settle(
 
 
 def choose_wire(provider: Provider, profile: Profile, asked: str = "") -> str:
-    """The wire that the caller asked for, else the one of the model's family, else the provider's first."""
+    """Return the wire that the caller requests, else the one of the model profile, else the provider's first."""
     if asked:
         if asked not in provider.wires:
             spoken = ", ".join(provider.wires)
-            raise UnknownProvider(asked, provider.wires, hint=f"{provider.name} speaks {spoken}")
+            raise UnknownProvider(asked, provider.wires, hint=f"{provider.name} has {spoken}")
         return asked
     if provider.wire_per_model and profile.wire in provider.wires:
         return profile.wire
@@ -160,15 +162,15 @@ def choose_wire(provider: Provider, profile: Profile, asked: str = "") -> str:
 
 
 def find_address(provider: Provider, wire: str, given: str, place: str, variables: Mapping[str, str]) -> str:
-    """The base URL of a wire: the user's own, or the row's with its holes filled."""
+    """Return the base URL of a wire: the user's own, or the row's with its placeholders filled."""
     own = provider.url(wire, place)
     return fill_holes(normalise_base_url(given, default=own, wire=wire), variables)
 
 
 def merge_quirks(provider: Provider, profile: Profile, wire: str, overrides: Mapping[str, Any] | None = None) -> Quirks:
-    """The flags of an endpoint: defaults, then the provider's, then the model family's, then the caller's."""
+    """Return the flags of an endpoint: defaults, overridden by provider, model profile and caller, in this order."""
     flags: dict[str, Any] = {**provider.quirks, **provider.wire_quirks.get(wire, {})}
-    # To send too little reasoning back is refused, to send more is not: the stronger of both wins.
+    # An endpoint rejects too little reasoning, but not too much: the stronger of both values counts.
     asked = str(flags.get("replay_reasoning", "never"))
     flags["replay_reasoning"] = max(asked, profile.replay, key=_STRENGTH.index)
     flags |= _SCHEMA_QUIRKS[profile.schema]
@@ -177,7 +179,7 @@ def merge_quirks(provider: Provider, profile: Profile, wire: str, overrides: Map
 
 
 def read_quirks(flags: Mapping[str, Any], where: str) -> Quirks:
-    """Flags by name as Quirks. A flag that does not exist, or a wrong value, is a mistake of whoever wrote it."""
+    """Return flags by name as Quirks. Raises ConfigError for an unknown flag or a wrong value."""
     try:
         return msgspec.convert(dict(flags), Quirks)
     except msgspec.ValidationError as error:
@@ -189,7 +191,7 @@ def read_quirks(flags: Mapping[str, Any], where: str) -> Quirks:
 def judge(
     provider: Provider, profile: Profile, wire: str, quirks: Quirks, model: str, fact: Fact | None
 ) -> Capabilities:
-    """What the rows and what was learned say of an endpoint and a model."""
+    """Return the capabilities of an endpoint with a model, from the rows and the learned facts."""
     native = wire != OWN and judge_native(provider, profile, model, fact, quirks)
     return from_mapping({"native_tool_calls": native, **provider.declared, **profile.declared})
 
@@ -197,13 +199,13 @@ def judge(
 def judge_native(
     provider: Provider, profile: Profile, model: str, fact: Fact | None, quirks: Quirks = DEFAULTS
 ) -> bool:
-    """Whether calls are native here: what was learned, else the row, else the model's family."""
+    """Whether calls are native: by the learned fact, else by the row, else by the model profile."""
     if fact is not None and fact.native_tool_calls is not None:
         return fact.native_tool_calls
     if profile.weak and quirks.grammar_field and quirks.grammar_syntax != "json_schema":
-        # A grammar holds what is written as text, and such a model needs one more than it needs its template.
+        # A grammar constrains calls as text, and a weak model needs a grammar more than its template.
         return False
     if provider.native == "per_model":
-        # A family nobody knows, or no model at all, promises nothing; text works with every model.
+        # For an unknown family, or without a model, nothing is certain; text works with every model.
         return bool(model) and profile.native == "yes"
     return provider.native == "yes" and profile.native != "no"

@@ -1,4 +1,4 @@
-"""What was learned about an endpoint by asking it, kept per address and model in a store that the caller passes in."""
+"""Facts: what dragoman learned about endpoints, per URL and model, in a store that the caller provides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 _MOST_OF_AN_ERROR = 20_000
-# A key that is refused, or too many requests, says nothing about tools.
+# A rejected key, or too many requests, says nothing about tools.
 _UNRELATED = frozenset({401, 402, 403, 407, 408, 409, 413, 429})
 _refuses_tools = re.compile(
     r"does not support (?:tools?\b|tool[ _-]?(?:use|call)|function[ _-]?call)"
@@ -26,22 +26,22 @@ _wants_responses = re.compile(r"function tools with reasoning_effort .{0,200}/v1
 
 
 class Fact(Struct, frozen=True):
-    """One lesson. What it says nothing about is None, or empty."""
+    """What dragoman learned about an endpoint. Unknown fields are None or empty."""
 
     native_tool_calls: bool | None = None
     wire: str = ""
-    """The wire that the endpoint asked for."""
+    """The wire that the endpoint requires."""
     why: str = ""
-    """The words of the endpoint."""
+    """The message of the endpoint."""
     quirks: dict[str, Any] = field(default_factory=dict)
-    """Flags of `dragoman.wire.quirks.Quirks` that are not as the rows say."""
+    """Flags of `dragoman.wire.quirks.Quirks` that differ from the rows."""
     capabilities: dict[str, Any] = field(default_factory=dict)
-    """Capabilities that are not as the rows say."""
+    """Capabilities that differ from the rows."""
     format: str = ""
-    """The text format that the model understands best."""
+    """The text format that works best with the model."""
 
     def __or__(self, later: Fact) -> Fact:
-        """Both lessons; where they differ, the later one counts."""
+        """Return the merged fact; where they differ, the later one counts."""
         return Fact(
             self.native_tool_calls if later.native_tool_calls is None else later.native_tool_calls,
             later.wire or self.wire,
@@ -53,7 +53,7 @@ class Fact(Struct, frozen=True):
 
 
 class Facts(Protocol):
-    """Where lessons are kept: in memory, in a file, in a table. Addresses are normalised base URLs."""
+    """A store of facts: in memory, in a file, in a database. The keys are normalised base URLs and models."""
 
     def get(self, endpoint_url: str, model: str) -> Fact | None: ...
 
@@ -61,7 +61,7 @@ class Facts(Protocol):
 
 
 class MemoryFacts:
-    """Facts for as long as the process lives."""
+    """Facts in memory, for the lifetime of the process."""
 
     def __init__(self) -> None:
         self._facts: dict[tuple[str, str], Fact] = {}
@@ -77,7 +77,7 @@ class MemoryFacts:
 
 
 def learn_from_error(error: object, status: int | None = None) -> Fact | None:
-    """The lesson in an error answer, or None. `error` is its text, its body as JSON, or an exception."""
+    """Return the fact in an error answer, or None. `error` is its text, its body as JSON, or an exception."""
     if status in _UNRELATED or (status is not None and status < 400):
         return None
     words = _text_of(error)[:_MOST_OF_AN_ERROR]
@@ -89,9 +89,9 @@ def learn_from_error(error: object, status: int | None = None) -> Fact | None:
 
 
 def learn_from_show(body: object) -> Fact | None:
-    """The lesson in Ollama's answer to /api/show: its `capabilities` name `tools`, or do not.
+    """Return the fact in Ollama's answer to /api/show: whether its `capabilities` include `tools`.
 
-    It is for programs that ask an endpoint before the first request, such as the gateway.
+    It is for programs that query an endpoint before the first request, such as a gateway.
     """
     listed = body.get("capabilities") if isinstance(body, Mapping) else None
     if not isinstance(listed, list):
@@ -110,7 +110,7 @@ def _text_of(error: object) -> str:
 
 
 def _flatten(body: Any) -> str:
-    """Every string in a body, whatever its shape; as JSON the quotes inside would be escaped."""
+    """Return all strings in a body of any shape. In its JSON the quotes would be escaped."""
     found: list[str] = []
     waiting: list[Any] = [body]
     while waiting and len(found) < 1000:

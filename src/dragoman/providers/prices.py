@@ -1,6 +1,6 @@
-"""What a run costs: prices of tokens by provider and model, from a table that the user can override.
+"""The cost of a run: prices of tokens by provider and model, from a table that the user can override.
 
-A price that is not known is None and never a guess: half of a bill is worse than none.
+An unknown price is None and never an estimate: an incomplete cost is worse than none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dragoman.providers.registry import read_toml
 from dragoman.types import Usage
 
 Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
-"""US dollars for a million tokens."""
+"""US dollars per million tokens."""
 
 _MILLION = 1_000_000
 _FIELDS = "the fields are described in providers/prices.toml"
@@ -35,7 +35,7 @@ _cloud = re.compile(r".*[:-]cloud\Z").match
 
 
 class Tier(Struct, frozen=True, forbid_unknown_fields=True):
-    """Other prices for requests that read more than `tokens`."""
+    """Other prices for requests with more than `tokens` input tokens."""
 
     tokens: int
     input: Dollars
@@ -45,24 +45,24 @@ class Tier(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
-    """One row: what the tokens of a model cost at some providers, in US dollars for a million."""
+    """One row: the prices of a model at some providers, in US dollars per million tokens."""
 
     shown_only: ClassVar = frozenset({"name", "as_of", "notes"})
-    """The columns that only people read; every other one has an effect."""
+    """The columns without an effect; they are for people."""
 
     name: str
     match: tuple[str, ...]
     input: Dollars
     output: Dollars
     cached: Dollars | None = None
-    """Of input tokens that came from the cache; None: they cost as much as the others."""
+    """For input tokens from the cache; None: the same as for the others."""
     cache_write: Dollars | None = None
-    """Of input tokens that were written to the cache; None: they cost as much as the others."""
+    """For input tokens that were written to the cache; None: the same as for the others."""
     above: tuple[Tier, ...] = ()
     regional: Dollars | None = None
-    """What a region in the id of a model multiplies the price by."""
+    """The factor of the price for a region in the id of a model."""
     providers: tuple[str, ...] = ()
-    """The providers that ask this price; empty means all."""
+    """The providers with this price; empty means all."""
     as_of: str = ""
     notes: str = ""
 
@@ -73,7 +73,7 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
         ) is not None
 
     def cost(self, usage: Usage, factor: float = 1.0) -> float:
-        """What this many tokens cost. Cached and cache-writing tokens are among the input tokens."""
+        """Return the cost of these tokens. The input tokens include cached and cache-writing tokens."""
         reached = [tier for tier in self.above if usage.input_tokens > tier.tokens]
         tier: Price | Tier = max(reached, key=lambda tier: tier.tokens, default=self)
         cached = min(usage.cached_tokens, usage.input_tokens)
@@ -86,19 +86,19 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Prices(Struct, frozen=True, dict=True):
-    """All rows, the first match first. It never changes: adding rows gives another one."""
+    """All rows; the first match counts. It is immutable: `with_rows` returns a new value."""
 
     rows: tuple[Price, ...] = ()
 
     @classmethod
     def default(cls) -> Prices:
-        """The rows that ship with the package."""
+        """Return the rows that ship with the package."""
         return _shipped()
 
     def with_rows(self, rows: str | Mapping[str, Any]) -> Prices:
-        """These prices with those of a configuration, which are asked first: TOML, or the tables in it.
+        """Return these prices with the rows of a configuration before them: TOML, or its tables.
 
-        Rows stand under `prices`, or are the whole mapping. A row of a known name changes that row.
+        The rows are under `prices`, or are the whole mapping. A row with a known name changes that row.
         """
         tables = read_toml(rows) if isinstance(rows, str) else dict(rows)
         inner = tables.get("prices")
@@ -109,23 +109,23 @@ class Prices(Struct, frozen=True, dict=True):
             try:
                 match_any(price.match, _DECORATION)
             except re.error as error:
-                words = f"price {price.name}: {price.match} are no regular expressions: {error}"
+                words = f"price {price.name}: {price.match} are not regular expressions: {error}"
                 raise ConfigError(words, hint=_FIELDS) from None
         names = {price.name for price in added}
         return Prices((*added, *(price for price in self.rows if price.name not in names)))
 
     def find(self, provider: str | Provider | Endpoint, model: str = "") -> Price | None:
-        """The row for a model at a provider, or None."""
+        """Return the row for a model at a provider, or None."""
         name, wanted = _names(provider, model)
         found: dict[tuple[str, str], Price | None] = self.__dict__.setdefault("found", {})
-        # One model is asked about again and again, and a hundred patterns are no small thing.
+        # Lookups of one model are frequent, and a hundred patterns are slow.
         if (name, wanted) not in found:
             plain = plain_name(wanted)
             found[name, wanted] = next((price for price in self.rows if price.fits(name, plain)), None)
         return found[name, wanted]
 
     def cost(self, provider: str | Provider | Endpoint, model: str, usage: Usage) -> float | None:
-        """What a request cost, in US dollars; None where the price is not known. What runs at home costs nothing."""
+        """Return the cost of a request in US dollars; None if the price is unknown. A local model costs nothing."""
         price = self.find(provider, model)
         wanted = _names(provider, model)[1]
         if price is None:
@@ -153,7 +153,7 @@ def _provider_of(name: str) -> Provider | None:
 
 
 def _is_at_home(provider: str | Provider | Endpoint, model: str) -> bool:
-    """Whether the model runs on a server of one's own. Such a server may also lead to somebody's cloud."""
+    """Whether the model runs on the user's own server. Such a server may also forward to a cloud."""
     if isinstance(provider, str) and "@" in provider:
         return False
     if isinstance(provider, Endpoint):
@@ -180,5 +180,5 @@ def _read(name: str, row: object, known: Price | None) -> Price:
 def _shipped() -> Prices:
     text = (files("dragoman.providers") / "prices.toml").read_text(encoding="utf-8")
     rows = read_toml(text, "prices.toml")["prices"]
-    # Patterns take long to compile, and most of these are never asked for.
+    # Patterns are slow to compile, and most of them are never used.
     return Prices(tuple(_read(name, row, None) for name, row in rows.items()))

@@ -1,4 +1,4 @@
-"""Providers and model families as rows, and base URLs as users paste them."""
+"""Providers and model profiles as rows, and the normalisation of base URLs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What an endpoint can do with a model, as far as a caller has to know.
+# The capabilities of an endpoint with a model.
 
 
 class Capabilities(Struct, frozen=True, forbid_unknown_fields=True):
-    """The abilities of one endpoint with one model. A caller may overrule any of them, per call."""
+    """The capabilities of one endpoint with one model. A caller may override each of them, per call."""
 
     native_tool_calls: bool = False
-    """Tools are sent as definitions and calls come back in a field; otherwise both travel as text."""
+    """Tools are sent as definitions and calls arrive in a field; otherwise both are text."""
     streaming: bool = True
     """Replies can be streamed."""
 
 
 def overrule(capabilities: Capabilities, changes: Mapping[str, Any] | Capabilities | None) -> Capabilities:
-    """The capabilities with some of them changed; whole Capabilities replace them all."""
+    """Return the capabilities with some of them changed; a `Capabilities` value replaces all."""
     if isinstance(changes, Capabilities):
         return changes
     if not changes:
@@ -43,7 +43,7 @@ def overrule(capabilities: Capabilities, changes: Mapping[str, Any] | Capabiliti
 
 
 def from_mapping(values: Mapping[str, Any]) -> Capabilities:
-    """Capabilities by name. A name that does not exist, or a value of the wrong type, is a mistake of the caller."""
+    """Return Capabilities from names and values. Raises ConfigError for an unknown name or a value of a wrong type."""
     known = Capabilities.__struct_fields__
     for name in values:
         if name not in known:
@@ -57,9 +57,9 @@ def from_mapping(values: Mapping[str, Any]) -> Capabilities:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Addresses as people paste them, made into base URLs that a path can be appended to.
+# Normalisation: a URL that a user pastes becomes a base URL to which a path can be appended.
 
-# People copy the whole address of a request; the path of the protocol is ours to append.
+# Users copy the whole URL of a request, but dragoman appends the path of the protocol.
 _request_path = re.compile(
     r"(?:/chat/completions|/completions|/messages|/responses|/api/chat|/api/generate"
     r"|/models/[^/]+:\w+|/model/[^/]+/converse(?:-stream)?)/*\Z"
@@ -74,10 +74,10 @@ _OLLAMA_PORT = 11434
 
 
 def normalise_base_url(url: str, *, default: str = "", wire: str = "") -> str:
-    """A base URL from what a user gave: with a scheme, without the path of a request and the last slash.
+    """Return the base URL for a URL of the user: with a scheme, without the path of a request and the last slash.
 
-    An address without any path gets the path of `default`, the provider's own address: `http://box:8000` becomes
-    `http://box:8000/v1` for vLLM. Where nothing is known, only Ollama's port gives it away.
+    A URL without a path gets the path of `default`, the provider's own URL: `http://box:8000` becomes
+    `http://box:8000/v1` for vLLM. Without `default`, only the port of Ollama is recognised.
     """
     given = url.strip()
     if not given:
@@ -88,15 +88,15 @@ def normalise_base_url(url: str, *, default: str = "", wire: str = "") -> str:
         parts = urlsplit(given)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"{url!r} is no address: {error}", hint="write it as https://host/v1") from None
+        raise ConfigError(f"{url!r} is not a URL: {error}", hint="write it as https://host/v1") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError(f"{url!r} is no address of a server", hint="write it as https://host/v1")
+        raise ConfigError(f"{url!r} is not the URL of a server", hint="write it as https://host/v1")
     path = parts.path.rstrip("/")
     found = _request_path(path)
     if found:
         path = path[: found.start()]
     if wire == "ollama":
-        # Its own protocol lives beside /v1, where the address of its other wires ends.
+        # Ollama's own protocol is beside /v1, which is the end of the URL of its other wires.
         path = path.removesuffix("/v1").removesuffix("/api")
     elif not path and default:
         path = urlsplit(default).path
@@ -106,7 +106,7 @@ def normalise_base_url(url: str, *, default: str = "", wire: str = "") -> str:
 
 
 def move(own: str, base: str, other: str) -> str | None:
-    """The address of a wire after its endpoint moved from `base` to `other`; None when nobody can tell.
+    """Return the URL of a wire after its endpoint moved from `base` to `other`; None if it is unknown.
 
     A move to another host keeps the paths of all wires. A move to another path is only for the wires at `base`.
     """
@@ -118,27 +118,27 @@ def move(own: str, base: str, other: str) -> str | None:
 
 
 def holes_of(url: str) -> tuple[str, ...]:
-    """The names of the {holes} that have to be filled, in order and once each."""
+    """Return the names of the {placeholders} in a URL, in order and once each."""
     return tuple(dict.fromkeys(_hole.findall(url)))
 
 
 def fill_holes(url: str, values: Mapping[str, str]) -> str:
-    """The address with its holes filled; those without a value stay."""
+    """Return the URL with its placeholders filled; those without a value stay."""
 
     def fill(match: re.Match[str]) -> str:
         value = values.get(match[1], "").strip()
-        # `DATABRICKS_HOST` and its like are often written with a scheme.
+        # Users often write `DATABRICKS_HOST` and similar variables with a scheme.
         return (_scheme(value) and value.split("://", 1)[1].rstrip("/")) or value or match[0]
 
     return _hole.sub(fill, url)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A Profile is a row: what a family of models brings with it, whoever serves it.
+# A Profile is a row: the properties of a model family, independent of the provider.
 
 Replay = Literal["never", "calls", "always"]
 
-# What stands before the family's name, in ids of Bedrock, of fine-tunes, and of hosts that put the vendor first.
+# The prefix before the family's name in ids of Bedrock, of fine-tunes, and of hosts that put the vendor first.
 _region_and_vendor = re.compile(
     r"(?:(?:us|eu|apac|au|jp|ca|sa|global|us-gov)\.)?"
     r"(?:anthropic|amazon|meta|mistral|cohere|deepseek|qwen|openai|ai21|google|minimax|moonshot|moonshotai|nvidia|zai)\."
@@ -152,7 +152,7 @@ _point = re.compile(r"(?<=\d)p(?=\d)").sub
 
 
 class Profile(Struct, frozen=True, forbid_unknown_fields=True):
-    """One family of models. `match` are regular expressions for the beginning of a plain model name."""
+    """One model family. `match` are regular expressions for the beginning of a plain model name."""
 
     shown_only: ClassVar = frozenset({"name", "notes"})
     """The columns that only people read; every other one has an effect."""
@@ -162,19 +162,19 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
     native: Literal["yes", "no", "unknown"] = "unknown"
     """Whether the family is trained for native calls."""
     format: str = ""
-    """How the family writes calls as text; empty means that nothing is known."""
+    """The text format in which the family writes calls; empty means unknown."""
     formats: tuple[str, ...] = ()
-    """Other text formats that its models slip into."""
+    """Other text formats that its models sometimes use."""
     prompt_format: str = ""
-    """The format that instructions teach; empty means the provider's."""
+    """The format of the instructions in the prompt; empty means the provider's."""
     weak: bool = False
-    """Too small to keep to a format by itself: it is given short instructions, and a grammar where one is taken."""
+    """The models are too small to follow a format: they get short instructions, and a grammar if one is accepted."""
     opens_thinking: bool = False
-    """The prompt template writes the opening tag: a reply begins inside the reasoning."""
+    """The prompt template contains the opening tag: a reply starts inside the reasoning."""
     replay: Replay = "never"
-    """Which assistant messages need their reasoning back. A provider that asks for more gets more."""
+    """The assistant messages whose reasoning must be sent back. A provider may require more."""
     schema: Literal["", "strict", "json_schema", "subset", "inlined"] = ""
-    """The kind of schema that the family understands; empty means whatever the wire takes."""
+    """The schema dialect that the family understands; empty means that of the wire."""
     wire: str = ""
     """The wire on which it works best."""
     quirks: dict[str, Any] = field(default_factory=dict)
@@ -190,7 +190,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def match_any(alternatives: tuple[str, ...], end: str = "") -> Callable[[str], re.Match[str] | None]:
-    """What finds one of the regular expressions at the beginning of a name, with this end behind it."""
+    """Return a function that matches one of the regular expressions at the beginning of a name, followed by `end`."""
     joined = "|".join(f"(?:{alternative})" for alternative in alternatives or (r"(?!)",))
     return re.compile(f"(?:{joined}){end}").match
 
@@ -200,7 +200,7 @@ UNKNOWN = Profile("unknown", match=("",))
 
 @lru_cache(maxsize=1024)
 def plain_name(model: str) -> str:
-    """A model id without vendor, path and decoration: `us.anthropic.claude-opus-4-8-v1:0` is `claude-opus-4-8-v1-0`."""
+    """Return a model id without vendor and path: `us.anthropic.claude-opus-4-8-v1:0` is `claude-opus-4-8-v1-0`."""
     name = model.strip().lower().rstrip("/").rpartition("/")[2].removeprefix("ft:")
     found = _region_and_vendor(name)
     if found:
@@ -212,7 +212,7 @@ def plain_name(model: str) -> str:
 
 
 def find(profiles: Iterable[Profile], model: str | None) -> Profile:
-    """The first profile that fits, or the unknown one."""
+    """Return the first profile that matches, or the unknown one."""
     if not model:
         return UNKNOWN
     name = plain_name(model)
@@ -220,14 +220,14 @@ def find(profiles: Iterable[Profile], model: str | None) -> Profile:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A Provider is a row: where an endpoint is, how it is spoken to, and what it does differently.
+# A Provider is a row: the URL of an endpoint, its wires, and its quirks.
 
 Group = Literal["first_party", "host", "router", "local", "custom"]
 Native = Literal["yes", "no", "per_model", "learned"]
 
 WIRES = tuple(wires.ROWS)
 OWN = "own"
-"""The wire of endpoints that speak none of ours: they are listed, and say why they cannot be used."""
+"""The wire of endpoints with an unsupported protocol: they are listed with the reason."""
 
 AUTHS = {
     "bearer": "Authorization: Bearer KEY",
@@ -241,7 +241,7 @@ AUTHS = {
 
 
 class Provider(Struct, frozen=True, forbid_unknown_fields=True):
-    """One endpoint. `name` is what stands before the colon in `provider:model`."""
+    """One provider. `name` is the part before the colon in `provider:model`."""
 
     shown_only: ClassVar = frozenset({"title", "notes"})
     """The columns that only people read; every other one has an effect."""
@@ -251,30 +251,30 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     group: Group = "custom"
     aliases: tuple[str, ...] = ()
     base_url: str = ""
-    """What the path of a request is appended to. It may have {holes}."""
+    """The URL to which the path of a request is appended. It may have {placeholders}."""
     urls: dict[str, str] = field(default_factory=dict)
-    """Other addresses, by purpose or region."""
+    """Other base URLs, by purpose or region."""
     wire_urls: dict[str, str] = field(default_factory=dict)
-    """The addresses of wires that are not at `base_url`."""
+    """The base URLs of wires that are not at `base_url`."""
     key: tuple[str, ...] = ()
-    """Environment variables that may hold the key, the vendor's own first."""
+    """Environment variables that may contain the key, the vendor's own first."""
     variables: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Environment variables that fill the holes of the addresses."""
+    """Environment variables that fill the placeholders of the URLs."""
     auth: str = "bearer"
-    """A name of `AUTHS`, or the header that carries the key."""
+    """A name in `AUTHS`, or the header for the key."""
     key_auth: dict[str, str] = field(default_factory=dict)
-    """By environment variable: how its key is sent, where that is not `auth`."""
+    """By environment variable: how its key is sent, if not by `auth`."""
     headers: dict[str, str] = field(default_factory=dict)
     wires: tuple[str, ...] = ("openai_chat",)
-    """The protocols that it speaks, the preferred one first."""
+    """Its wires, the preferred one first."""
     wire_per_model: bool = False
-    """The model's family chooses among the wires, where it has a preference."""
+    """The model profile selects the wire, if it has a preference."""
     native: Native = "yes"
-    """Native calls: for every model, for none, as the model's family says, or off until learned."""
+    """Native calls: for every model, for none, by the model profile, or off until learned."""
     format: str = "hermes"
-    """The text format that instructions teach when calls travel as text."""
+    """The text format of the instructions if calls are text."""
     formats: tuple[str, ...] = ()
-    """Other text formats that are read from its replies."""
+    """Other text formats that are parsed in its replies."""
     quirks: dict[str, Any] = field(default_factory=dict)
     """Flags of `dragoman.wire.quirks.Quirks` that differ from the default."""
     wire_quirks: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -284,9 +284,9 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
     body: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By wire: fields of every request that the request itself does not set."""
     model: str = ""
-    """The model that is meant where none is named."""
+    """The default model."""
     transport: str = ""
-    """`module:name` of what opens its transport, where that is not HTTP; it is called with the Endpoint."""
+    """`module:name` of the function that opens its transport, if not HTTP; it is called with the Endpoint."""
     notes: str = ""
 
     @property
@@ -296,29 +296,29 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def speakable(self) -> bool:
-        """Whether it speaks a protocol of ours."""
+        """Whether dragoman supports one of its wires."""
         return self.wire != OWN
 
     @property
     def auth_meaning(self) -> str:
-        """How the key is sent, in words."""
+        """A description of how the key is sent."""
         return AUTHS.get(self.auth, f"{self.auth}: KEY")
 
     def url(self, wire: str = "", place: str = "") -> str:
-        """The base URL of a wire, at one of the other places if it is named."""
+        """Return the base URL of a wire; `place` selects one of the other base URLs."""
         own = self.wire_urls.get(wire, self.base_url)
         if not place:
             return own
         if place not in self.urls:
             known = ", ".join(self.urls) or "none"
-            raise ConfigError(f"{self.name} has no address {place!r}", hint=f"its other addresses: {known}")
+            raise ConfigError(f"{self.name} has no base URL {place!r}", hint=f"its other base URLs: {known}")
         moved = move(own, self.base_url, self.urls[place])
         if moved is None:
-            raise ConfigError(f"the address {place!r} of {self.name} does not serve {wire}", hint="give the base URL")
+            raise ConfigError(f"the base URL {place!r} of {self.name} does not serve {wire}", hint="give the base URL")
         return moved
 
     def headers_for(self, key: str | None, wire: str = "", *, key_name: str = "") -> dict[str, str]:
-        """The headers of a request on a wire, the key among them. `key_name` is the variable that held the key."""
+        """Return the headers of a request on a wire, including the key. `key_name` is the variable of the key."""
         spoken = wire or self.wire
         headers = dict(self.headers)
         if spoken == "anthropic":
@@ -326,14 +326,14 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
         auth = self.key_auth.get(key_name, self.auth)
         if not key or auth in ("none", OWN):
             return headers
-        # Google's compatible wire takes the same key the OpenAI way.
+        # Google's OpenAI-compatible wire takes the same key in the header of OpenAI.
         plain = auth in AUTHS or (auth == "x-goog-api-key" and spoken != "gemini")
         header = "Authorization" if plain else auth
         headers[header] = f"Bearer {key}" if header.lower().endswith("authorization") else key
         return headers
 
     def supports_native_tools(self, model: str | None = None, *, facts: Facts | None = None) -> bool:
-        """Whether tools are sent as definitions. Without a model, only what holds for all of them counts."""
+        """Whether tools are sent as definitions. Without a model, it is True only if all models support them."""
         return self.capabilities(model, facts=facts).native_tool_calls
 
     def capabilities(
@@ -342,7 +342,7 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
         overrides: Mapping[str, Any] | Capabilities | None = None,
         facts: Facts | None = None,
     ) -> Capabilities:
-        """What the endpoint can do with a model: the row, the model's family, what was learned, and last the caller."""
+        """Return the capabilities with a model: row, model profile, learned facts and caller, in rising priority."""
         from dragoman.providers.endpoint import settle
 
         return settle(self, model or "", overrides=overrides, facts=facts).capabilities
@@ -356,7 +356,7 @@ class Provider(Struct, frozen=True, forbid_unknown_fields=True):
         facts: Facts | None = None,
         wire: str = "",
     ) -> ToolsPayload | PromptGuided:
-        """The tools as this endpoint wants them: definitions of its wire, or instructions for the prompt."""
+        """Return the tools for this endpoint: definitions of its wire, or instructions for the prompt."""
         from dragoman.providers.endpoint import settle
 
         return settle(self, model or "", overrides=capabilities, facts=facts, wire=wire).convert_tools(tools)

@@ -1,4 +1,4 @@
-"""Providers by name: rows read from TOML, and what their quirks mean."""
+"""The registry of providers and profiles, the rows in TOML, and the meanings of quirks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dragoman.providers.provider import OWN, WIRES, Capabilities, Profile, Provi
 from dragoman.wire.quirks import DEFAULTS, Quirks
 
 # --------------------------------------------------------------------------------------------------------------------
-# Rows as they are written in TOML, made into Providers and Profiles.
+# Providers and Profiles from rows in TOML.
 
 Row = Mapping[str, Any]
 _Kind = TypeVar("_Kind", Provider, Profile)
@@ -31,7 +31,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*\Z").match
 
 
 def read_toml(text: str, where: str = "the configuration") -> dict[str, Any]:
-    """The tables of a TOML text."""
+    """Parse a TOML text."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -39,7 +39,7 @@ def read_toml(text: str, where: str = "the configuration") -> dict[str, Any]:
 
 
 def overlay(below: Row, above: Row) -> dict[str, Any]:
-    """A row over another: tables are merged, everything else is replaced."""
+    """Return a row with another one over it: tables are merged, everything else is replaced."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -48,14 +48,14 @@ def overlay(below: Row, above: Row) -> dict[str, Any]:
 
 
 def expand(name: str, row: object, groups: Row, known: Mapping[str, Provider]) -> dict[str, Any]:
-    """A row with everything that it takes from the row it is `like`, the row that it changes, and its group."""
+    """Return a row with the values of the row in `like`, of the row that it changes, and of its group."""
     if not isinstance(row, Mapping):
         raise ConfigError(f"provider {name}: a row is a table, not {type(row).__name__}")
     like = row.get("like")
     below: Row = {}
     if like is not None:
         if not isinstance(like, str) or like not in known:
-            raise UnknownProvider(str(like), known, hint=f"provider {name} is `like` a row that stands before it")
+            raise UnknownProvider(str(like), known, hint=f"`like` of provider {name} has to name an earlier row")
         below = {key: value for key, value in msgspec.to_builtins(known[like]).items() if key not in _NOT_INHERITED}
     elif name in known:
         below = msgspec.to_builtins(known[name])
@@ -68,7 +68,7 @@ def expand(name: str, row: object, groups: Row, known: Mapping[str, Provider]) -
 
 
 def read_providers(rows: Row, groups: Row, known: Mapping[str, Provider]) -> dict[str, Provider]:
-    """Providers by name, in the order of the rows, added to those that are known already."""
+    """Return the known providers and those of the rows, by name."""
     found = dict(known)
     for name, row in rows.items():
         provider = _convert(expand(name, row, groups, found), Provider, f"provider {name}")
@@ -79,7 +79,7 @@ def read_providers(rows: Row, groups: Row, known: Mapping[str, Provider]) -> dic
 
 
 def read_profiles(rows: Row, *, check: bool = True) -> list[Profile]:
-    """Profiles in the order of the rows."""
+    """Return the profiles in the order of the rows."""
     found = []
     for name, row in rows.items():
         if not isinstance(row, Mapping):
@@ -92,24 +92,26 @@ def read_profiles(rows: Row, *, check: bool = True) -> list[Profile]:
 
 
 def check_provider(provider: Provider) -> None:
-    """Raise ConfigError for what would otherwise fail in the middle of a conversation."""
+    """Raise ConfigError for an error in the row that would otherwise fail later, during a conversation."""
     where = f"provider {provider.name}"
     for name in (provider.name, *provider.aliases):
         if not _NAME(name):
-            raise ConfigError(f"{where}: {name!r} is no name", hint="use small letters, digits, _ . and -")
+            raise ConfigError(
+                f"{where}: {name!r} is not a valid name", hint="use lower-case letters, digits, _ . and -"
+            )
     if not provider.wires:
-        raise ConfigError(f"{where} speaks no wire", hint=f"wires are {', '.join(WIRES)}")
+        raise ConfigError(f"{where} has no wire", hint=f"wires are {', '.join(WIRES)}")
     _check_wires(where, [*provider.wires, *provider.wire_urls, *provider.wire_quirks, *provider.body])
     _check_flags(where, provider.quirks, provider.wire_quirks)
     from_mapping(provider.declared)
 
 
 def _check_transport(provider: Provider, known: Mapping[str, Provider]) -> None:
-    """A transport is code, and a file of settings cannot bring code: it may take the transport of a row that ships."""
+    """A transport is code, and a settings file must not name code: it may use the transport of a shipped row."""
     if known and provider.transport and provider.transport not in {row.transport for row in known.values()}:
         raise ConfigError(
             f"provider {provider.name}: a row cannot name the transport {provider.transport!r}",
-            hint='take it from another row (like = "local"), or give the provider in code (Registry.with_provider)',
+            hint='copy it from another row (like = "local"), or define the provider in code (Registry.with_provider)',
         )
 
 
@@ -120,7 +122,7 @@ def check_profile(profile: Profile) -> None:
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ConfigError(f"{where}: {pattern!r} is no regular expression: {error}") from None
+            raise ConfigError(f"{where}: {pattern!r} is not a regular expression: {error}") from None
     _check_wires(where, [*filter(None, [profile.wire]), *profile.wire_quirks])
     _check_flags(where, profile.quirks, profile.wire_quirks)
     from_mapping(profile.declared)
@@ -146,14 +148,14 @@ def _convert(row: Row, kind: type[_Kind], where: str) -> _Kind:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Providers by name. A Registry never changes: adding a row gives another one.
+# Providers by name. A Registry is immutable: its `with_` methods return a new one.
 
 ENTRY_POINTS = "dragoman.providers"
 _TABLES = ("providers", "profiles")
 
 
 class EntryPoint(Protocol):
-    """What `importlib.metadata` gives for an installed package that names a provider."""
+    """What `importlib.metadata` returns for an installed package with a provider."""
 
     @property
     def name(self) -> str: ...
@@ -162,7 +164,7 @@ class EntryPoint(Protocol):
 
 
 class Registry(Struct, frozen=True):
-    """The providers and the profiles that are known, and what went wrong with those that should have been."""
+    """The known providers and profiles, and the problems of those that could not be loaded."""
 
     rows: dict[str, Provider]
     profiles: tuple[Profile, ...] = ()
@@ -170,9 +172,9 @@ class Registry(Struct, frozen=True):
 
     @classmethod
     def default(cls, entry_points: Iterable[EntryPoint] | None = None) -> Registry:
-        """The rows that ship with the package, and those of installed packages (group `dragoman.providers`)."""
+        """Return the rows that ship with the package, and those of installed packages (group `dragoman.providers`)."""
         if entry_points is None:
-            # Looking through all installed packages is slow, and needed only when a name is not ours.
+            # To search all installed packages is slow, so it is done only for an unknown name.
             from importlib import metadata
 
             entry_points = metadata.entry_points(group=ENTRY_POINTS)
@@ -181,11 +183,11 @@ class Registry(Struct, frozen=True):
     # ---- looking up ---------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Every name that a provider goes by, aliases after the names proper."""
+        """Return the names of all providers, followed by their aliases."""
         return [*self.rows, *(alias for provider in self for alias in provider.aliases)]
 
     def get(self, name: str) -> Provider:
-        """The provider of that name or alias. The name of a wire gives its vendor, speaking that wire."""
+        """Return the provider of that name or alias. The name of a wire returns its vendor with that wire."""
         found = self._find(name)
         if found is None:
             known = self.names()
@@ -205,7 +207,7 @@ class Registry(Struct, frozen=True):
         return structs.replace(vendor, wires=(name, *(set(vendor.wires) - {name})), wire_per_model=False)
 
     def profile(self, model: str | None) -> Profile:
-        """The family of a model; the first that fits."""
+        """Return the profile of a model: the first that matches."""
         return find(self.profiles, model)
 
     def resolve(
@@ -221,10 +223,10 @@ class Registry(Struct, frozen=True):
         capabilities: Mapping[str, Any] | Capabilities | None = None,
         facts: Facts | None = None,
     ) -> Endpoint:
-        """Decide everything for `provider:model`, or for a provider and a model.
+        """Return the endpoint for `provider:model`, or for a provider and a model.
 
-        `provider@place:model` takes another address of the row, as `place=` does. `base_url` is the user's own
-        address, `variables` fill the holes of the row's; `quirks` and `capabilities` win over the rows.
+        `provider@place:model` selects another base URL of the row, as `place=` does. `base_url` is the user's own URL,
+        `variables` fill the placeholders of the row's URL; `quirks` and `capabilities` override the rows.
         """
         if isinstance(provider, str):
             name, model = self._split(provider, model)
@@ -248,7 +250,7 @@ class Registry(Struct, frozen=True):
         )
 
     def _split(self, name: str, model: str | None) -> tuple[str, str]:
-        """`provider:model` in its two parts. Only the first colon counts: models have colons of their own."""
+        """Split `provider:model`. Only the first colon counts: names of models may contain colons."""
         if model is not None:
             return name, model
         provider, _, rest = name.partition(":")
@@ -271,21 +273,21 @@ class Registry(Struct, frozen=True):
     # ---- adding -------------------------------------------------------------------------------------------------
 
     def with_provider(self, provider: Provider) -> Registry:
-        """This registry with one more provider; one of the same name is replaced."""
+        """Return a registry with one more provider; one of the same name is replaced."""
         check_provider(provider)
         return structs.replace(self, rows={**self.rows, provider.name: provider})
 
     def with_profile(self, profile: Profile) -> Registry:
-        """This registry with one more family, which is asked before all others."""
+        """Return a registry with one more profile, which has priority over all others."""
         check_profile(profile)
         others = tuple(other for other in self.profiles if other.name != profile.name)
         return structs.replace(self, profiles=(profile, *others))
 
     def with_rows(self, rows: str | Mapping[str, Any]) -> Registry:
-        """This registry with the rows of a configuration: TOML, or the tables in it.
+        """Return a registry with the rows of a configuration: TOML, or its tables.
 
-        Rows stand under `providers` and `profiles`; a mapping of neither is taken for providers by name. A row of a
-        known name changes that provider, and `like` takes everything else from another.
+        The rows are under `providers` and `profiles`; a mapping without both contains providers by name. A row with a
+        known name changes that provider, and `like` copies all other values from another provider.
         """
         tables = read_toml(rows) if isinstance(rows, str) else dict(rows)
         if not any(isinstance(tables.get(name), Mapping) for name in _TABLES):
@@ -297,7 +299,7 @@ class Registry(Struct, frozen=True):
         return registry
 
     def _with_entry_point(self, point: EntryPoint) -> Registry:
-        # Somebody else's package: whatever it does wrong is told, and costs only its own row.
+        # An error in an installed package is reported, and affects only its own row.
         try:
             loaded = point.load()
             given = loaded() if callable(loaded) else loaded
@@ -306,7 +308,7 @@ class Registry(Struct, frozen=True):
             registry = self
             for provider in [given] if isinstance(given, Provider) else list(given):
                 if not isinstance(provider, Provider):
-                    raise ConfigError(f"it gave {type(provider).__name__}, not a Provider")
+                    raise ConfigError(f"it returned {type(provider).__name__}, not a Provider")
                 registry = self._refuse_shadows(registry.with_provider(provider), point.name)
             return registry
         except Exception as error:
@@ -314,7 +316,7 @@ class Registry(Struct, frozen=True):
             return structs.replace(self, problems=(*self.problems, problem))
 
     def _refuse_shadows(self, changed: Registry, point: str) -> Registry:
-        """An installed package adds rows; to change where a known name leads is left to the user."""
+        """An installed package may add rows; only the user may change a known name."""
         for name, provider in self.rows.items():
             if changed.rows[name] != provider:
                 raise ConfigError(f"{name!r} is already a provider", hint=f"{point} has to choose another name")
@@ -323,16 +325,16 @@ class Registry(Struct, frozen=True):
 
 @cache
 def shipped() -> Registry:
-    """The rows that ship with the package."""
+    """Return the rows that ship with the package."""
     table = _read_resource("table.toml")
-    # A test checks these rows. To compile their patterns at every start would cost more than to read them.
+    # A test checks these rows. To compile their patterns at every start would be slower than to read them.
     profiles = read_profiles(_read_resource("profiles.toml")["profiles"], check=False)
     return Registry(read_providers(table["providers"], table["groups"], {}), tuple(profiles))
 
 
 @cache
 def installed() -> Registry:
-    """The rows that ship with the package and those of installed packages, looked for once."""
+    """Return the shipped rows and those of installed packages. The search happens once."""
     return Registry.default()
 
 
@@ -353,12 +355,12 @@ def _fold(name: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the quirks mean, in the words that stand beside them in the code.
+# The meanings of the quirks: the docstrings of the flags.
 
 
 @cache
 def quirk_meanings() -> dict[str, str]:
-    """The docstring of every flag, by its name. Python forgets docstrings of fields, so the source is read."""
+    """Return the docstring of every flag, by name. Python drops docstrings of fields, so it parses the source."""
     text = (files("dragoman.wire") / "quirks.py").read_text(encoding="utf-8")
     body = next(
         node.body for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name == Quirks.__name__
@@ -372,11 +374,11 @@ def quirk_meanings() -> dict[str, str]:
 
 
 def quirk_defaults() -> dict[str, Any]:
-    """The default of every flag, by its name."""
+    """Return the default of every flag, by name."""
     return msgspec.structs.asdict(DEFAULTS)
 
 
 def changed_quirks(quirks: Quirks) -> dict[str, Any]:
-    """The flags that are not at their default."""
+    """Return the flags that differ from their default."""
     usual = quirk_defaults()
     return {name: value for name, value in msgspec.structs.asdict(quirks).items() if value != usual[name]}

@@ -1,4 +1,4 @@
-"""Commands in a box: what they can reach, how much they can use, and proof that it holds."""
+"""The sandbox for commands: the access and resources of a command, and a probe that tests the confinement."""
 
 from dragoman.sandbox.boxes import Box, BoxLimits, Finished, Launch, NoSandbox, Sandbox, Tier, toolchains
 from dragoman.sandbox.detection import (

@@ -1,4 +1,4 @@
-"""Sandboxes: what a command may do, which parts of the system it sees, and how much it may use."""
+"""Sandboxes: the permissions of a command, the visible parts of the system, and resource limits."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from dragoman.errors import ConfigError
 from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a command may do, and what to start so that it can do no more.
+# The permissions of a command, and the command line that enforces them.
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands are looked for when a box names no PATH."""
+"""The PATH of a box without its own."""
 
 
 class BoxLimits(Struct, frozen=True):
-    """How much a command may use; None leaves it as it is. All but `processes` hold for each process on its own."""
+    """Resource limits of a command; None sets no limit. All except `processes` apply to each process separately."""
 
     cpu_seconds: int | None = None
     memory_bytes: int | None = None
-    """Address space. Programs that reserve much more than they use (Node, Java, Go) need room here."""
+    """Address space. Programs that reserve much more than they use (Node, Java, Go) need a high limit."""
     file_bytes: int | None = None
     """The largest file that may be written."""
     processes: int | None = 1024
@@ -44,38 +44,38 @@ class BoxLimits(Struct, frozen=True):
 
 
 class Box(Struct, frozen=True):
-    """What a command may see, change and use. Everything that is not named here is out of its reach."""
+    """What a command may read, write and use. Everything else is inaccessible."""
 
     workspace: str
-    """The folder that the command works in; it may read and change everything there but the protected paths."""
+    """The folder in which the command works; it may read and write everything there except the protected paths."""
     writable: tuple[str, ...] = ()
-    """More folders and files that it may change."""
+    """Other folders and files that it may write."""
     readable: tuple[str, ...] = ()
-    """More folders and files that it may read and run, beside the system's own (/usr, /etc, /opt ...)."""
+    """Other folders and files that it may read and execute, in addition to the system's own (/usr, /etc, /opt ...)."""
     network: bool = False
     protected: tuple[str, ...] = PROTECTED
-    """Paths in the workspace that stay as they are, and stay absent where they are absent."""
+    """Paths in the workspace that cannot be changed, and cannot be created if they do not exist."""
     watched: tuple[str, ...] = WATCHED
-    """Paths in the workspace that stay as they are where they exist; one that is created is removed afterwards."""
+    """Paths in the workspace that cannot be changed if they exist; if one is created, it is removed afterwards."""
     hidden: tuple[str, ...] = ()
-    """Paths that stay out of sight even where a folder above them is visible."""
+    """Paths that are hidden even if a folder above them is visible."""
     aside: str | None = None
-    """Where to keep what protected paths had become before they were put back; None makes a new folder for it."""
+    """The folder for changed versions of protected paths, before they are restored; None creates a new one."""
     environment: Mapping[str, str] = {}
-    """All that the command finds in its environment; PATH, HOME, TMPDIR and LANG are added where they are missing."""
+    """The environment of the command; PATH, HOME, TMPDIR and LANG are added if they are missing."""
     limits: BoxLimits = BoxLimits()
     home: str | None = None
-    """A folder that the command gets as its own home, and may change; None gives an empty one that is gone later."""
+    """The home folder of the command, which it may write; None creates an empty one and removes it later."""
     cwd: str | None = None
-    """Where the command starts; None is the workspace."""
+    """The working directory of the command; None is the workspace."""
 
 
 class Launch:
-    """What to hand to `asyncio.create_subprocess_exec` or `subprocess.Popen`, once.
+    """The arguments for `asyncio.create_subprocess_exec` or `subprocess.Popen`, for one use.
 
-    Start it with exactly `argv`, `env=launch.environment`, `pass_fds=launch.pass_fds` and `cwd=launch.cwd`, in a group
-    of its own (`start_new_session=True`), and from a thread that outlives it: where that thread ends, the command
-    ends. Call `started()` once it runs, and `finish()` once it and everything it started are gone.
+    Start it with exactly `argv`, `env=launch.environment`, `pass_fds=launch.pass_fds` and `cwd=launch.cwd`, in its own
+    group (`start_new_session=True`), and from a thread that outlives it: the command ends when that thread ends. Call
+    `started()` when it runs, and `finish()` when it and all its child processes have ended.
     """
 
     def __init__(
@@ -95,17 +95,17 @@ class Launch:
         self._endings = list(endings)
 
     def started(self) -> None:
-        """Close what only the new process needed."""
+        """Close the descriptors that only the new process needs."""
         while self._open:
             with contextlib.suppress(OSError):
                 os.close(self._open.pop())
 
     def finish(self) -> tuple[str, ...]:
-        """Clear everything away. Gives the protected paths that had changed meanwhile, each with what became of it."""
+        """Clean up. Returns the protected paths that had changed, each with what happened to it."""
         self.started()
         put_back: list[str] = []
         with contextlib.ExitStack() as stack:
-            # One that fails keeps none of the others from being done.
+            # An error in one step does not skip the others.
             while self._endings:
                 stack.callback(lambda ending: put_back.extend(ending()), self._endings.pop(0))
         return tuple(put_back)
@@ -118,7 +118,7 @@ class Launch:
 
 
 def check_box(box: Box) -> Box:
-    """The box with real, absolute paths; raises ConfigError where one makes no sense."""
+    """Return the box with real, absolute paths. Raises ConfigError for an invalid path."""
     workspace = _real_folder("workspace", box.workspace)
     if workspace == "/":
         raise ConfigError(
@@ -128,11 +128,11 @@ def check_box(box: Box) -> Box:
     home = None if box.home is None else _real_folder("home", box.home)
     for name, value in box.environment.items():
         if not name or "=" in name or "\0" in name + value:
-            raise ConfigError(f"the environment of a box cannot hold a variable called {name!r}")
+            raise ConfigError(f"the environment of a box cannot contain a variable named {name!r}")
     for path in box.protected + box.watched:
         if os.path.isabs(path) or ".." in path.split("/"):
             raise ConfigError(
-                f"protected path {path!r}: it has to lie in the workspace", hint="write it relative to it"
+                f"the protected path {path!r} is not in the workspace", hint="write it relative to the workspace"
             )
     real = {name: tuple(map(os.path.realpath, getattr(box, name))) for name in ("writable", "readable", "hidden")}
     return replace(box, workspace=workspace, home=home, cwd=cwd, **real)
@@ -141,17 +141,17 @@ def check_box(box: Box) -> Box:
 def _real_folder(what: str, path: str) -> str:
     real = os.path.realpath(path)
     if not os.path.isdir(real):
-        raise ConfigError(f"the {what} of a box has to be a folder: {path}", hint="create it first")
+        raise ConfigError(f"the {what} of a box is not a folder: {path}", hint="create it first")
     return real
 
 
 def full_environment(box: Box, *, home: str, temporary: str) -> dict[str, str]:
-    """What the command finds in its environment."""
+    """Return the environment of the command."""
     return {"PATH": SEARCH_PATH, "HOME": home, "TMPDIR": temporary, "LANG": "C.UTF-8"} | dict(box.environment)
 
 
 def in_memory(name: str, content: bytes) -> int:
-    """A descriptor to read `content` from, which no other process can see."""
+    """Return a descriptor from which `content` can be read, and which other processes cannot see."""
     descriptor = os.memfd_create(f"dragoman-{name}", os.MFD_CLOEXEC)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)
@@ -160,20 +160,20 @@ def in_memory(name: str, content: bytes) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A folder for the temporary files of one command, gone afterwards, whatever the command did to it.
+# A folder for the temporary files of one command. It is always removed afterwards.
 
 _PREFIX = "dragoman-box-"
 
 
 class PrivateFolder:
-    """Made for one command. It is locked for as long as its maker lives, so that others know it is in use."""
+    """A folder for one command. The process that created it holds a lock, so that others know it is in use."""
 
     def __init__(self) -> None:
         _sweep_once()
         self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
-            # Whoever looks whether it is in use holds it for a moment only.
+            # Another process holds the lock only briefly, to check whether the folder is in use.
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
         self.home = os.path.join(self.path, "home")
         os.mkdir(self.home)
@@ -189,7 +189,7 @@ class PrivateFolder:
 
 @functools.cache
 def _sweep_once() -> None:
-    """Remove what killed processes of this user have left."""
+    """Remove the folders of killed processes of this user."""
     top = tempfile.gettempdir()
     for name in os.listdir(top):
         path = os.path.join(top, name)
@@ -204,7 +204,7 @@ def _is_in_use(path: str) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return True
-    # One that was made this moment has no lock yet, but is not filled either.
+    # A folder that was just created has no lock yet, but is empty.
     return not os.path.isdir(os.path.join(path, "home"))
 
 
@@ -216,7 +216,7 @@ def _remove(path: str) -> None:
 
 
 def _open_up(function: Callable[..., Any], path: str, error: object) -> None:
-    """A command may have closed its folders to itself."""
+    """Restore permissions and retry: a command may have removed its own."""
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):
@@ -227,25 +227,25 @@ def _open_up(function: Callable[..., Any], path: str, error: object) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Limits on what a command may use, set by the shell right before it becomes the command.
+# Resource limits, which the shell sets directly before it executes the command.
 
-# Bash counts processes with -u, other shells with -p.
+# Bash limits processes with -u, other shells with -p.
 _PROCESSES = "{{ ulimit -u {0} 2>/dev/null || ulimit -p {0}; }}"
 
 
 def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
-    """The command line that sets the limits and then runs `argv`. Where one cannot be set, nothing runs."""
+    """Return the command line that sets the limits and then runs `argv`. If a limit cannot be set, nothing runs."""
     if os.name != "posix":
         return tuple(argv)
     steps = ["ulimit -c 0"]
     if limits.cpu_seconds is not None:
-        # One second between the signal that says why and the one that cannot be caught.
+        # One second between SIGXCPU, which names the reason, and SIGKILL.
         seconds = max(1, int(limits.cpu_seconds))
         steps.append(f"ulimit -t {seconds + 1} && ulimit -S -t {seconds}")
     if limits.memory_bytes is not None:
         steps.append(f"ulimit -v {max(1, int(limits.memory_bytes) // 1024)}")
     if limits.file_bytes is not None:
-        # POSIX: blocks of 512 bytes, which a shell called `sh` abides by.
+        # POSIX: blocks of 512 bytes, which every `sh` uses.
         steps.append(f"ulimit -f {int(limits.file_bytes) // 512}")
     if limits.open_files is not None:
         steps.append(f"ulimit -n {max(1, int(limits.open_files))}")
@@ -256,12 +256,12 @@ def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A bound on the number of processes that holds for root as well.
+# A limit on the number of processes that also applies to root.
 #
-# The kernel counts the processes of everybody but root. For root a control group does it, where we may make one.
+# The kernel does not apply the process limit to root. For root a control group is used, if one can be created.
 
 _OWN_PROCESSES = 4
-"""What a sandbox itself runs beside the command."""
+"""The processes of the sandbox itself."""
 _TRIES = 40
 _PAUSE = 0.005
 _count = itertools.count()
@@ -269,7 +269,7 @@ _JOIN = 'echo 0 > "$1" || exit 125; shift; exec "$@"'
 
 
 class ProcessBound:
-    """A control group for one command; none of its processes can leave it."""
+    """A control group for one command; its processes cannot leave it."""
 
     def __init__(self, folder: str, processes: int) -> None:
         self._folder = os.path.join(folder, f"dragoman-{os.getpid()}-{next(_count)}")
@@ -281,11 +281,11 @@ class ProcessBound:
             raise
 
     def join(self, argv: Sequence[str]) -> tuple[str, ...]:
-        """The command line that goes into the group and then runs `argv`."""
+        """Return the command line that joins the group and then runs `argv`."""
         return ("/bin/sh", "-c", _JOIN, "dragoman", os.path.join(self._folder, "cgroup.procs"), *argv)
 
     def remove(self) -> tuple[str, ...]:
-        """Remove the group; the last processes of a command may take a moment to be gone."""
+        """Remove the group; the last processes of a command may need a moment to end."""
         for _ in range(_TRIES):
             try:
                 os.rmdir(self._folder)
@@ -298,7 +298,7 @@ class ProcessBound:
 
 
 def bound_processes(processes: int | None) -> ProcessBound | None:
-    """A bound for one command, where one is wanted, the usual limit does not do, and it can be had."""
+    """Return a control group for one command, if it is wanted, needed and possible; else None."""
     if processes is None or os.geteuid() != 0:
         return None
     for folder in _folders():
@@ -310,7 +310,7 @@ def bound_processes(processes: int | None) -> ProcessBound | None:
 
 @functools.cache
 def _folders() -> tuple[str, ...]:
-    """Where a group that counts processes may be made: in our own group, or in one above it."""
+    """Return the folders in which a group that counts processes can be created: our own group, or one above it."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").split("\n")[:-1]]
         groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").split("\n")[:-1]]
@@ -328,7 +328,7 @@ def _folders() -> tuple[str, ...]:
 
 
 def _upwards(top: str, below: str, *, every: bool) -> list[str]:
-    """Our own group, and those above it; in the second version only those that count processes of their children."""
+    """Return our own group and those above it; for cgroup v2 only those that count the processes of their children."""
     here = os.path.normpath(os.path.join(top, "." if below.startswith("..") else below))
     folders = [here]
     while every and here != top:
@@ -345,7 +345,7 @@ def _counts(folder: str) -> bool:
 
 
 def _sweep(folder: str) -> None:
-    """Remove the empty groups of processes that were killed before they could do it."""
+    """Remove the empty groups of killed processes."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             owner = name.removeprefix("dragoman-").partition("-")[0]
@@ -355,10 +355,10 @@ def _sweep(folder: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which parts of the system every box shows, and which never.
+# The parts of the system that are visible in every box, and those that never are.
 
 SYSTEM_FOLDERS = words("/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu")
-"""What programs need in order to run. /home, /root, /run, /var, /mnt, /srv are not among them."""
+"""The folders that programs need to run. /home, /root, /run, /var, /mnt, /srv are not included."""
 
 _SECRETS_IN_ETC = (
     "shadow shadow- gshadow gshadow- sudoers sudoers.d security/opasswd ssl/private pki/tls/private letsencrypt "
@@ -372,18 +372,18 @@ HOME_SECRETS = words(
     ".thunderbird .bash_history .zsh_history .python_history .psql_history .local/share/keyrings "
     ".local/share/dragoman .local/state Library"
 )
-"""Hidden where the home folder, or one above it, is visible in a box."""
+"""Hidden if the home folder, or one above it, is visible in a box."""
 _PARTS_OF_LOCAL = ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")
 
 
 def system_secrets() -> list[str]:
-    """The secrets of the system that exist here."""
+    """Return the secrets of the system that exist on this machine."""
     keys = sorted(glob.glob("/etc/ssh/ssh_host_*_key"))
     return [path for path in (*SYSTEM_SECRETS, *keys) if os.path.lexists(path)]
 
 
 def home_folders() -> list[str]:
-    """The home folder of this user, as the environment and as the system's list of users say."""
+    """Return the home folder of this user, from the environment and from the user database."""
     found = [os.environ.get("HOME", "")]
     with contextlib.suppress(ImportError, KeyError):
         import pwd
@@ -394,12 +394,12 @@ def home_folders() -> list[str]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it; both are real paths."""
+    """Whether `path` is `folder` or inside it; both are real paths."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
-    """What has to be covered because one of the visible folders holds it."""
+    """Return the paths that have to be hidden because a visible folder contains them."""
     folders = list(folders)
     secrets = [os.path.join(home, name) for home in home_folders() for name in HOME_SECRETS]
     wanted = [os.path.realpath(path) for path in (*secrets, *hidden) if os.path.lexists(path)]
@@ -407,10 +407,10 @@ def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
 
 
 def toolchains(search_path: str) -> tuple[str, ...]:
-    """Folders below the home folder that the programs on a PATH need, for `Box.readable`.
+    """Return the folders below the home folder that the programs on a PATH need, for `Box.readable`.
 
-    Version managers put interpreters there (`~/.pyenv/shims` needs all of `~/.pyenv`). A box hides the home folder, so
-    these have to be named. `~/.local` is shown by its parts that hold programs; nothing that holds secrets is shown.
+    Version managers install interpreters there (`~/.pyenv/shims` needs all of `~/.pyenv`). A box hides the home folder,
+    so they have to be named. Of `~/.local` only the parts with programs are visible, and nothing that contains secrets.
     """
     found: list[str] = []
     for home in home_folders():
@@ -426,7 +426,7 @@ def toolchains(search_path: str) -> tuple[str, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What every kind of sandbox can do, and the kind that is none.
+# The interface of sandboxes, and the one without confinement.
 
 Tier = Literal["bubblewrap", "landlock", "none"]
 
@@ -435,33 +435,33 @@ class Finished(Struct, frozen=True):
     """How a command ended."""
 
     code: int
-    """What it ended with; 128 and more says by which signal, as shells do."""
+    """The exit code; 128 plus the number of a signal, as in shells."""
     output: bytes
     errors: bytes
     put_back: tuple[str, ...] = ()
-    """Protected paths that had changed, each with what became of it."""
+    """Protected paths that had changed, each with what happened to it."""
     timed_out: bool = False
 
 
 class Sandbox:
-    """A way to run commands so that they can do no more than a box allows."""
+    """Runs commands with the permissions of a box."""
 
     @property
     def tier(self) -> Tier:
-        """What confines the commands."""
+        """The kind of confinement."""
         raise AttributeError(f"{type(self).__name__} has no tier")
 
     @property
     def confines(self) -> bool:
-        """Whether commands are confined at all."""
+        """Whether commands are confined."""
         return self.tier != "none"
 
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
-        """What to start in order to run `argv` in this box. Nothing is started here."""
-        raise TypeError(f"{type(self).__name__} cannot launch anything")
+        """Return the launch that runs `argv` in this box. This starts nothing."""
+        raise TypeError(f"{type(self).__name__} does not implement launch")
 
     def run(self, argv: Sequence[str], box: Box, *, timeout: float | None = None) -> Finished:
-        """Run `argv` in a box and wait for its end. All of its output is kept in memory."""
+        """Run `argv` in a box and wait for its end. The output is kept in memory."""
         launch = self.launch(argv, box)
         try:
             process = subprocess.Popen(
@@ -496,7 +496,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float | None) -> tuple[byte
 
 
 class NoSandbox(Sandbox):
-    """No confinement: only the environment is the box's own, and the limits hold."""
+    """No confinement: only the environment and the limits of the box apply."""
 
     tier = "none"
 
@@ -513,7 +513,7 @@ def bounded_launch(
     descriptors: list[int],
     endings: tuple[Callable[[], tuple[str, ...]], ...],
 ) -> Launch:
-    """A launch with an empty environment of its own, in a group that bounds its processes where that is needed."""
+    """Return a launch with its own environment, in a control group that limits its processes if necessary."""
     bound = bound_processes(processes)
     if bound is not None:
         argv, endings = bound.join(argv), (bound.remove, *endings)

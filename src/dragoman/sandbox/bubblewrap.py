@@ -1,4 +1,4 @@
-"""Boxes made by bubblewrap: a file system, a process tree and a network of their own, and no rights in any of them."""
+"""The bubblewrap sandbox: its own file system, process tree and network, without privileges."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BubblewrapSandbox(Sandbox):
             for descriptor in descriptors:
                 os.close(descriptor)
             raise
-        # The options go through memory: a list of processes shows neither them nor the environment.
+        # The options are passed in memory, so that a process list shows neither them nor the environment.
         return bounded_launch(
             (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits)),
             box.limits.processes,
@@ -64,10 +64,10 @@ class BubblewrapSandbox(Sandbox):
         )
 
     def _shield(self, protection: PathProtection, held: list[str], workspace: str, descriptors: list[int]) -> list[str]:
-        """Mount the protected paths over themselves: what is mounted can be neither changed, removed nor moved.
+        """Mount the protected paths over themselves: a mount point cannot be changed, removed or moved.
 
-        They are named by descriptor where that is possible. By path, another command in the same workspace could put a
-        link there in the meantime, and its target would come into the box.
+        They are named by descriptor if possible. With a path, another command in the same workspace could create a link
+        there in the meantime, and its target would become visible in the box.
         """
         options: list[str] = []
         wanted = [("--bind", path) for path in protection.anchors]
@@ -91,7 +91,7 @@ class BubblewrapSandbox(Sandbox):
 
 
 def _visible(box: Box) -> list[str]:
-    """What is there: the system, read-only, then what the box names, the later over the earlier."""
+    """Return the mounts: the system, read-only, then the paths of the box; later ones cover earlier ones."""
     options: list[str] = []
     for path in SYSTEM_FOLDERS:
         if os.path.islink(path):
@@ -120,7 +120,7 @@ def _cover(paths: Iterable[str]) -> list[str]:
 
 
 def _known_options(program: str) -> frozenset[str]:
-    """Older versions lack some of the options."""
+    """Return the supported options; older versions lack some."""
     try:
         ran = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, env={}, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -129,6 +129,6 @@ def _known_options(program: str) -> frozenset[str]:
 
 
 def find_bubblewrap() -> str | None:
-    """The full path of `bwrap`, if it is installed."""
+    """Return the full path of `bwrap`, or None if it is not installed."""
     found = shutil.which("bwrap")
     return None if found is None else os.path.abspath(found)

@@ -1,7 +1,7 @@
-"""The script that tries to break out of a box. It runs inside one, and says of every attempt what came of it.
+"""The script that tries to break out of a box. It runs inside a box, and reports the result of every attempt.
 
-A script of its own, with nothing but the standard library. The attempts are harmless where they succeed: they touch
-only what the probe has set out for them.
+It is a separate script that uses only the standard library. Successful attempts do no harm: they touch only files
+that the probe prepared.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def kill_process(plan: dict[str, Any]) -> None:
 
 
 def outlive(plan: dict[str, Any]) -> None:
-    """A daemon that holds a lock for as long as it lives; the probe looks whether the lock is free again."""
+    """Start a daemon that holds a lock while it lives; the probe checks whether the lock is free."""
     ready, told = os.pipe()
     if os.fork() == 0:
         os.setsid()
@@ -225,7 +225,7 @@ def _attempt(name: str, plan: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Try everything that the plan in the first argument has been made for; one line of JSON for each attempt."""
+    """Run all attempts of the plan in the first argument, and print one line of JSON for each."""
     with open(sys.argv[1], encoding="utf-8") as file:
         plan = json.load(file)  # noqa: TID251
     for attempt in ATTEMPTS:

@@ -1,4 +1,4 @@
-"""Which sandbox works on this machine, and a probe that tries to break out of it."""
+"""Detection of the sandbox that works on this machine, and a probe that tries to break out of it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from dragoman.sandbox.protection import closing
 from dragoman.types import SandboxName
 
 # --------------------------------------------------------------------------------------------------------------------
-# A probe that really tries to break out of a sandbox, and says what was stopped and what was not.
+# A probe that tries to break out of a sandbox, and reports which attempts were stopped.
 #
-# What the attacker claims is believed where it says that it got through. Where it says that it was stopped, the world
-# outside is looked at as well: whether the file is there, whether the listener heard anything, whether the other
-# process still lives.
+# If the attacker reports success, the probe believes it. If it reports that it was stopped, the probe also checks the
+# effects outside: whether the file exists, whether the listener received data, whether the other process still lives.
 
 _MEMORY = 1024 * 1024 * 1024
 _FILE = 16 * 1024 * 1024
@@ -43,16 +42,16 @@ _ORDINARY = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
 NOT_REQUIRED = frozenset(
     {"change_mode_outside", "take_memory", "write_large_file", "start_many_processes", "type_into_terminal"}
 )
-"""Attempts that `holds` does not look at: they waste or annoy, and neither read, change nor send anything."""
+"""Attempts that `holds` ignores: they use resources, but do not read, change or send anything."""
 
 
 class Attempt(Struct, frozen=True):
-    """One way out that was tried."""
+    """One attempt to break out."""
 
     name: str
     stopped: bool
     how: str
-    """What stopped it, or what shows that nothing did."""
+    """What stopped it, or the evidence that nothing did."""
 
     @property
     def required(self) -> bool:
@@ -60,7 +59,7 @@ class Attempt(Struct, frozen=True):
 
 
 class ProbeReport(Struct, frozen=True):
-    """What came of all the attempts."""
+    """The results of all attempts."""
 
     tier: Tier
     user: int
@@ -68,17 +67,17 @@ class ProbeReport(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether everything was stopped that the mode `sandboxed` relies on."""
+        """Whether all attempts were stopped on which the mode `sandboxed` relies."""
         return bool(self.attempts) and all(each.stopped for each in self.attempts if each.required)
 
     @property
     def escaped(self) -> tuple[str, ...]:
-        """The attempts that nothing stopped."""
+        """The attempts that were not stopped."""
         return tuple(each.name for each in self.attempts if not each.stopped)
 
 
 class _ProbeSetup:
-    """The place where the probe happens: a workspace, things outside it, listeners, and a process to attack."""
+    """The environment of the probe: a workspace, files outside it, listeners, and a process to attack."""
 
     def __init__(self, folder: str) -> None:
         self.folder = os.path.realpath(folder)
@@ -145,7 +144,7 @@ class _ProbeSetup:
         self._close.callback(self.victim.kill)
 
     def write_plan(self) -> None:
-        """What the attacker has to know. Its being readable in the box gives nothing away that it must not know."""
+        """Write the plan of the attacker. It is readable in the box, but contains no secret."""
         plan = {
             "outside": self.outside,
             "home": self.home,
@@ -164,7 +163,7 @@ class _ProbeSetup:
         }
         self._file(f"{self.workspace}/plan.json", msgspec.json.encode(plan).decode())
 
-    # ---- what the world outside says ----
+    # ---- effects outside the box ----
 
     def heard(self, name: str) -> bool:
         with contextlib.suppress(BlockingIOError):
@@ -184,7 +183,7 @@ class _ProbeSetup:
             return True
 
     def lives_on(self, tier: Tier) -> bool:
-        """Whether the daemon still holds its lock some time after the command is over."""
+        """Whether the daemon still holds its lock some time after the end of the command."""
         import fcntl
 
         try:
@@ -203,14 +202,14 @@ class _ProbeSetup:
                 else:
                     return False
             if tier == "none":
-                # There its number is our own numbering; in a box it would mean another process.
+                # Without a box its pid is valid here; in a box it would mean another process.
                 with contextlib.suppress(OSError, ValueError):
                     os.kill(int(os.read(descriptor, 20)), signal.SIGKILL)
             return True
 
 
 def probe(sandbox: Sandbox) -> ProbeReport:
-    """Try to break out of this sandbox in every way that is known here. Takes some tenths of a second."""
+    """Try to break out of this sandbox in every known way. This takes some tenths of a second."""
     from dragoman.sandbox.canary import ATTEMPTS
 
     made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
@@ -223,12 +222,12 @@ def probe(sandbox: Sandbox) -> ProbeReport:
 
 @functools.cache
 def proof(sandbox: Sandbox) -> ProbeReport:
-    """The report of this sandbox, probed once per process: what the mode `sandboxed` asks before it relies on it."""
+    """Return the report of this sandbox, probed once per process. The mode `sandboxed` relies on it."""
     return probe(sandbox)
 
 
 def _attack(sandbox: Sandbox, setup: _ProbeSetup) -> tuple[dict[str, str], str]:
-    """What the attacker says of each attempt, "" being success; and why it said no more."""
+    """Return the claim of the attacker for each attempt, "" for success, and the reason if it ended early."""
     python = os.path.realpath(sys.executable)
     readable = tuple({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)})
     box = Box(workspace=setup.workspace, readable=readable, limits=_LIMITS, aside=setup.aside)
@@ -242,7 +241,7 @@ def _judge(name: str, claims: dict[str, str], failure: str, setup: _ProbeSetup, 
     seen = _EVIDENCE.get(name)
     shown = seen(setup, tier) if seen is not None else False
     if name not in claims:
-        # Not even tried: nothing has been shown, and that does not count as stopped.
+        # An attempt that did not run proves nothing, so it does not count as stopped.
         return Attempt(name, False, f"was not tried: {failure}")
     if shown:
         return Attempt(name, False, "its effect can be seen outside")
@@ -256,7 +255,7 @@ _WITHOUT_EFFECT = {
     "send_udp": "sent, and heard by nobody outside",
     "outlive": "ended with the command",
 }
-"""Attempts that may seem to succeed in the box, and why they have not."""
+"""Attempts that may seem to succeed in the box, and the reason why they did not."""
 _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "write_outside": lambda setup, _: setup.is_there("outside/planted"),
     "follow_link_out": lambda setup, _: setup.is_there("outside/through_link"),
@@ -278,25 +277,23 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which sandbox works on this machine, found out by running something in it.
+# Detection of a working sandbox: a command is run in it.
 
 
 class SandboxMissing(DragomanError):
-    """No sandbox of the kind that was asked for works here."""
+    """The requested sandbox does not work on this machine."""
 
     hint = "on Debian or Ubuntu: apt-get install bubblewrap"
 
 
 def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
-    """The best sandbox that works here, or the one that is asked for; what was found is kept for this process.
+    """Return the best sandbox that works, or the requested one. The result is cached for this process.
 
-    "auto" falls back to none at all, so look at `sandbox.confines`. A kind that is named and does not work raises
+    "auto" falls back to no confinement, so check `sandbox.confines`. A named kind that does not work raises
     SandboxMissing.
     """
     if wanted not in get_args(SandboxName):
-        raise SandboxMissing(
-            f"there is no sandbox called {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}"
-        )
+        raise SandboxMissing(f"unknown sandbox {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}")
     found, reasons = (None, ()) if wanted == "none" else _look(wanted)
     if found is None and wanted not in ("auto", "none"):
         raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
@@ -304,9 +301,9 @@ def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
 
 
 class AutoSandbox(Sandbox):
-    """The best sandbox that works here, which is looked for when it is first used.
+    """The best sandbox that works, detected on first use.
 
-    To look for one means to run a command in it. Whoever may never run a command need not wait for that.
+    The detection runs a command. A caller that may never run a command need not wait for it.
     """
 
     @property
@@ -318,7 +315,7 @@ class AutoSandbox(Sandbox):
 
 
 def why_not(wanted: SandboxName) -> tuple[str, ...]:
-    """What is in the way of each kind of sandbox that was tried and did not work."""
+    """Return why each tried kind of sandbox does not work."""
     return () if wanted == "none" else _look(wanted)[1]
 
 
@@ -336,7 +333,7 @@ def _look(wanted: str) -> tuple[Sandbox | None, tuple[str, ...]]:
 
 
 def _working(kind: str) -> Sandbox:
-    """The sandbox of this kind, if a command really runs in it."""
+    """Return the sandbox of this kind, if a test command runs in it."""
     sandbox = _make(kind)
     try:
         with tempfile.TemporaryDirectory(prefix="dragoman-sandbox-") as folder:

@@ -1,13 +1,13 @@
-"""Go into a box made of Landlock, seccomp and limits, and become the command.
+"""Enter a box of Landlock, seccomp and limits, and run the command.
 
-Run as a script of its own, with nothing but the standard library: it imports nothing of this package and starts fast.
-It is told over one descriptor what the box allows. It stays behind as the parent of the command: it ends everything
-that the command began when the command is over, and when whoever launched it is gone.
+This is a separate script that uses only the standard library: it imports nothing of this package and starts fast. It
+reads the permissions of the box from a descriptor. It stays as the parent of the command, and kills all processes of
+the command when the command ends or the launching process dies.
 """
 
 from __future__ import annotations
 
-# The module `signal`, in front of this one, takes longer to load than everything else here together.
+# The module `signal`, a wrapper of this one, takes longer to load than all other imports together.
 import _signal as signal  # type: ignore[import-not-found]
 import ctypes
 import marshal
@@ -41,7 +41,7 @@ def _prctl(option: int, value: Any = 0, third: Any = 0) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Root in a box is root in name alone."""
+    """Drop all capabilities: root in a box has no privileges."""
     with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
         last = int(file.read())
     for capability in range(last + 1):
@@ -78,12 +78,12 @@ def _filter_calls(program: bytes, marks: dict[int, int]) -> None:
 def _limit(limits: list[tuple[int, int]], processes: int | None) -> None:
     for which, amount in limits:
         hard = resource.getrlimit(which)[1]
-        # One second between the signal that says why and the one that cannot be caught.
+        # One second between SIGXCPU, which names the reason, and SIGKILL.
         highest = amount + 1 if which == resource.RLIMIT_CPU else amount
         highest = highest if hard == resource.RLIM_INFINITY else min(highest, hard)
         resource.setrlimit(which, (min(amount, highest), highest))
-    if processes is not None and os.getuid() != 0:  # Of root they are not counted.
-        # The kernel counts what the user runs elsewhere as well.
+    if processes is not None and os.getuid() != 0:  # The limit does not apply to root.
+        # The kernel also counts the other processes of the user.
         hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         amount = _running() + processes
         amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
@@ -91,7 +91,7 @@ def _limit(limits: list[tuple[int, int]], processes: int | None) -> None:
 
 
 def _running() -> int:
-    """How many threads this user has now."""
+    """Return the number of threads of this user."""
     count, user = 0, os.getuid()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -122,7 +122,7 @@ def _become(settings: dict[str, Any]) -> None:
 
 
 def _run(argv: list[str], environment: dict[str, str]) -> None:
-    """Become the command. Nothing may be imported from here on: the interpreter's own files may be out of reach."""
+    """Execute the command. Nothing may be imported from here on: the files of the interpreter may be inaccessible."""
     name, worst = argv[0], 2
     folders = [""] if "/" in name else [f"{folder or '.'}/" for folder in environment.get("PATH", "").split(":")]
     for folder in folders:
@@ -135,7 +135,7 @@ def _run(argv: list[str], environment: dict[str, str]) -> None:
 
 
 def _others() -> list[int]:
-    """Everyone else in our process group: in the box nobody can leave it."""
+    """Return the other processes in our group: no process in the box can leave it."""
     found, group = [], os.getpgrp()
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
@@ -151,7 +151,7 @@ def _others() -> list[int]:
 
 
 def _end_the_others() -> None:
-    """Kill them until none is left; orphans become our children, so that their end can be waited for."""
+    """Kill them until none is left. Orphans become our children, so that we can wait for their end."""
     try:
         while True:
             if os.waitpid(-1, os.WNOHANG)[0]:
@@ -196,7 +196,7 @@ def main() -> None:
     code = _wait_for(command)
     _end_the_others()
     if code < 0:
-        # A shell says it the same way; ending ourselves by the signal would leave a core file of the wrong program.
+        # Shells report a signal in the same way; to kill ourselves would leave a core file of the wrong program.
         code = 128 - code
     os._exit(code)
 

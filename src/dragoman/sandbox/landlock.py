@@ -1,4 +1,4 @@
-"""Sandboxes made of Landlock, seccomp and resource limits."""
+"""The sandbox of Landlock, seccomp and resource limits."""
 
 from __future__ import annotations
 
@@ -34,12 +34,11 @@ from dragoman.sandbox.boxes import (
 from dragoman.sandbox.protection import PathSnapshot, plan_protection
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which calls of the kernel a command in a box may make, as a filter that the kernel runs.
+# The system calls that a command in a box may make, as a seccomp filter.
 #
-# The filter is a list of what is refused, not of what is allowed: a box runs arbitrary programs. What is refused is
-# what looks into other processes, changes the system or the file system's shape, opens further namespaces (inside
-# them a plain user is root, and half of the kernel's bugs become reachable), and sockets of kinds that the box has no
-# use for.
+# The filter lists the denied calls, not the allowed ones, because a box runs arbitrary programs. It denies calls that
+# inspect other processes, change the system or the mounts, or open namespaces (in which a normal user is root, and many
+# kernel bugs become reachable), and sockets of kinds that the box does not need.
 
 # The numbers of the calls on x86_64 and on aarch64; -1 where there is no such call.
 _REFUSED: dict[str, tuple[int, int]] = {
@@ -94,14 +93,14 @@ _REFUSED: dict[str, tuple[int, int]] = {
     "nfsservctl": (180, 42),
     "lookup_dcookie": (212, 18),
 }
-# These are said not to exist, because programs then do the same in another way that the filter can look into.
+# These fail as not implemented, because programs then use another call that the filter can inspect.
 _MISSING: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-# These are said to have been done: whoever leaves the group of its launcher would outlive it.
+# These only pretend to succeed: a process that leaves the group of its launcher would outlive it.
 _PRETENDED: dict[str, tuple[int, int]] = {"setsid": (112, 157), "setpgid": (109, 154)}
 _SIGNALS: dict[str, tuple[int, int]] = {
     "kill": (62, 129),
@@ -125,17 +124,17 @@ _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
 
 
 def can_filter() -> bool:
-    """Whether the numbers of this machine's kernel calls are known."""
+    """Whether the system call numbers of this machine are known."""
     return platform.machine() in _ARCHITECTURES and struct.pack("=I", 1) == struct.pack("<I", 1)
 
 
 def make_filter(
     *, families: tuple[int, ...], stay_in_group: bool = False, spared: tuple[int, ...] = (), machine: str | None = None
 ) -> bytes:
-    """The filter as the kernel takes it.
+    """Return the filter as bytes for the kernel.
 
-    `families` are the kinds of sockets that may be opened (pairs that are connected to each other always may).
-    `stay_in_group` answers setsid and setpgid without doing them. `spared` are processes that get no signals.
+    `families` are the socket families that may be opened (socket pairs are always allowed). `stay_in_group` makes
+    setsid and setpgid succeed without an effect. `spared` are processes that must not receive signals.
     """
     column, architecture = _ARCHITECTURES[machine or platform.machine()]
     program = [
@@ -147,7 +146,7 @@ def make_filter(
     if column == 0:
         program += [_step(_AT_LEAST, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
     no, allowed = _refuse(errno.EPERM), _step(_RETURN, _ALLOW)
-    # The lower half of an argument: the kernel looks at no more of a flag, a family or a request.
+    # The lower half of an argument: the kernel uses only this part of a flag, a family or a request.
     first, second = _step(_LOAD, _FIRST_ARGUMENT), _step(_LOAD, _SECOND_ARGUMENT)
     program += _for_each(_numbers(_REFUSED, column), no)
     program += _for_each(_numbers(_MISSING, column), _refuse(errno.ENOSYS))
@@ -175,21 +174,20 @@ def _refuse(error: int) -> bytes:
 
 
 def _when(number: int, body: list[bytes]) -> list[bytes]:
-    """Do `body` for one call; whoever comes to its end is allowed, so the number needs no loading again."""
+    """Run `body` for one call. Its end allows the call, so the number need not be loaded again."""
     return [_step(_EQUAL, number, 0, len(body) + 1), *body, _step(_RETURN, _ALLOW)]
 
 
 def _for_each(values: Iterable[int], answer: bytes) -> list[bytes]:
-    """Give this answer where what was loaded is one of the values."""
+    """Return this answer if the loaded value is one of the values."""
     return [part for value in values for part in (_step(_EQUAL, value, 0, 1), answer)]
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Boxes made of what the kernel offers to everybody: Landlock for files, seccomp for calls, limits for the rest.
+# A sandbox that needs no privileges: Landlock for files, seccomp for system calls, limits for the rest.
 #
-# Landlock only adds rights along a path and never takes any away. So the folders that a box shows are named one by
-# one, and what must not change inside the workspace cannot be held: it is remembered, and put back when the command
-# is over.
+# Landlock rules only add rights below a path and never remove any. So the visible folders are listed one by one, and
+# protected paths inside the workspace cannot be made read-only: they are saved, and restored after the command.
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
 _TRUNCATE, _DEVICE_REQUEST = 1 << 14, 1 << 15
@@ -202,7 +200,7 @@ _MARKS = (0xD12A6011, 0xD12A6012)
 
 
 def landlock_version() -> int:
-    """Which version of Landlock the kernel has; 0 where there is none."""
+    """Return the version of Landlock in the kernel; 0 if there is none."""
     try:
         return max(0, int(ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
     except (OSError, AttributeError):
@@ -210,17 +208,17 @@ def landlock_version() -> int:
 
 
 def why_no_landlock() -> str:
-    """What is in the way of boxes of this kind; empty where nothing is."""
+    """Return why this sandbox does not work; empty if it does."""
     version = landlock_version()
     if version == 0:
         return "the kernel has no Landlock, or it is switched off"
     if version < _OLDEST:
         return f"the kernel's Landlock is version {version}; {_OLDEST} is needed, which comes with Linux 6.2"
-    return "" if can_filter() else f"the calls of {os.uname().machine} are not known"
+    return "" if can_filter() else f"the system calls of {os.uname().machine} are unknown"
 
 
 class LandlockSandbox(Sandbox):
-    """Runs commands through a small script that gives its rights away before it becomes the command."""
+    """Runs commands through a small script that drops its rights before it runs the command."""
 
     tier = "landlock"
 
@@ -279,12 +277,12 @@ class LandlockSandbox(Sandbox):
 
     @property
     def _all_rights(self) -> int:
-        """Everything that this version of Landlock can take away."""
+        """Return all rights that this version of Landlock can restrict."""
         return (1 << 16) - 1 if self.version >= _WITH_REQUESTS else (1 << 15) - 1
 
 
 def _grant(path: str, rights: int, but: Iterable[str]) -> list[tuple[str, int]]:
-    """The rules that give `rights` on everything below `path`, but not on what lies in `but`."""
+    """Return the rules that grant `rights` on everything below `path`, except below the paths in `but`."""
     path = os.path.realpath(path)
     try:
         mode = os.stat(path).st_mode
@@ -314,8 +312,8 @@ def _system_rules() -> tuple[tuple[str, int], ...]:
 def _refuse_what_cannot_be_hidden(box: Box) -> None:
     if seen := secrets_below([*box.writable, box.workspace], box.hidden):
         raise ConfigError(
-            f"this kind of sandbox cannot hide {seen[0]} from a box that may write to a folder above it",
-            hint="choose a workspace that holds no secrets, or install bubblewrap",
+            f"this sandbox cannot hide {seen[0]} from a box that may write to a folder above it",
+            hint="choose a workspace without secrets, or install bubblewrap",
         )
 
 

@@ -1,4 +1,4 @@
-"""Protected paths of a workspace, and how each is kept unchanged."""
+"""The protected paths of a workspace, and how changes of them are prevented or undone."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from msgspec import Struct
 from dragoman.errors import ConfigError
 
 # --------------------------------------------------------------------------------------------------------------------
-# Paths whose content is trusted later: hooks of git, our own settings, what a shell or an editor runs at its start.
+# Paths whose content is trusted later: git hooks, the settings of dragoman, start-up files of shells and editors.
 #
-# Nothing that a model asks for may change them unnoticed, and nothing may create them either: a file that is not
-# there yet is as good a way in as one that is. This is data and one pure function; the file tools and the sandbox
-# both use it.
+# No call of a model may change them unnoticed, or create them: a new file is as dangerous as a changed one. This is
+# data and one pure function, which the file tools and the sandbox share.
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a text: long lists of names are easier to read so."""
+    """Split a text into words: this keeps long lists of names readable."""
     return tuple(text.split())
 
 
@@ -35,7 +34,7 @@ PROTECTED_FOLDERS = words(
     ".git/hooks .git/info .husky .dragoman .config/dragoman .local/state/dragoman .github/workflows .vscode .idea "
     ".zed .claude .codex .cursor .gemini .ssh .gnupg .config/git .config/fish .config/autostart .config/systemd"
 )
-"""Folders, with everything below them, wherever in a workspace they lie."""
+"""Folders, with everything below them, anywhere in a workspace."""
 
 PROTECTED_FILES = words(
     ".git/config .git/config.worktree .gitmodules .gitconfig dragoman.toml .dragoman.toml .mcp.json .envrc "
@@ -43,39 +42,39 @@ PROTECTED_FILES = words(
     ".zlogout .kshrc .cshrc .tcshrc .login .logout .inputrc .xprofile .xsessionrc .pam_environment .vimrc .exrc "
     ".npmrc .pypirc .netrc .gitlab-ci.yml"
 )
-"""Files, wherever in a workspace they lie."""
+"""Files, anywhere in a workspace."""
 
 _FOLDERS = tuple(tuple(each.split("/")) for each in PROTECTED_FOLDERS)
 _FILES = tuple(tuple(each.split("/")) for each in PROTECTED_FILES)
-# A repository inside another one, and one of a submodule, have hooks and settings as well.
-# What says where those are counts as well: `commondir` and `gitdir` name folders, the index names submodules.
+# Nested repositories and submodules have hooks and settings as well.
+# Files that name their locations count too: `commondir` and `gitdir` name folders, the index names submodules.
 _GIT_FILES = ("config", "config.worktree", "commondir", "gitdir", "index")
 _GIT_FOLDERS = ("hooks", "info")
 
 
 def is_protected(relative: str) -> bool:
-    """Whether changing this path, or anything in its place, would change what is trusted later.
+    """Whether a change of this path affects what is trusted later.
 
-    The path is only text here: whoever follows links asks for the path that was given and for the one behind it.
-    Spelling does not help: case, look-alike forms of letters, invisible characters, and the short names, trailing
-    dots and streams of Windows are evened out, since some file system takes each of them for the same name.
+    The path is only text: a caller that follows links has to check both the given path and the resolved one. Other
+    spellings are normalised: case, look-alike letters, invisible characters, and the short names, trailing dots and
+    streams of Windows, because some file systems treat each of them as the same name.
     """
     parts = _parts(relative)
     for start in range(len(parts)):
         rest = parts[start:]
-        # `.git` alone may be a file: it says where the repository is, with hooks of its own.
+        # `.git` may also be a file that names the location of the repository, with its own hooks.
         if rest == (".git",) or rest in _FILES:
             return True
         if any(rest[: len(folder)] == folder for folder in _FOLDERS):
             return True
-        # A repository without files of its own is called `NAME.git`, by custom.
+        # By convention, a bare repository is called `NAME.git`.
         if rest[0].endswith(".git") and _is_inside_git(rest[1:]):
             return True
     return False
 
 
 def _is_inside_git(parts: tuple[str, ...]) -> bool:
-    """Settings and hooks at any depth of a `.git` folder: `.git/modules/NAME/hooks`, `.git/worktrees/NAME/config`."""
+    """Whether it is a setting or hook at any depth of a `.git` folder, such as `.git/modules/NAME/hooks`."""
     return parts[-1:] != () and (parts[-1] in _GIT_FILES or any(part in _GIT_FOLDERS for part in parts))
 
 
@@ -99,7 +98,7 @@ def _plain(text: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Repositories inside a workspace beside the one at its top: each has hooks and settings that git runs by itself.
+# Nested repositories in a workspace: each has hooks and settings that git runs automatically.
 
 _MOST_FOLDERS = 200
 _DEEPEST = 4
@@ -107,9 +106,9 @@ _PASSED_OVER = frozenset({"node_modules", ".venv", "venv", "target", "__pycache_
 
 
 def paths_of_repositories(workspace: str) -> tuple[str, ...]:
-    """The protected paths of nested repositories and submodules, relative to the workspace.
+    """Return the protected paths of nested repositories and submodules, relative to the workspace.
 
-    A search with bounds: a few levels deep and two hundred folders, the upper ones first.
+    The search is bounded: a few levels deep and two hundred folders, breadth first.
     """
     found: list[str] = []
     waiting = deque([("", 0)])
@@ -135,7 +134,7 @@ def _of(repository: str) -> list[str]:
 
 
 def _may_hold_repositories(folder: str) -> bool:
-    """Inside `.git` only the submodules are of interest."""
+    """Whether to search a folder; inside `.git` only the submodules matter."""
     parts = folder.split("/")
     if ".git" not in parts:
         return True
@@ -144,7 +143,7 @@ def _may_hold_repositories(folder: str) -> bool:
 
 
 def _names(folder: str) -> dict[str, bool]:
-    """The names in a folder, and of each whether it is a folder itself."""
+    """Return the names in a folder, and whether each is a folder."""
     try:
         with os.scandir(folder) as entries:
             return {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
@@ -153,15 +152,15 @@ def _names(folder: str) -> dict[str, bool]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where the protected paths of a workspace really are, and how each of them is kept as it is.
+# The real locations of the protected paths, and how each is protected.
 
 PROTECTED = words(
     ".git/hooks .git/config .dragoman .dragoman.toml dragoman.toml .mcp.json .envrc .bashrc .bash_profile .profile "
     ".zshrc .zshenv"
 )
-"""What no command may create either: something runs or trusts it by itself, maybe while the command is still running.
+"""Paths that no command may create: other programs run or trust them automatically, maybe during the command.
 
-They are few on purpose: while a command runs, each one that is absent is held by an empty node of its name.
+The list is short on purpose: while a command runs, a placeholder occupies each path that does not exist.
 """
 
 WATCHED = tuple(path for path in PROTECTED_FOLDERS + PROTECTED_FILES if path not in PROTECTED)
@@ -169,16 +168,16 @@ WATCHED = tuple(path for path in PROTECTED_FOLDERS + PROTECTED_FILES if path not
 
 
 class PathProtection(Struct):
-    """How the protected paths of one workspace are kept, as full paths without a link in them."""
+    """How the protected paths of one workspace are protected, as full paths without links."""
 
     fixed: list[str] = []
     """They exist, and become read-only."""
     anchors: list[str] = []
-    """Folders above a protected path. They stay writable, but cannot be moved away with what they hold."""
+    """Folders above a protected path. They stay writable, but cannot be renamed."""
     absent: list[str] = []
-    """They do not exist, and are held by a placeholder."""
+    """They do not exist, and get a placeholder."""
     guarded: list[str] = []
-    """Links, and watched paths that do not exist: they are looked at when the command is over."""
+    """Links, and watched paths that do not exist: they are checked after the command."""
 
 
 def plan_protection(workspace: str, protected: tuple[str, ...], watched: tuple[str, ...] = ()) -> PathProtection:
@@ -187,8 +186,8 @@ def plan_protection(workspace: str, protected: tuple[str, ...], watched: tuple[s
     for path in protected:
         _follow(protection, workspace, path, hold=True)
     for path in paths_of_repositories(workspace) if protected else ():
-        # Only the repository itself is anchored: a mount on every folder above it would split the workspace up, and
-        # files cannot be renamed from one mount to another.
+        # Only the repository itself is anchored: a mount on every folder above it would split the workspace, and files
+        # cannot be renamed across mounts.
         parts = path.split("/")
         _follow(
             protection, workspace, path, hold=True, first=parts.index(".git") if ".git" in parts else len(parts) - 2
@@ -201,7 +200,7 @@ def plan_protection(workspace: str, protected: tuple[str, ...], watched: tuple[s
 
 
 def open_below(workspace: str, path: str) -> int:
-    """A descriptor of one of these paths, opened without following a link anywhere below the workspace."""
+    """Open one of these paths without following links below the workspace, and return the descriptor."""
     here = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in os.path.relpath(path, workspace).split("/"):
         above = here
@@ -218,7 +217,7 @@ def open_below(workspace: str, path: str) -> int:
 
 
 def is_placeholder(state: os.stat_result) -> bool:
-    """Whether this is a node that was put there by us. Nobody has a socket, or a sealed empty file, of these names."""
+    """Whether this is one of our placeholders. Nobody else has a socket, or a sealed empty file, with these names."""
     sealed = stat.S_ISREG(state.st_mode) and state.st_size == 0 and stat.S_IMODE(state.st_mode) == 0
     return stat.S_ISSOCK(state.st_mode) or sealed
 
@@ -226,7 +225,7 @@ def is_placeholder(state: os.stat_result) -> bool:
 def _follow(
     protection: PathProtection, workspace: str, relative: str, *, hold: bool, first: int = 0, depth: int = 0
 ) -> None:
-    """Go down to the first thing on the way that is no folder: that one has to stay as it is."""
+    """Descend to the first component that is not a folder: that one has to be protected."""
     parts = [part for part in relative.split("/") if part not in ("", ".")]
     here = workspace
     for index, part in enumerate(parts):
@@ -252,24 +251,24 @@ def _follow(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Nodes that hold the names of absent protected paths while commands run, and are gone afterwards.
+# Placeholders occupy protected paths that do not exist, while a command runs.
 #
-# A mount needs something to be mounted on, and a command must not be able to create what is absent. So an empty node
-# is put there for as long as a command runs in the workspace. It is a socket that nobody listens on: git, tar and
-# search tools pass over sockets, opening one fails, and one of these names can only be ours, so that whoever comes
-# next removes what a killed process left behind.
+# A mount needs a target, and a command must not be able to create the path. So a placeholder exists there while a
+# command runs in the workspace. It is a socket without a listener: git, tar and search tools skip sockets, and to open
+# one fails. A socket with such a name can only be ours, so the next launch can remove the placeholders of a killed
+# process.
 
 _TRIES = 200
 _PAUSE = 0.005
 
 
 class Placeholders:
-    """The placeholders of one launch. Several launches in one workspace share the nodes; the last removes them."""
+    """The placeholders of one launch. Several launches in one workspace share them; the last removes them."""
 
     def __init__(self, workspace: str, paths: list[str], stale: list[str]) -> None:
         self._stale = stale
         self.held: list[str] = []
-        """The paths that have a node now. The others are in folders that nobody can write to."""
+        """The paths that have a placeholder. The others are in folders that cannot be written."""
         self._alone = False
         self._folder = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -280,7 +279,7 @@ class Placeholders:
             raise
 
     def remove(self) -> tuple[str, ...]:
-        """Remove the nodes, unless another launch still needs them."""
+        """Remove the placeholders, unless another launch still needs them."""
         if self._folder >= 0:
             try:
                 if self._alone or self._lock(fcntl.LOCK_EX, tries=1):
@@ -292,7 +291,7 @@ class Placeholders:
         return ()
 
     def _lock(self, kind: int, *, tries: int) -> bool:
-        """The lock is on the folder itself, so that it leaves nothing behind either. False: there are no locks here."""
+        """Lock the folder itself, so that no lock file remains. Returns False if there are no locks on this system."""
         for attempt in range(tries):
             time.sleep(_PAUSE if attempt else 0)
             try:
@@ -317,12 +316,14 @@ def _put(path: str) -> bool:
                 return True
             raise ConfigError(f"{path} appeared while a command was being started", hint="try again") from None
         except OSError as error:
-            # Where we may not create anything, the command may not either.
+            # If we cannot create a file there, the command cannot either.
             is_last = kind == stat.S_IFREG
             if error.errno in (errno.EACCES, errno.EROFS) or (is_last and error.errno == errno.EPERM):
                 return False
             if is_last:
-                raise ConfigError(f"cannot protect {path}: {error.strerror}", hint="look at its folder") from None
+                raise ConfigError(
+                    f"cannot protect {path}: {error.strerror}", hint="check the permissions of its folder"
+                ) from None
     return False
 
 
@@ -333,9 +334,9 @@ def _take(path: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Protected paths that nothing else can hold: remembered before a command, and put back after it.
+# Protected paths that cannot be made read-only: they are saved before a command, and restored after it.
 #
-# Everything goes by the descriptor of a folder and follows no link, since the command may have put links in the way.
+# All operations use descriptors of folders and follow no links, because the command may have created links.
 
 _MOST_BYTES = 8 * 1024 * 1024
 _MOST_ENTRIES = 4000
@@ -343,14 +344,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _State(Struct, frozen=True):
-    """What was found at a path: nothing, a link, a file, a folder, or something else that is only told apart."""
+    """The state of a path: nothing, a link, a file, a folder, or something else that is only identified."""
 
     kind: str = "nothing"
     mode: int = 0
     content: bytes | None = None
-    """Of a file, or the target of a link; None of a file that was too large to be kept."""
+    """The content of a file, or the target of a link; None for a file that is too large to be saved."""
     mark: tuple[int, ...] = ()
-    """Tells such a file apart from any other."""
+    """The identity of such a file."""
     entries: dict[str, _State] = {}
 
 
@@ -373,10 +374,10 @@ class PathSnapshot:
                     self._before[relative] = self._look_at(folder, relative)
 
     def put_back(self) -> tuple[str, ...]:
-        """Undo what was done to them; gives those that had changed, relative to the workspace.
+        """Restore the paths. Returns those that had changed, relative to the workspace.
 
-        Nothing is lost: what had been made of them is kept elsewhere, since it may be somebody else's work and not the
-        command's. The text says where, or that a path could not be put back.
+        Nothing is lost: the changed versions are kept elsewhere, since another program may have changed them and not
+        the command. The text names the place, or says that a path could not be restored.
         """
         changed: list[str] = []
         if not self._before or not os.path.isdir(self._workspace):
@@ -390,8 +391,8 @@ class PathSnapshot:
                     whole = self._restore_at(folder, relative, before)
                 except OSError:
                     whole = False
-                kept = f"the other version is in {self._aside}" if self._aside else "nothing else was there"
-                changed.append(f"{relative} ({kept if whole else 'could not be put back'})")
+                kept = f"the other version is in {self._aside}" if self._aside else "there was no other version"
+                changed.append(f"{relative} ({kept if whole else 'could not be restored'})")
         return tuple(changed)
 
     def _look_at(self, folder: int, relative: str) -> _State:
@@ -403,7 +404,7 @@ class PathSnapshot:
                 except FileNotFoundError:
                     return _NOTHING
                 except OSError:
-                    # A link or a file where a folder was: something can be reached by this path that was not there.
+                    # A link or a file replaced a folder: the path may now lead to other files.
                     return _State(kind="diverted")
             return self._look(folder, name)
 
@@ -470,7 +471,7 @@ class PathSnapshot:
         return _make(folder, name, before)
 
     def _set_aside(self, folder: int, name: str) -> None:
-        """Move it out of the workspace, or beside where it was if that is on another disk and it is no small thing."""
+        """Move it out of the workspace; if that is on another disk and it is large, rename it in place."""
         self._aside = self._aside or tempfile.mkdtemp(prefix="dragoman-set-aside-")
         with _opened(self._aside) as aside:
             new = f"{len(os.listdir(aside))}-{name}"
@@ -521,7 +522,7 @@ def _opened(path: str, above: int | None = None) -> contextlib.AbstractContextMa
 
 @contextlib.contextmanager
 def closing(descriptor: int) -> Iterator[int]:
-    """A descriptor that is closed at the end."""
+    """Yield a descriptor, and close it at the end."""
     try:
         yield descriptor
     finally:

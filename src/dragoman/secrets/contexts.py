@@ -27,11 +27,11 @@ from dragoman.secrets.spans import CONTEXT, TOKEN, VALUE, Span, View
 from dragoman.secrets.vendors import word_set
 
 # --------------------------------------------------------------------------------------------------------------------
-# Finds the value after a separator: quoted in any depth of escaping, or bare up to where the value must end.
+# Find the value after a separator: quoted with any depth of escaping, or bare.
 
 
 class Value(NamedTuple):
-    """Where the text of a value begins and ends, without its quotes."""
+    """The start and end of a value, without its quotes."""
 
     start: int
     end: int
@@ -111,7 +111,7 @@ def _find_quoted(text: str, quote: re.Match[str], stop: int) -> Value | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Secrets that only their surroundings give away: the value of a field whose name promises a secret.
+# Secrets that only the context reveals: the value of a field whose name indicates a secret.
 
 # What may close the name: a quote (escaped or not), a bracket; then blanks; then what assigns.
 _ASSIGN = re.compile(
@@ -165,7 +165,7 @@ _ESCAPES = frozenset("\\%[;")
 
 
 class Name(NamedTuple):
-    """The name of a field, where it stands, and how much it promises."""
+    """The name of a field, its position, and how strongly it indicates a secret."""
 
     start: int
     end: int
@@ -174,7 +174,7 @@ class Name(NamedTuple):
 
 
 def key_spans(view: View, start: int, end: int, stop: int) -> tuple[Span, ...]:
-    """The value of the field whose name stands from `start` to `end`."""
+    """Return the value of the field whose name is at `start` to `end`."""
     text = view.text
     if text[start - 1 : start] in _ESCAPES:
         start = min(view.skip_escape(start), end)
@@ -334,7 +334,7 @@ def _judge(text: str, value: Value | None, name: Name, *, literal: bool = False,
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Secrets in headers: what authorizes a request, and the cookies that keep somebody logged in.
+# Secrets in headers: the authorization of a request, and session cookies.
 
 _SIGN = re.compile(r"(?:\\{0,7}[\"'`])?(?:[ \t]{0,16}(?:=>|[:=,])[ \t]{0,16}|%3[aA](?:%20|\+)?)(?:\\{0,7}[\"'`])?")
 _SCHEME = re.compile(
@@ -429,7 +429,7 @@ def cookie_spans(view: View, end: int, stop: int, *, setting: bool) -> Iterator[
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Secrets on command lines and in files whose columns alone say what they are.
+# Secrets on command lines and in files with fixed columns.
 
 # An option that may be followed by a password or by a user and a password.
 OPTION = re.compile(rb"-(?<=[\s\"']-)(?:[puawxk]|-user[ =]|-proxy-user[ =]|-basic-auth[ =]|-creds[ =])")
@@ -513,7 +513,7 @@ def echo_spans(view: View, position: int, stop: int) -> Iterator[Span]:
 
 
 def secure_string_spans(view: View, end: int, stop: int) -> Iterator[Span]:
-    """The text that PowerShell turns into a secret: it was none before."""
+    """Return the plain text that PowerShell converts into a secure string."""
     found = _SECURE.match(view.text, end, stop)
     if found and not is_placeholder(found[1]):
         yield Span(found.start(1), found.end(1), "password", CONTEXT)
@@ -555,7 +555,7 @@ def phrase_spans(view: View, end: int, stop: int) -> Iterator[Span]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Secrets in addresses: the password before the host, and links that let in whoever knows them.
+# Secrets in URLs: the password before the host, and links that grant access to anyone who has them.
 
 _USERINFO = re.compile(r"([^\s/?#\"'`<>@:\\,\[]{0,256}):([^\s\"'`<>/\\]{1,1024})@(?=[\w\[.$%{-])")
 _USER_ONLY = re.compile(r"([^\s/?#\"'`<>@:\\,\[]{16,512})@(?=[\w\[.-])")
@@ -606,7 +606,7 @@ def address_spans(view: View, position: int, stop: int) -> Iterator[Span]:
     for kind, link in _LINKS:
         secret = link.match(text, start, stop)
         if secret and not is_placeholder(secret[1]) and not secret[1].startswith(("T00000000", "000000000")):
-            # Who has such a link needs nothing else: all of it goes.
+            # The link alone grants access, so all of it is hidden.
             whole = view.run_start(position) if kind == "webhook" else secret.start(1)
             yield Span(whole, secret.end(1), kind, TOKEN)
             return

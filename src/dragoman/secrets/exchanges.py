@@ -1,7 +1,7 @@
 """Redaction of HTTP exchanges: recordings before they are written to disk, and the debug output of the client.
 
-In a recording, three things count as secrets: the value of a header or a query parameter whose name says so, the same
-words wherever else they occur, and whatever looks like a key of a known vendor or matches a pattern of the user.
+In a recording, three things count as secrets: the value of a header or a query parameter with a secret name, the same
+text anywhere else, and text that looks like a key of a known vendor or matches a pattern of the user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SCHEMES = re.compile(r"(?i)^(?:bearer|basic|token|key)\s+")
 
 
 class RecordingRedactor:
-    """Takes secrets out of headers, addresses and bodies. `patterns` are regular expressions, beside the usual ones."""
+    """Removes secrets from headers, URLs and bodies. `patterns` are further regular expressions."""
 
     def __init__(self, patterns: Iterable[str] = ()) -> None:
         self._shapes = [token_shapes(), *patterns]
@@ -32,7 +32,7 @@ class RecordingRedactor:
         self._pattern = self._compile()
 
     def learn(self, headers: dict[str, str], url: str = "") -> None:
-        """Remember the secrets of a request, so that they are found wherever else they stand."""
+        """Store the secrets of a request, so that they are found in other places too."""
         given = [*headers.items(), *parse_qsl(urlsplit(url).query)]
         found = {_SCHEMES.sub("", value).strip() for name, value in given if is_secret_header(name)}
         fresh = {word for word in found if len(word) >= _SHORTEST} - self._words
@@ -61,7 +61,7 @@ class RecordingRedactor:
         return self._pattern.sub(REDACTED.encode(), data)
 
     def pieces(self, pieces: list[bytes]) -> list[bytes]:
-        """The pieces of a body; a secret that lies across two of them is found as well."""
+        """Redact the pieces of a body; a secret that crosses two pieces is found as well."""
         whole = b"".join(pieces)
         kept: list[bytes] = []
         matches = list(self._pattern.finditer(whole))
@@ -93,7 +93,7 @@ def _clean(whole: bytes, start: int, end: int, matches: list[re.Match[bytes]]) -
 
 
 class RequestRedactor:
-    """Takes the client's own secrets out of what is shown."""
+    """Removes the client's own secrets from shown text."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         # The longest first: one secret may be the beginning of another.
@@ -101,7 +101,7 @@ class RequestRedactor:
         self._bytes = [text.encode() for text in self._texts]
 
     def grow(self, secrets: Iterable[str]) -> RequestRedactor:
-        """This one, if it knows all of them; else one that does. Tokens change, and the old ones stay secret."""
+        """Return a redactor that also knows these secrets. Tokens change, and the old ones stay secret."""
         fresh = {text for text in secrets if len(text) >= 4}.difference(self._texts)
         return RequestRedactor([*self._texts[-_REMEMBERED:], *fresh]) if fresh else self
 
@@ -116,7 +116,7 @@ class RequestRedactor:
         return data
 
     def address(self, url: str) -> str:
-        """An address without the secrets in it, those of its query and its user included."""
+        """Return a URL without secrets, including those of its query and its user."""
         plain = re.sub(r"//[^/@]*@", f"//{_HIDDEN}@", url)
         return self.text(
             _parameter.sub(lambda found: f"{found[1]}={_HIDDEN}" if is_secret_header(found[1]) else found[0], plain)
@@ -127,7 +127,7 @@ class RequestRedactor:
 
 
 class RequestRedactors:
-    """The scrubber of a client, which learns new secrets and forgets none of the last ones."""
+    """The redactor of a client, which learns new secrets and keeps the recent ones."""
 
     def __init__(self) -> None:
         self.latest = RequestRedactor()

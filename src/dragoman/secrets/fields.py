@@ -1,4 +1,4 @@
-"""Whether a field holds a secret: by the name of the field and by what its value looks like."""
+"""Decide whether a field contains a secret, by its name and by its value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from dragoman.secrets.vendors import word_set
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a piece of text looks like: words of a language, a random string, a placeholder, an expression of code.
+# Classification of text: words of a language, a random string, a placeholder, an expression of code.
 
 # Pairs of letters that follow one another in words: nine of ten pairs in English text and in identifiers, but only two
 # of five pairs in random letters. That is enough to tell `maple-quartz` from `kdziSecgid` without a dictionary.
@@ -93,7 +93,7 @@ def is_irregular(value: str) -> bool:
 
 @lru_cache(maxsize=2048)
 def is_random(value: str) -> bool:
-    """Whether a value looks drawn by lot: many different characters that form no words."""
+    """Whether a value looks random: many different characters that do not form words."""
     value = value[:_LOOK]
     size = len(value)
     if size < 8 or len(set(value)) < min(6, size // 2):
@@ -126,7 +126,7 @@ def has_digit_and_letter(value: str) -> bool:
 
 @lru_cache(maxsize=2048)
 def is_placeholder(value: str) -> bool:
-    """Whether a value only stands where a secret would: `<token>`, `${TOKEN}`, `YOUR_KEY_HERE`, `xxxx`, `****`."""
+    """Whether a value is a placeholder for a secret: `<token>`, `${TOKEN}`, `YOUR_KEY_HERE`, `xxxx`, `****`."""
     value = value[:_LOOK]
     if not value or len(set(value)) <= 2:
         return True
@@ -143,11 +143,11 @@ def is_placeholder(value: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the name of a field says about its value: `dbPassword` holds a secret, `password_reset_timeout` does not.
+# Classification of field names: `dbPassword` contains a secret, `password_reset_timeout` does not.
 
 
 class Weight(IntEnum):
-    """How much a name promises; the less it does, the more the value itself has to look like a secret."""
+    """How strongly a name indicates a secret. With a weak name, the value itself has to look like a secret."""
 
     NONE = 0
     WEAK = 1
@@ -220,7 +220,7 @@ _PRECEDERS_OF_ID: Final = frozenset({"session", "sess"})
 
 @lru_cache(maxsize=4096)
 def weigh_key(key: str) -> Weight:
-    """How much the name of a field promises that its value is a secret."""
+    """Return how strongly the name of a field indicates a secret."""
     words = split_words(key[-80:])
     while len(words) > 1 and (words[-1] in _TAILS or (words[-1].isdigit() and len(words[-1]) < 3) or words[-1] == "v"):
         words.pop()
@@ -257,7 +257,7 @@ def _weigh_key_word(key: str, before: str) -> Weight:
 
 
 def is_query_secret(key: str) -> bool:
-    """Whether a parameter of a link with this name lets its holder in."""
+    """Whether a query parameter with this name grants access."""
     words = split_words(key[-80:])
     return bool(words) and words[-1] in _QUERY_ONLY
 
@@ -412,7 +412,7 @@ def _is_strong(value: str) -> bool:
 
 
 def is_session_value(value: str) -> bool:
-    """Whether the value of a cookie of any name lets its holder in."""
+    """Whether the value of any cookie is a session credential."""
     if len(value) < 20 or sum(map(str.isalpha, value)) < 6 or _ADDRESS.match(value):
         return False
     return is_random(value) and not is_placeholder(value)
@@ -424,7 +424,7 @@ def is_standalone_secret(value: str) -> bool:
 
 
 def is_credential(value: str) -> bool:
-    """Whether what stands in an authorization header is a real credential."""
+    """Whether the value of an authorization header is a real credential."""
     if len(value) < 6 or is_placeholder(value) or value.lower() in _NOTHING or _NUMBER.match(value):
         return False
     if _ADDRESS.match(value):

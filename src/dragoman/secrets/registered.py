@@ -1,4 +1,4 @@
-"""Known secrets: every form in which they may be written, and how a tool gets them back."""
+"""Known secrets: all their encodings, and how placeholders are replaced by the secrets for a tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.secrets.spans import RedactedOutput, Render, Span
 from dragoman.secrets.vendors import word_set
 
 # --------------------------------------------------------------------------------------------------------------------
-# The ways in which a known secret may be written: every form in which a tool could print it.
+# The encodings of a known secret: every form in which a tool could print it.
 
 # A shorter piece of an encoding occurs by chance.
 _SHORTEST: Final = 8
@@ -98,7 +98,7 @@ def _escaped(value: str) -> Iterator[str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Hides secrets that are known beforehand, however they are written and wherever a line breaks them.
+# Hide known secrets in every encoding, even across line breaks.
 
 SHORTEST: Final = 6
 _STEP: Final = 131_072
@@ -121,7 +121,7 @@ _STAND_INS: Final = word_set(
 
 
 class Secrets:
-    """Known secrets with all their forms, worked out once and shared by every scrubber that gets them."""
+    """Known secrets with all their encodings, computed once and shared by the scrubbers."""
 
     __slots__ = ("_forms", "_heads", "_short", "longest", "shortest", "values")
 
@@ -190,14 +190,14 @@ def _check(name: str, value: str) -> None:
 
 
 def worth_hiding(value: str | None) -> bool:
-    """Whether a value of a configuration is a secret: long enough, and no stand-in for one."""
+    """Whether a value of a configuration is a secret: long enough, and not a placeholder."""
     if value is None or len(squeeze(value)) < 8 or value.strip().lower() in _STAND_INS:
         return False
     return len(set(value)) > 3
 
 
 class RegisteredStage:
-    """Hides the known secrets of a text that comes in pieces."""
+    """Hides the known secrets in a text that arrives in pieces."""
 
     def __init__(self, secrets: Secrets, render: Render) -> None:
         self._secrets = secrets
@@ -249,13 +249,13 @@ def _placer(held: str, offset: int) -> Callable[[int], int]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Remembers what was hidden, so that a tool that writes can put it back exactly.
+# Stores the hidden values, so that a tool that writes can restore them exactly.
 
 _PLACEHOLDER = re.compile(r"(\"?)(\[redacted:[a-z0-9_]{1,64}#(?P<tag>[A-Za-z0-9]{1,64}-)?(?P<number>\d{1,9})\])(\"?)")
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """A text with its secrets put back, and the placeholders that nothing was known about."""
+    """A text with its secrets restored, and the unknown placeholders."""
 
     text: str
     unknown: tuple[str, ...] = ()
@@ -281,7 +281,7 @@ class Vault:
         return f"Vault({len(self._values)} secrets)"
 
     def hide(self, kind: str, value: str, bare: bool = False) -> str:
-        """Keep a value; returns the placeholder to show instead of it, in quotes if the value had none."""
+        """Store a value and return its placeholder, in quotes if the value had none."""
         key = (kind, value, bare)
         number = self._numbers.get(key)
         if number is None:
@@ -293,12 +293,12 @@ class Vault:
         return f'"{placeholder}"' if bare else placeholder
 
     def extend(self, value: str) -> None:
-        """The value that was kept last goes on: it was too long to come in one piece."""
+        """Extend the value that was stored last: it was too long for one piece."""
         if self._values and value:
             self._values[-1] += value
 
     def restore(self, text: str) -> Restored:
-        """Put the hidden values back where their placeholders stand."""
+        """Replace the placeholders by the hidden values."""
         unknown: list[str] = []
 
         def put_back(found: re.Match[str]) -> str:

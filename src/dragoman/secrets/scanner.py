@@ -31,7 +31,7 @@ from dragoman.secrets.spans import AHEAD, BEHIND, CONTEXT, RUN, VALUE, RedactedO
 from dragoman.secrets.tokens import LONGEST_BLOCK, IncompleteBlock, key_block, may_be_token, token_heads, token_spans
 
 # --------------------------------------------------------------------------------------------------------------------
-# The older and simpler rule of the seed style: whatever stands behind one of six words is cut to four characters.
+# The older and simpler rule of the seed style: the value after one of six words is cut to four characters.
 
 _SEED_WORDS = ("token", "apikey", "password", "secret", "bearer", "credential")
 _ASSIGN = re.compile(r"(?P<close>\\{0,7}[\"'])?[ \t]{0,8}[:=](?!//)[ \t]{0,8}")
@@ -72,7 +72,7 @@ def _is_hidden(value: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Finds the places where a secret may be, and the rule to ask there. No rule runs anywhere else.
+# Find the places where a secret may be, and the rule for each. Rules run only there.
 
 # The view, where the rule begins, and up to where it may look.
 Rule = Callable[[View, int, int], Iterable[Span]]
@@ -252,18 +252,18 @@ _MARKS: Final = frozenset("\\%[;~:/")
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A quick look at a whole text: whether anything in it calls for a closer one. Most texts are done with this.
+# A quick check of a whole text: whether it needs a full scan. Most texts do not.
 
 
 def may_hide(text: str, secrets: Secrets) -> bool:
-    """False only where scrubbing the text would give the text itself."""
+    """Return False only if redaction would not change the text."""
     if not text:
         return False
     return secrets.may_occur(text) or first_anchor(View(text), 0, len(text)) < len(text)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Hides what the rules find, in text that comes in pieces: any way of cutting it gives the same result.
+# Hide the matches of the rules, in text that arrives in pieces: every split gives the same result.
 
 # Longer pieces are taken in steps of this size, so that memory does not grow with them.
 _STEP: Final = 131_072
@@ -277,10 +277,10 @@ _REST = re.compile(r"[^\s\"'\\]*")
 
 
 class RuleStage:
-    """Hides what the rules find.
+    """Hides the matches of the rules.
 
-    A rule looks no further than the end of the next line, or a fixed number of characters if lines are long. So a place
-    is decided when that much has come. Text in which no rule has anything to look for is let go word by word.
+    A rule reads at most to the end of the next line, or a fixed number of characters if lines are long. So a place is
+    decided when that much text has arrived. Text without a place for a rule is released word by word.
     """
 
     def __init__(self, render: Render, *, seed: bool = False, extend: Callable[[str], object] = len) -> None:

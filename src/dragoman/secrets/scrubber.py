@@ -13,7 +13,7 @@ from dragoman.secrets.scanner import RuleStage, may_hide
 from dragoman.secrets.spans import Render, get_style
 
 # --------------------------------------------------------------------------------------------------------------------
-# Scrubs values made of lists and mappings: every string in them, and whatever stands under a telling key.
+# Redaction of lists and mappings: every string in them, and the values under secret keys.
 
 _DEEPEST: Final = 200
 
@@ -23,7 +23,7 @@ KnownSecrets = Iterable[str] | Mapping[str, str] | Secrets
 
 
 def scrub_structure(value: Any, scrub_text: ScrubText, show: Render, *, eager: bool = False) -> Any:
-    """A copy of a value as JSON has them, with its secrets hidden. `eager` hides all that is under a telling key."""
+    """Return a copy of a JSON value with its secrets hidden. `eager` hides everything under a secret key."""
     return _walk(value, "", scrub_text, show, eager, 0)
 
 

@@ -1,7 +1,7 @@
-"""Watching runs: a log of JSON lines, spans of OpenTelemetry, and what was used.
+"""Telemetry of runs: a log of JSON lines, OpenTelemetry spans, and usage totals.
 
-A listener is anything that can be called with the id of a run and one of its events: `listener(run_id, event)`. It is
-called in the order of the events, does not wait, and may be shared by many runs.
+A listener is a callable that receives the id of a run and one of its events: `listener(run_id, event)`. It is called
+in the order of the events. It must not block, and several runs may share it.
 """
 
 from __future__ import annotations

@@ -42,16 +42,16 @@ from dragoman.secrets.registered import SHORTEST
 from dragoman.types import Failure, File, Image, InvalidCall, Provenance, Text, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
-# Values as they may be written down: plain, bounded, and without the secrets that are known.
+# Values for a log: plain, bounded, and without known secrets.
 
 
 def hide_known(secrets: Iterable[str]) -> HumanSink:
-    """What hides these secrets, and whatever looks like one, from the readers of a log."""
+    """Return the redactor for a log: it hides these secrets and text that looks like a secret."""
     return HumanSink([secret for secret in secrets if len("".join(secret.split())) >= SHORTEST])
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much of a value is kept; what is left out is always said."""
+    """How much of a value is kept; a note marks every omission."""
 
     text: int = 2_000
     entries: int = 100
@@ -59,19 +59,19 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class JsonSafe:
-    """Makes anything JSON: texts scrubbed and cut, long lists and deep nesting ended with a word about it."""
+    """Converts any value to JSON. It redacts and cuts texts, and cuts long lists and deep nesting with a note."""
 
     def __init__(self, sink: HumanSink, bounds: Bounds) -> None:
         self._sink = sink
         self._bounds = bounds
 
     def text(self, text: str, length: int | None = None) -> str:
-        """A text, scrubbed and then cut. `length` is its whole length, where only its beginning is at hand."""
+        """Return a text, redacted and then cut. `length` is its whole length, if `text` is only its beginning."""
         whole = len(text) if length is None else length
         most = self._bounds.text
         if whole <= most:
             return self._sink.text(text)
-        # A secret may lie across the cut: read a little further, scrub, and then drop what could be half of one.
+        # A secret may cross the cut: redact a longer text, and then drop the end, which may be half of a secret.
         margin = self._sink.longest
         beginning = self._sink.text(text[: most + margin])
         kept = beginning[: max(0, min(most, len(beginning) - margin))]
@@ -79,7 +79,7 @@ class JsonSafe:
 
     @property
     def longest_text(self) -> int:
-        """How much of the beginning of a text is enough for `text`."""
+        """The number of characters from the beginning of a text that `text` needs."""
         return self._bounds.text + self._sink.longest
 
     def value(self, value: Any, depth: int = 0) -> Any:
@@ -99,7 +99,7 @@ class JsonSafe:
             return self._entries(list(value), depth)
         if isinstance(value, bytes | bytearray):
             return f"[{len(value)} bytes]"
-        # Somebody else's object: its own words may fail or never end, so only its kind is told.
+        # `repr` of a foreign object may fail or never end, so only its type is logged.
         return f"[{type(value).__name__}]"
 
     def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
@@ -119,13 +119,13 @@ class JsonSafe:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# An event of a run as one JSON object: what a log, and a program that reads a run, want to know of it.
+# An event of a run as one JSON object, for a log or for a program that follows a run.
 
 _PLAIN = JsonSafe(HumanSink(), Bounds(text=1_000_000, entries=10_000, depth=64))
 
 
 def as_record(event: RunEvent, json_safe: JsonSafe = _PLAIN) -> dict[str, Any]:
-    """The event under its name, with what a reader can use; opaque data of a wire and whole histories stay out."""
+    """Return the event with its type and readable fields, without opaque data of a wire and whole histories."""
     describe = _DESCRIBED.get(type(event), _fields)
     record: dict[str, Any] = json_safe.value(describe(event))
     return {"type": type(event).__name__, **record}
@@ -192,7 +192,7 @@ def _run_result(result: RunResult) -> dict[str, Any]:
 
 
 def _failure(failure: Failure) -> dict[str, Any]:
-    # The body stays out: it may repeat the whole request.
+    # The body is omitted: it may repeat the whole request.
     return _pick(failure, "kind", "message", "status", "code")
 
 
@@ -211,12 +211,12 @@ _DESCRIBED: dict[type, Callable[[Any], dict[str, Any]]] = {
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A log of runs: one line of JSON per event, in a file or a stream, that never stands in a run's way.
+# A log of runs: one line of JSON per event, in a file or a stream. It never blocks or fails a run.
 
 Deltas = Literal["join", "skip"]
 LONGEST_LINE = 64 * 1024
 _MOST_RUNS = 10_000
-"""Runs that were begun and not ended, whose texts are being gathered."""
+"""The maximum number of unfinished runs whose texts are collected."""
 
 
 class Stream(Protocol):
@@ -233,8 +233,8 @@ class JsonLog:
     one line where the text ends, with "skip" none; the pieces of arguments are always skipped, for the finished call
     follows them. `clock` gives seconds since 1970.
 
-    A line that cannot be written is lost and not the run: `report` hears of it once, and where writing works again a
-    line of the type `LinesLost` says how many are missing.
+    If a line cannot be written, it is lost, but the run continues: `report` is called once, and when writes work again,
+    a line of the type `LinesLost` contains the number of missing lines.
     """
 
     def __init__(
@@ -257,18 +257,18 @@ class JsonLog:
         self._lock = threading.Lock()
         self._has_complained = False
         self.lost = 0
-        """Lines that could not be written since the last one that could."""
+        """The number of lines that were lost since the last successful write."""
 
     def __call__(self, run_id: str, event: RunEvent) -> None:
         try:
             with self._lock:
                 self._take(run_id, event)
         except Exception as problem:
-            # Whatever is wrong in here is no reason to stop somebody's run.
+            # An error in the log must not stop the run.
             self._complain(f"an event could not be logged: {type(problem).__name__}: {problem}")
 
     def close(self) -> None:
-        """Write what is still being gathered, and close the file."""
+        """Write the collected texts, and close the file."""
         with self._lock:
             for run_id, run in self._runs.items():
                 self._write_gathered(run_id, run)
@@ -328,7 +328,7 @@ class JsonLog:
             self.lost = 0
         except (OSError, ValueError) as problem:
             self.lost += 1
-            self._complain(f"the log cannot be written ({problem}); the run goes on without it")
+            self._complain(f"cannot write the log ({problem}); the run continues without it")
 
     def _complain(self, message: str) -> None:
         if not self._has_complained:
@@ -338,7 +338,7 @@ class JsonLog:
 
 
 class _Run:
-    """The turn of a run, and the text that is being gathered. Only the beginning of a long text is kept."""
+    """The turn of a run, and the text that is collected. Only the beginning of a long text is kept."""
 
     __slots__ = ("kept", "kind", "length", "pieces", "turn")
 
@@ -362,7 +362,7 @@ class _Run:
             self.kept += len(piece)
 
 
-# ---- where the lines go --------------------------------------------------------------------------------------------
+# ---- sinks ---------------------------------------------------------------------------------------------------------
 
 
 class _FileSink:
@@ -379,10 +379,10 @@ class _FileSink:
             self._descriptor = os.open(self._path, flags, 0o600)
         data = (b"\n" if self._is_torn else b"") + line.encode()
         written = os.write(self._descriptor, data)
-        # A full disk takes a part of a line; the next one then begins on a line of its own.
+        # On a full disk a write may be partial; the next record then starts on a new line.
         self._is_torn = written < len(data)
         if self._is_torn:
-            raise OSError(f"only {written} of {len(data)} bytes were taken")
+            raise OSError(f"only {written} of {len(data)} bytes were written")
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -391,7 +391,7 @@ class _FileSink:
 
 
 class _StreamSink:
-    """A stream of somebody else, who also closes it."""
+    """A stream of the caller, who also closes it."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -406,7 +406,7 @@ class _StreamSink:
 
 
 def _line(record: dict[str, Any]) -> str:
-    # In ASCII alone: half a surrogate pair, and whatever some readers take for the end of a line, is escaped.
+    # Only ASCII: lone surrogates, and characters that some readers treat as line ends, are escaped.
     return json.dumps(record, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
 
 

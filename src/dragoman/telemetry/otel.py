@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The words of OpenTelemetry's GenAI conventions, in one table: they are young, and change.
+# The names of OpenTelemetry's GenAI conventions, in one place: they are new, and change.
 
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
@@ -79,7 +79,7 @@ OPERATION_DURATION = "gen_ai.client.operation.duration"
 TOKEN_BUCKETS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864)
 DURATION_BUCKETS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 
-# What the conventions have no word for stands under our own name.
+# Attributes that the conventions do not define have the prefix of dragoman.
 RUN_ID = "dragoman.run.id"
 TURNS = "dragoman.run.turns"
 TURN = "dragoman.turn"
@@ -95,7 +95,7 @@ FINISH = {
     "refusal": "content_filter",
     "error": "error",
 }
-"""Our words for the end of a reply, in theirs; others stay as they are."""
+"""Our stop reasons in the terms of the conventions; others are unchanged."""
 
 _PROVIDERS = {
     "azure": "azure.ai.openai",
@@ -111,15 +111,15 @@ _PROVIDERS = {
 
 
 def provider_name(provider: str) -> str:
-    """The conventions' name for a provider; where they have none, ours."""
+    """Return the name of a provider in the conventions, or our own if they have none."""
     return _PROVIDERS.get(provider, provider)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The spans of one run: which event begins one, which ends it, and what is written on it.
+# The spans of one run: which event starts one, which ends it, and its attributes.
 
 UNFINISHED = "unfinished"
-"""The type of error of a span whose end was never told."""
+"""The error type of a span without an end event."""
 
 
 class _Instruments:
@@ -156,13 +156,13 @@ class SpanMaker(Struct, frozen=True):
     clock: Callable[[], float]
 
     def content(self, value: Any) -> str:
-        """A value as JSON, bounded and scrubbed; only where content is recorded."""
+        """Return a value as JSON, bounded and redacted; only if content is recorded."""
         plain = self.json_safe.value(value) if self.json_safe else None
         return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
 class _Timed:
-    """A span, when it began, and the attributes that its metrics carry; of a request also what came of it so far."""
+    """A span, its start time, and the attributes of its metrics; for a request also its state so far."""
 
     def __init__(self, maker: SpanMaker, span: Span, metric: dict[str, Any]) -> None:
         self._maker = maker
@@ -202,7 +202,7 @@ class RunSpans:
         if maker.agent_name:
             title, named = f"{title} {maker.agent_name}", {AGENT_NAME: maker.agent_name}
         metric = {OPERATION: INVOKE_AGENT, **self._common, REQUEST_MODEL: model}
-        # No context is given: the run hangs below whatever span is current where it was started.
+        # Without an explicit context, the parent is the current span at the start of the run.
         self._run = self._begin(title, "INTERNAL", metric, {RUN_ID: run_id, **named})
         self._below = set_span_in_context(self._run.span)
         self._chat: _Timed | None = None
@@ -217,7 +217,7 @@ class RunSpans:
         return _Timed(self._maker, span, metric)
 
     def take(self, event: RunEvent) -> None:
-        """Begin, fill or end the span that an event is about."""
+        """Start, update or end the span of an event."""
         on_run, on_chat = _ON_RUN.get(type(event)), _ON_CHAT.get(type(event))
         if on_run is not None:
             on_run(self, event)
@@ -225,9 +225,9 @@ class RunSpans:
             on_chat(self, self._chat, event)
 
     def abandon(self) -> None:
-        """End everything, as nobody will tell how it ended."""
+        """End all spans, because no end event will arrive."""
         self._end_children()
-        self._run.end(UNFINISHED, "the end of the run was not told")
+        self._run.end(UNFINISHED, "the run has no end event")
         self.is_over = True
 
     # ---- requests --------------------------------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class RunSpans:
 
     def failed(self, chat: _Timed, event: ReplyFailed) -> None:
         chat.error = event.failure.kind
-        # The message of a provider may repeat what it was sent.
+        # The message of a provider may repeat the request.
         chat.message = self._maker.content(event.failure.message) if self._maker.json_safe else ""
 
     def reply_ended(self, chat: _Timed, event: ReplyEnded) -> None:
@@ -297,7 +297,7 @@ class RunSpans:
     # ---- tools -----------------------------------------------------------------------------------------------------
 
     def tool_started(self, event: ToolStarted) -> None:
-        # The first tool runs when the reply is over, also where nobody told its end.
+        # The first tool starts after the reply, even if the end event of the reply is missing.
         self._end_chat()
         call = event.call
         attributes: dict[str, Any] = {TOOL_TYPE: "function", TOOL_CALL_ID: call.id, TURN: event.turn}
@@ -363,7 +363,7 @@ _ON_CHAT: dict[type, Callable[[RunSpans, _Timed, Any], None]] = {
     ReplyFailed: RunSpans.failed,
     ReplyEnded: RunSpans.reply_ended,
 }
-"""Events of the reply to a request; they mean nothing when no request is open."""
+"""Events of a reply; they are ignored if no request is open."""
 _ON_RUN: dict[type, Callable[[RunSpans, Any], None]] = {
     Asked: RunSpans.asked,
     RequestRetried: RunSpans.retried,
@@ -377,14 +377,14 @@ _ON_RUN: dict[type, Callable[[RunSpans, Any], None]] = {
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """The provider, empty if it is not named, and the model. Models have colons of their own: `qwen3:8b`."""
+    """Return the provider, which may be empty, and the model. Names of models may contain colons: `qwen3:8b`."""
     provider, colon, rest = model.partition(":")
     known = provider.partition("@")[0]
     return (known, rest) if colon and rest and known in shipped() else ("", model)
 
 
 def _named(event: RunStarted | Asked) -> tuple[str, str]:
-    """The provider and the model of an event, which may name them apart or as `provider:model`."""
+    """Return the provider and the model of an event, which has them in two fields or as `provider:model`."""
     provider: str = getattr(event, "provider", "")
     return (provider, event.model) if provider else split_model(event.model)
 
@@ -409,19 +409,19 @@ def _write_usage(span: Span, usage: Usage) -> None:
 #     ├─ execute_tool search        (beside the other, if they ran at the same time)
 #     └─ chat qwen3
 #
-# Every span is given its parent by hand. Nothing is attached to the current context, which belongs to whoever runs
-# the agent: only the span of the run asks for it once, so that a run hangs below the request that started it. A span
-# that a tool makes itself is therefore a sibling and not a child of `execute_tool`.
+# Every span has an explicit parent. Nothing is attached to the current context, which belongs to the caller of the
+# agent: only the span of the run reads it once, so that the run is a child of the request that started it. A span
+# that a tool creates itself is therefore a sibling and not a child of `execute_tool`.
 
 _MOST_RUNS = 10_000
-"""Runs that were begun and never ended, before the oldest of them is given up."""
+"""The maximum number of unfinished runs; beyond it, the oldest is ended."""
 
 
 class OpenTelemetry:
-    """A listener that makes spans and metrics by the GenAI conventions. Many runs may share it.
+    """A listener that creates spans and metrics by the GenAI conventions. Several runs may share it.
 
-    Without providers the global ones are used. What models and tools said is recorded only with `capture_content`,
-    cut to a few thousand characters and without the `secrets`. It comes with the extra `otel`.
+    Without providers it uses the global ones. It records the content of messages and results only with
+    `capture_content`, cut to a few thousand characters and without the `secrets`. It needs the extra `otel`.
     """
 
     def __init__(
@@ -465,6 +465,6 @@ class OpenTelemetry:
                 del self._runs[run_id]
 
     def close(self) -> None:
-        """End the spans of runs that never ended."""
+        """End the spans of unfinished runs."""
         while self._runs:
             self._runs.popitem(last=False)[1].abandon()

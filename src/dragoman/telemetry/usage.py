@@ -1,4 +1,4 @@
-"""What runs used, by model: tokens and, where prices are known, dollars."""
+"""Usage totals of runs, by model: tokens and, if prices are known, cost."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class Total(Struct, frozen=True):
     requests: int = 0
     usage: Usage = Usage()
     cost: float | None = 0.0
-    """In US dollars; None as soon as one of the requests had no known price."""
+    """In US dollars; None if the price of any request is unknown."""
 
     def plus(self, usage: Usage, cost: float | None, requests: int = 1) -> Total:
-        """This total and one thing more."""
+        """Return this total plus one usage."""
         known = None if self.cost is None or cost is None else self.cost + cost
         return Total(self.requests + requests, add_usage(self.usage, usage), known)
 
 
 class UsageTotals:
-    """A listener that adds up what runs used. Many runs may share it.
+    """A listener that adds up the usage of runs. Several runs may share it.
 
-    A turn counts for the model that was asked in it, so a run that went on with another model is counted under both.
+    A turn counts for the model of its request, so a run that switched to another model is counted under both.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class UsageTotals:
         self._models: dict[str, str] = {}
         self._lock = threading.Lock()
         self.runs = 0
-        """Runs that ended."""
+        """The number of finished runs."""
 
     def __call__(self, run_id: str, event: RunEvent) -> None:
         if not isinstance(event, Asked | TurnEnded | RunEnded):
@@ -59,17 +59,17 @@ class UsageTotals:
 
     @property
     def by_model(self) -> dict[str, Total]:
-        """The totals so far, the models in the order in which they were first asked."""
+        """Return the totals so far, with the models in the order of their first request."""
         with self._lock:
             return dict(self._totals)
 
     def as_data(self) -> dict[str, Any]:
-        """The totals as JSON, with a sum over all models."""
+        """Return the totals as JSON, with a sum over all models."""
         return as_data(self.by_model) | {"runs": self.runs}
 
 
 def as_data(totals: dict[str, Total]) -> dict[str, Any]:
-    """Totals as JSON, with a sum over all models."""
+    """Return totals as JSON, with a sum over all models."""
     together = Total()
     for total in totals.values():
         together = together.plus(total.usage, total.cost, total.requests)

@@ -1,9 +1,9 @@
-"""Test your agents without a model: scripts, recordings, a hostile upstream, and every way to cut bytes.
+"""Tests of agents without a model: scripts, recordings, a faulty HTTP server, and ways to split bytes.
 
-- `ScriptedModel`: a transport that plays a model from a list of replies
-- `cassette`: record real answers once, replay them for ever
-- `Upstream`: a real HTTP server on this machine that answers from a script and breaks in the ways you list
-- `chunkings`: the ways in which bytes or text may arrive
+- `ScriptedModel`: a transport that answers with a list of replies
+- `cassette`: records real answers once, and replays them
+- `Upstream`: a real HTTP server on this machine that answers from a script, with the faults that you list
+- `chunkings`: the ways to split bytes or text into pieces
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ways in which a text or bytes may arrive: whatever reads them piece by piece must not notice the difference."""
+"""Ways to split text or bytes into pieces: the result of an incremental parser must not depend on them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TypeVar
 Data = TypeVar("Data", str, bytes)
 
 SIZES = (2, 3, 5, 7, 16, 64, 256, 1024)
-"""The fixed sizes of pieces that are tried; odd ones fall into the middle of whatever comes in twos and fours."""
+"""The fixed sizes of pieces; odd sizes split units of two and four."""
 
 
 def chunkings(data: Data, *, seed: int = 0, most: int = 64) -> Iterator[list[Data]]:
-    """Different ways to cut `data`, at most `most` of them, always the same ones for the same seed.
+    """Yield at most `most` ways to split `data`, always the same ones for the same seed.
 
-    First the whole, then one by one, then fixed sizes, then every cut into two (all of them where they fit into `most`,
-    else a choice), then random ones. Empty data arrives in no piece at all.
+    First the whole, then single items, then fixed sizes, then splits into two (all of them if they fit into `most`,
+    else a selection), then random ones. Empty data has no pieces.
     """
     seen: set[tuple[int, ...]] = set()
     for places in _choose(len(data), random.Random(seed), most):
@@ -29,13 +29,13 @@ def chunkings(data: Data, *, seed: int = 0, most: int = 64) -> Iterator[list[Dat
 
 
 def every_split(data: Data) -> Iterator[list[Data]]:
-    """Every way to cut `data` into two pieces, neither of them empty."""
+    """Yield every way to split `data` into two pieces that are not empty."""
     for place in range(1, len(data)):
         yield [data[:place], data[place:]]
 
 
 def cut_at(data: Data, places: Sequence[int]) -> list[Data]:
-    """The pieces between these places, which are in order; empty pieces are left out."""
+    """Return the pieces between these positions, which are in order, without empty pieces."""
     edges = [0, *places, len(data)]
     return [data[start:end] for start, end in pairwise(edges) if start < end]
 
@@ -49,7 +49,7 @@ def _choose(length: int, generator: random.Random, most: int) -> Iterator[tuple[
         if size < length:
             yield tuple(range(size, length, size))
     inner = range(1, length)
-    # A third is left to the random ones where not every cut into two fits.
+    # If not every split into two fits, a third is reserved for the random ones.
     space = max(most - len(SIZES) - 2, 0)
     halves = inner if len(inner) <= space else sorted(generator.sample(inner, space * 2 // 3))
     for place in halves:

@@ -1,8 +1,8 @@
-"""The ways in which an upstream misbehaves, one row each.
+"""The faults of an HTTP server, one row each.
 
-A fault either stands for an answer of its own (a status, a page of HTML, silence), or spoils the answer that was meant
-(cut at a byte, a wrong length, a frame sent twice). `spoil` turns an answer and a fault into steps: bytes to send, and
-what happens to the connection in between.
+A fault either is its own answer (a status, a page of HTML, no answer), or damages the intended answer (cut at a byte, a
+wrong length, a frame sent twice). `spoil` converts an answer and a fault into steps: bytes to send, and what happens to
+the connection in between.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Happening = Literal["reset", "close", "stall", "pause", "wait"]
 
 
 class Fault(Struct, frozen=True):
-    """One misbehaviour.
+    """One fault.
 
     | kind | what happens | `at` |
     |---|---|---|
@@ -55,7 +55,7 @@ class Fault(Struct, frozen=True):
     | status | an answer of that `status`, `headers` and `body` | |
     | html | a page of HTML with status 200 | |
     | redirect | 307 to the address in `headers["location"]` | |
-    | garbage | bytes that are no HTTP | |
+    | garbage | bytes that are not HTTP | |
     | bomb | `size` bytes of blanks, compressed | |
     | long_line | one line of `size` bytes that never ends | |
     | pings | comments of an event stream every `seconds`, for ever | |
@@ -65,12 +65,12 @@ class Fault(Struct, frozen=True):
     | slow | the body in pieces, `seconds` apart, or each after `upstream.go_on()` | bytes of a piece |
     | short_length | the length that is announced is smaller than the body | bytes less, 1 if None |
     | long_length | the length that is announced is larger than the body | bytes more, 1 if None |
-    | bad_chunk | the size of a chunk is no number | |
-    | trailing_bytes | more bytes come behind the end of the body | |
-    | duplicate | a frame comes twice | frame |
-    | reorder | a frame comes after its successor | frame |
-    | drop | a frame does not come | frame |
-    | insert | the bytes of `body` come between two frames | frame |
+    | bad_chunk | the size of a chunk is not a number | |
+    | trailing_bytes | more bytes follow the end of the body | |
+    | duplicate | a frame is sent twice | frame |
+    | reorder | a frame is sent after its successor | frame |
+    | drop | a frame is not sent | frame |
+    | insert | the bytes of `body` are sent between two frames | frame |
     """
 
     kind: FaultKind
@@ -83,7 +83,7 @@ class Fault(Struct, frozen=True):
 
     @property
     def answers(self) -> bool:
-        """Whether it stands for an answer of its own, so that no reply of the script is used up."""
+        """Whether it is its own answer, and uses no reply of the script."""
         return self.kind in _OWN or (self.at is None and self.kind in ("reset", "close", "stall"))
 
     def payload(self) -> bytes:
@@ -91,7 +91,7 @@ class Fault(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """Bytes to send, then what happens to the connection, if anything."""
+    """Bytes to send, then an event of the connection, if any."""
 
     data: bytes = b""
     then: Happening | None = None
@@ -100,7 +100,7 @@ class Step(Struct, frozen=True):
 
 
 class IntendedAnswer(Struct, frozen=True):
-    """The answer as it was meant, its body in pieces. One piece is sent with its length, more are sent in chunks."""
+    """The intended answer, with its body in pieces. One piece is sent with its length, several are sent in chunks."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class IntendedAnswer(Struct, frozen=True):
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def write(self) -> list[bytes]:
-        """The whole answer as it travels."""
+        """Return the bytes of the whole answer."""
         body = b"".join(self.pieces)
         if not self.chunked:
             return [self.head(len(body)) + body]
@@ -122,12 +122,12 @@ class IntendedAnswer(Struct, frozen=True):
 
 
 def chunk(piece: bytes) -> bytes:
-    """A piece in the chunked framing; the empty one ends the body."""
+    """Return a piece in the chunked framing; the empty piece ends the body."""
     return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 def spoil(fault: Fault | None, meant: IntendedAnswer) -> list[Step]:
-    """What to send instead of the answer that was meant."""
+    """Return the steps that replace the intended answer."""
     if fault is None:
         return [Step(data) for data in meant.write()]
     return _TABLE[fault.kind](fault, meant)
@@ -163,7 +163,7 @@ def _bomb(fault: Fault, meant: IntendedAnswer) -> list[Step]:
 
 @cache
 def compress_blanks(size: int) -> bytes:
-    """That many blanks, compressed about a thousandfold, without ever holding them."""
+    """Return this many spaces, compressed about a thousandfold, without keeping them in memory."""
     packing = zlib.compressobj(9, zlib.DEFLATED, 31)
     blanks = b" " * (1 << 20)
     packed = [packing.compress(blanks[: min(size - done, 1 << 20)]) for done in range(0, size, 1 << 20)]
@@ -194,7 +194,7 @@ def _many_headers(fault: Fault, meant: IntendedAnswer) -> list[Step]:
 
 
 def _break_off(fault: Fault, meant: IntendedAnswer, then: Happening) -> list[Step]:
-    """The answer up to a byte of its body, as it would have travelled, then what happens to the connection."""
+    """Return the answer up to a byte of its body, then the event of the connection."""
     if fault.at is None:
         return [Step(then=then)]
     body = b"".join(meant.pieces)

@@ -1,4 +1,4 @@
-"""Record the answers of an endpoint once and replay them."""
+"""Record the answers of an endpoint once, and replay them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from dragoman.testing.script import Answer, ScriptedResponse
 from dragoman.types import FailureKind
 
 # --------------------------------------------------------------------------------------------------------------------
-# A recording on disk: one exchange per line, as JSON that a person can read and a review can show.
+# A recording on disk: one exchange per line, as readable JSON.
 
-# The body is kept as it was decoded, in its pieces, so these would be lies.
+# The body is stored decoded and in pieces, so these headers would be wrong.
 _DROPPED = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "date"})
 
 
 class RecordedRequest(Struct, frozen=True, omit_defaults=True):
-    """A request as it is compared and kept: the body as JSON, or as text, or as {"base64": ...}."""
+    """A request for comparison and storage: the body as JSON, or as text, or as {"base64": ...}."""
 
     method: str
     url: str
@@ -38,17 +38,17 @@ class RecordedRequest(Struct, frozen=True, omit_defaults=True):
 
     @property
     def lane(self) -> str:
-        """What two requests have in common that may be answered by the same recording."""
+        """The key of requests that the same recording may answer."""
         return json.dumps([self.method, self.url, self.body], sort_keys=True, ensure_ascii=False)
 
     def show(self) -> str:
-        """Many short lines, for a comparison."""
+        """Return many short lines, for a comparison."""
         body = json.dumps(self.body, indent=2, sort_keys=True, ensure_ascii=False)
         return f"{self.method} {self.url}\n{body}"
 
 
 class RecordedFailure(Struct, frozen=True, omit_defaults=True):
-    """How the connection failed, in the words of a TransportFault."""
+    """How the connection failed, in the terms of a TransportFault."""
 
     kind: str
     message: str = ""
@@ -59,12 +59,12 @@ class Answered(Struct, frozen=True, omit_defaults=True):
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     pieces: list[Any] = field(default_factory=list)
-    """Text where the bytes are UTF-8, else {"base64": ...}."""
+    """Text if the bytes are UTF-8, else {"base64": ...}."""
     fault: RecordedFailure | None = None
 
 
 class RecordedExchange(Struct, frozen=True):
-    """One exchange. `number` is the order in which the requests were sent; answers may end in another."""
+    """One exchange. `number` is the order of the requests; answers may end in another order."""
 
     number: int
     request: RecordedRequest
@@ -72,7 +72,7 @@ class RecordedExchange(Struct, frozen=True):
 
 
 def load(path: Path) -> list[RecordedExchange]:
-    """The exchanges of a recording, in the order of their requests."""
+    """Return the exchanges of a recording, in the order of their requests."""
     found: list[RecordedExchange] = []
     for place, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
@@ -101,7 +101,7 @@ def keep_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def write_body(body: bytes) -> Any:
-    """A body as JSON if it is some, else as text or base64."""
+    """Return a body as JSON if possible, else as text or base64."""
     if not body:
         return None
     try:
@@ -122,16 +122,16 @@ def read_bytes(written: Any) -> bytes:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Record what a real endpoint answers, once, and replay it for ever.
+# Record the answers of a real endpoint once, and replay them.
 #
 #     with cassette("tests/cassettes/weather.jsonl") as transport:
 #         agent = dragoman.Agent("openai:gpt-5.6", tools=[weather], transport=transport)
 #
-# A request that was not recorded is an error that shows how it differs from the nearest one that was.
+# A request that was not recorded is an error, which shows the difference to the nearest recorded one.
 
 Mode = Literal["once", "none", "new", "all"]
 Ignore = Callable[[Any], Any]
-"""Changes the JSON of a request before it is compared and kept: to take out what differs in every run."""
+"""Changes the JSON of a request before it is compared and stored: it removes what differs in every run."""
 _COMPARED = 200
 _SHOWN = 4000
 
@@ -141,7 +141,7 @@ class CassetteMiss(AssertionError):
 
 
 class RecordingTransport:
-    """A transport that passes everything on to another one and writes it down, without the secrets."""
+    """A transport that forwards requests to another one and records the exchanges, without secrets."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class RecordingTransport:
 
 
 class _RecordedResponse:
-    """A response that is written down when it was read, or when it is closed."""
+    """A response that is recorded when it was read completely, or when it is closed."""
 
     def __init__(self, inner: HttpResponse, write: Callable[[Answered], None], redactor: RecordingRedactor) -> None:
         self._inner = inner
@@ -227,10 +227,10 @@ class _RecordedResponse:
 
 
 class ReplayTransport:
-    """A transport that answers from a recording and never touches the network.
+    """A transport that answers from a recording and never uses the network.
 
-    Requests are compared by method, address and body (as JSON, whatever the order of its members). The same request
-    made several times is answered in the order in which the answers were recorded.
+    Requests are compared by method, URL and body (as JSON, without regard to the order of members). Repeated requests
+    are answered in the order in which the answers were recorded.
     """
 
     def __init__(self, path: str | Path, *, redact: Iterable[str] = (), ignore: Ignore | None = None) -> None:
@@ -246,12 +246,12 @@ class ReplayTransport:
 
     @property
     def unused(self) -> list[RecordedExchange]:
-        """What was recorded and not asked for."""
+        """The recorded exchanges that were not requested."""
         left = [recorded for lane in self._lanes.values() for recorded in lane]
         return sorted(left, key=lambda recorded: recorded.number)
 
     def assert_all_used(self) -> None:
-        """Fail unless every recorded answer was asked for."""
+        """Fail unless every recorded answer was requested."""
         if self.unused:
             shown = "\n".join(f"- {recorded.request.show()[:300]}" for recorded in self.unused)
             raise AssertionError(f"{len(self.unused)} recordings of {self._path} were not used:\n{shown}")
@@ -280,7 +280,7 @@ class ReplayTransport:
 
 
 class _ExtendingTransport:
-    """Answers from a recording what it knows, and records the rest."""
+    """Answers recorded requests, and records the others."""
 
     def __init__(self, replay: ReplayTransport, recording: RecordingTransport) -> None:
         self._replay = replay
@@ -304,12 +304,12 @@ def cassette(
     ignore: Ignore | None = None,
     all_used: bool = False,
 ) -> Iterator[Transport]:
-    """A transport that records or replays.
+    """Return a transport that records or replays.
 
-    `record`: `once` records where there is no file yet and replays else; `none` only replays; `new` replays what is
-    known and records the rest; `all` records everything anew. `transport` is used for recording. `redact` are regular
-    expressions for further secrets, `ignore` is a function that takes the JSON of a request and gives it back without
-    what differs in every run. With `all_used` an answer that was recorded and not asked for fails the test.
+    `record`: `once` records if there is no file yet, and else replays; `none` only replays; `new` replays recorded
+    requests and records the others; `all` records everything again. `transport` is used to record. `redact` are regular
+    expressions for further secrets. `ignore` is a function that takes the JSON of a request and returns it without the
+    parts that differ in every run. With `all_used`, a recorded answer that was not requested fails the test.
     """
     place, patterns = Path(path), list(redact)
     if record == "all":
@@ -333,7 +333,7 @@ def cassette(
 
 
 def describe(request: HttpRequest, redactor: RecordingRedactor, ignore: Ignore | None = None) -> RecordedRequest:
-    """A request as it is compared and kept: without secrets, and without what is to be ignored.
+    """Return a request for comparison and storage: without secrets and ignored parts.
 
     The redactor learns the secrets of the request, so that it finds them in the answer.
     """
@@ -346,10 +346,10 @@ def describe(request: HttpRequest, redactor: RecordingRedactor, ignore: Ignore |
 
 
 def explain_miss(asked: RecordedRequest, recorded: list[RecordedExchange], path: Path) -> str:
-    """What was asked, and how it differs from the nearest request that was recorded."""
+    """Return a message with the request and its difference to the nearest recorded one."""
     same = [each for each in recorded if each.request.lane == asked.lane]
     if same:
-        return f"{path} holds this request {len(same)} times, and it was made once more:\n{asked.show()[:_SHOWN]}"
+        return f"{path} contains this request {len(same)} times, and it was made once more:\n{asked.show()[:_SHOWN]}"
     if not recorded:
         return f"{path} is empty; the request was:\n{asked.show()[:_SHOWN]}"
     nearest = max(recorded[:_COMPARED], key=lambda each: _likeness(each.request, asked))
@@ -363,9 +363,7 @@ def explain_miss(asked: RecordedRequest, recorded: list[RecordedExchange], path:
     shown = "\n".join(lines)
     if len(shown) > _SHOWN:
         shown = shown[:_SHOWN] + "\n[the rest is left out]"
-    return (
-        f'{path} holds no such request. The nearest one differs:\n{shown}\nhint: record it with record="new" or "all"'
-    )
+    return f'{path} lacks this request. The nearest one differs:\n{shown}\nhint: record it with record="new" or "all"'
 
 
 def _likeness(recorded: RecordedRequest, asked: RecordedRequest) -> tuple[bool, float]:

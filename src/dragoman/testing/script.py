@@ -38,20 +38,20 @@ from dragoman.wire.codec import as_object
 from dragoman.wire.registry import ROWS
 
 # --------------------------------------------------------------------------------------------------------------------
-# Which wire a request is written in, which model it names, and whether it asks for a stream.
+# The wire and the model of a request, and whether it requests a stream.
 
 
 def find_wire(url: str, preferred: str) -> str:
-    """The wire that the path of a request belongs to: the preferred one unless the path says otherwise."""
+    """Return the wire that the path of a request belongs to: the preferred one, if the path fits it."""
     path = urlsplit(url).path
     found = {name: match.end() - match.start() for name, row in ROWS.items() if (match := re.search(row.path, path))}
-    # The path of one wire may end as that of another one does; two wires have the same.
+    # The paths of several wires have the same end, and two wires have the same path.
     fitting = [name for name, length in found.items() if length == max(found.values())]
     return preferred if preferred in fitting or not fitting else fitting[0]
 
 
 def read_request(url: str, body: bytes, spoken: str) -> tuple[Request, JsonObject]:
-    """The request in neutral form, and its body as JSON."""
+    """Return the request in neutral form, and its body as JSON."""
     found = re.search(ROWS[spoken].path, urlsplit(url).path) if spoken in ROWS else None
     said = found.groupdict() if found else {}
     model = unquote(said.get("model") or "")
@@ -61,23 +61,23 @@ def read_request(url: str, body: bytes, spoken: str) -> tuple[Request, JsonObjec
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a scripted model may say, and the helpers to write it.
+# Scripted replies, and helpers to write them.
 #
-# A scripted reply is whatever is shortest to write: a text, calls, parts, a whole `Reply`, a `Failure`, raw bytes, an
-# exception, or a function of the request that gives one of these. `as_reply` brings all that a model can say into a
+# A scripted reply is a text, calls, parts, a whole `Reply`, a `Failure`, raw bytes, an exception, or a function of the
+# request that returns one of these. `as_reply` converts the replies that a model can produce into a
 # `Reply`.
 
 NO_USAGE = Usage()
 Say = str | Part | Sequence[str | Part] | Reply
-"""What a model can say."""
+"""A reply that a model can produce."""
 
 
 class Answer(Struct, frozen=True):
-    """An HTTP answer as it is, for what no model and no server of ours would write.
+    """A raw HTTP answer, for answers that the codecs would not write.
 
-    `body` is bytes, a text, or data that becomes JSON; `pieces`, where given, is the body in the pieces that arrive.
-    After the last piece the connection breaks with the `fault`, if one is given; with `stalls` nothing more comes, and
-    nothing ends, until the client gives up.
+    `body` is bytes, a text, or data that becomes JSON; `pieces`, if given, is the body in pieces. After the last piece
+    the connection fails with `fault`, if one is given. With `stalls` no more data arrives, and the connection stays
+    open until the client gives up.
     """
 
     status: int = 200
@@ -88,7 +88,7 @@ class Answer(Struct, frozen=True):
     stalls: bool = False
 
     def parts(self) -> list[bytes]:
-        """The body in pieces, none of them empty."""
+        """Return the body in pieces that are not empty."""
         pieces = [self.bytes()] if self.pieces is None else self.pieces
         return [bytes(piece) for piece in pieces if piece]
 
@@ -101,39 +101,39 @@ class Answer(Struct, frozen=True):
 
 
 Scripted = Say | Failure | Answer | BaseException
-"""What a model, its server, or the connection to it may answer."""
+"""An answer of a model, its server, or the connection."""
 Script = Scripted | Callable[[Request], Scripted | Awaitable[Scripted]]
 
 
 def call(tool: str, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> ToolCall:
-    """A call for a script: `call("weather", city="Paris")`. Its id is made when it is played."""
+    """Return a call for a script: `call("weather", city="Paris")`. Its id is generated when it is sent."""
     return ToolCall("", tool, {**(arguments or {}), **more})
 
 
 def calls(*made: ToolCall, say: str = "") -> list[str | Part]:
-    """Several calls in one reply, with the words before them."""
+    """Return several calls in one reply, with optional text before them."""
     return [*([say] if say else []), *made]
 
 
 def text(words: str) -> Text:
-    """A part of a reply that is text."""
+    """Return a text part of a reply."""
     return Text(words)
 
 
 def thinking(words: str) -> Thinking:
-    """A part of a reply in which the model thinks aloud."""
+    """Return a thinking part of a reply."""
     return Thinking(words)
 
 
 def sse(frames: Iterable[Any], *, done: bool = True) -> Answer:
-    """A stream of server-sent events as it is: data becomes JSON, texts are sent as they are, `[DONE]` ends it."""
+    """Return a raw stream of server-sent events: data becomes JSON, texts are unchanged, `[DONE]` ends it."""
     written = [frame if isinstance(frame, str) else json.dumps(frame) for frame in frames]
     pieces = [f"data: {data}\n\n".encode() for data in [*written, *(["[DONE]"] if done else [])]]
     return Answer(200, {"content-type": "text/event-stream"}, pieces=pieces)
 
 
 def as_reply(said: Say, *, usage: Usage = NO_USAGE) -> Reply:
-    """A reply from what a script says. The reason to stop follows from whether it calls anything."""
+    """Convert a scripted reply into a `Reply`. The stop reason depends on whether it contains calls."""
     if isinstance(said, Reply):
         return said
     parts = [Text(part) if isinstance(part, str) else part for part in _listed(said)]
@@ -155,7 +155,7 @@ def _listed(said: Any) -> list[str | Part]:
 
 
 def number_calls(reply: Reply, next_id: Callable[[], str]) -> Reply:
-    """The reply with an id on every call that has none."""
+    """Return the reply with an id for every call that has none."""
     parts: list[Part] = [
         structs.replace(part, id=next_id()) if isinstance(part, ToolCall) and not part.id else part
         for part in reply.message.parts
@@ -164,7 +164,7 @@ def number_calls(reply: Reply, next_id: Callable[[], str]) -> Reply:
 
 
 def write_as_text(reply: Reply, format: str) -> Reply:
-    """The reply of a model that knows no native calls: its calls are text in a format, and it ends like any text."""
+    """Return the reply of a model without native calls: its calls are text in a format, and it stops with `end`."""
     from dragoman import formats
 
     made = [part for part in reply.message.parts if isinstance(part, ToolCall)]
@@ -178,14 +178,14 @@ def write_as_text(reply: Reply, format: str) -> Reply:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A model that says what you wrote down: a transport that answers requests from a script.
+# The scripted model: a transport that answers requests from a script.
 #
-# It stands where the network would: the client encodes its request, the script reads it with the server half of the
-# same wire, keeps it, and answers with the next reply, whole or streamed as the request asks. So everything between
-# your code and the socket runs for real.
+# It replaces the network: the client encodes its request, the script decodes it with the server half of the same wire,
+# stores it, and answers with the next reply, whole or streamed as requested. So all code between your program and the
+# socket really runs.
 
 Pieces = int | Literal["frames", "whole"] | Callable[[bytes], Iterable[bytes]]
-"""How the bytes of a stream are cut: into n bytes each, one frame each, not at all, or by a function."""
+"""How the bytes of a stream are split: into n bytes each, one frame each, not at all, or by a function."""
 
 
 DEFAULT_TIMEOUTS = Timeouts()
@@ -193,11 +193,11 @@ Waited = TypeVar("Waited")
 
 
 class ScriptExhausted(AssertionError):
-    """The client asked once more than the script has replies."""
+    """The client sent more requests than the script has replies."""
 
 
 class Exchange(Struct, frozen=True):
-    """One request as it arrived: the bytes, the JSON in them, and what they mean."""
+    """One received request: the bytes, their JSON, and the decoded request."""
 
     sent: HttpRequest
     wire: str
@@ -206,7 +206,7 @@ class Exchange(Struct, frozen=True):
 
 
 class ScriptedResponse:
-    """An answer that is already known, given out piece by piece."""
+    """A prepared answer, returned piece by piece."""
 
     def __init__(self, answer: Answer, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.status = answer.status
@@ -230,7 +230,7 @@ class ScriptedResponse:
 
 
 async def wait_for(waited: Awaitable[Waited], seconds: float, code: str) -> Waited:
-    """Wait as a transport does: too long is a fault of the connection."""
+    """Wait like a transport: a timeout is a fault of the connection."""
     try:
         return await asyncio.wait_for(waited, seconds)
     except TimeoutError:
@@ -238,13 +238,13 @@ async def wait_for(waited: Awaitable[Waited], seconds: float, code: str) -> Wait
 
 
 class ScriptedModel:
-    """A transport that plays a model.
+    """A transport that simulates a model.
 
-    `replies` are said one after another; see `dragoman.testing.script` for all that may stand there. `loop=True`
-    begins again at the end; otherwise one request too many is an AssertionError that shows what was asked.
-    `wire` is the protocol that `endpoint()` speaks; a request in another one is answered in that one. With
-    `native=False` calls are written as text in `format`. `pieces` cuts the bytes of a stream, `deltas` is how many
-    characters of text or arguments stand in one event. `usage` is reported with every reply that names none.
+    `replies` are used one after another; `dragoman.testing.script` describes the possible values. `loop=True` starts
+    again at the end; otherwise a request without a reply is an AssertionError that shows the request. `wire` is the
+    wire of `endpoint()`; a request on another wire is answered on that one. With `native=False` calls are written as
+    text in `format`. `pieces` splits the bytes of a stream, `deltas` is the number of characters in one
+    event. `usage` is reported with every reply that has none.
     """
 
     def __init__(
@@ -272,30 +272,30 @@ class ScriptedModel:
         self.exchanges: list[Exchange] = []
         self.closed = False
 
-    # ---- what the test looks at ---------------------------------------------------------------------------------
+    # ---- inspection ---------------------------------------------------------------------------------------------
 
     @property
     def requests(self) -> list[Request]:
-        """Every request so far, in neutral form."""
+        """All requests so far, in neutral form."""
         return [exchange.request for exchange in self.exchanges]
 
     @property
     def bodies(self) -> list[JsonObject]:
-        """The JSON of every request so far, as it was sent."""
+        """The JSON of all requests so far."""
         return [exchange.body for exchange in self.exchanges]
 
     @property
     def left(self) -> int:
-        """How many replies have not been asked for."""
+        """The number of unused replies."""
         return max(len(self._script) - self._played, 0)
 
     def assert_finished(self) -> None:
-        """Fail unless every reply was asked for."""
+        """Fail unless every reply was used."""
         if self.left:
-            raise AssertionError(f"{self.left} of {len(self._script)} scripted replies were never asked for")
+            raise AssertionError(f"{self.left} of {len(self._script)} scripted replies were not used")
 
     def endpoint(self, model: str = "scripted", **settings: Any) -> Endpoint:
-        """The endpoint to give to an agent together with this transport; it needs no key."""
+        """Return the endpoint for an agent that uses this transport; it needs no key."""
         return scripted_endpoint(self._wire, self._native, model=model, format=self._format, **settings)
 
     # ---- the transport ------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def scripted_endpoint(
     format: str = "hermes",
     **settings: Any,
 ) -> Endpoint:
-    """An endpoint of no known vendor that needs no key. `settings` are those of `providers.resolve`."""
+    """Return an endpoint without a known vendor that needs no key. `settings` are those of `providers.resolve`."""
     provider = Provider(
         "scripted",
         "A script",
@@ -376,7 +376,7 @@ def scripted_endpoint(
 
 
 def write_failure(failure: Failure, spoken: str) -> Answer:
-    """The HTTP answer of a server that fails in this way."""
+    """Return the HTTP answer of a server that fails in this way."""
     status, body = wire.get(spoken).encode_failure(failure)
     headers = {"content-type": "application/json"}
     if failure.retry_after is not None:
@@ -385,14 +385,14 @@ def write_failure(failure: Failure, spoken: str) -> Answer:
 
 
 def write_stream(reply: Reply, spoken: str, *, deltas: int = 16) -> list[bytes]:
-    """The frames of a streamed reply, with at most `deltas` characters in each event."""
+    """Return the frames of a streamed reply, with at most `deltas` characters in each event."""
     stage = wire.get(spoken).event_stream(model=reply.model, id=reply.id)
     frames = [frame for event in unfold(reply) for smaller in _split(event, deltas) for frame in stage.feed(smaller)]
     return [*frames, *stage.close()]
 
 
 def cut(frames: list[bytes], pieces: Pieces) -> list[bytes]:
-    """The bytes of a stream in the pieces that arrive."""
+    """Split the bytes of a stream into pieces."""
     if pieces == "frames":
         return frames
     data = b"".join(frames)
@@ -408,7 +408,7 @@ def _split(event: Event, size: int) -> list[Event]:
 
 
 def as_script(replies: Any) -> list[Script]:
-    """A single reply may be given without a list; a list is always a list of replies."""
+    """Return the list of replies; a single reply may be given without a list."""
     if isinstance(replies, list | tuple):
         return list(replies)
     if isinstance(replies, str | Struct | BaseException) or callable(replies):
@@ -420,7 +420,7 @@ def _describe_surplus(count: int, request: Request) -> str:
     last = request.messages[-1] if request.messages else None
     shown = msgspec.json.encode(last, enc_hook=repr).decode()[:2000] if last is not None else "no message at all"
     return (
-        f"the script has {count} replies, and the client asked once more.\n"
+        f"the script has {count} replies, and the client sent one more request.\n"
         f"Its last message ({len(request.messages)} in all): {shown}\n"
         "hint: add a reply to the script, or use loop=True"
     )

@@ -1,4 +1,4 @@
-"""A loopback HTTP server that plays a script and injects faults."""
+"""A loopback HTTP server that answers from a script and injects faults."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dragoman.testing.script import Exchange, Script, ScriptedModel, as_script
 from dragoman.types import JsonObject, Request
 
 # --------------------------------------------------------------------------------------------------------------------
-# The server's side of HTTP/1.1, as far as a test needs it: requests in, one after another.
+# The server side of HTTP/1.1, as far as tests need it: it reads requests, one after another.
 
 _PIECE = 1 << 16
 
 
 class Received(Struct, frozen=True):
-    """A request as it came in. Header names are in lower case; of a header that came twice, the last counts."""
+    """A received request. Header names are in lower case; of a repeated header, the last one counts."""
 
     method: str
     target: str
@@ -36,19 +36,19 @@ class Received(Struct, frozen=True):
 
 
 class Incoming:
-    """What a client sends, with a place to wait for the moment when it goes away."""
+    """Reads the requests of a client, and can wait for its disconnection."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
         self._held = bytearray()
 
     async def wait_for_end(self) -> None:
-        """Until the client is gone. What it sends in the meantime is kept for later."""
+        """Wait until the client disconnects. Data that it sends in the meantime is kept."""
         while await self._fill():
             pass
 
     async def read(self) -> Received | None:
-        """The next request, or None at the end."""
+        """Return the next request, or None at the end."""
         while b"\r\n\r\n" not in self._held:
             if not await self._fill():
                 return None
@@ -79,7 +79,7 @@ class Incoming:
 
     async def _fill_or_fail(self) -> None:
         if not await self._fill():
-            raise ConnectionResetError("the client went away in the middle of a request")
+            raise ConnectionResetError("the client disconnected in the middle of a request")
 
     async def _fill(self) -> bool:
         try:
@@ -91,9 +91,9 @@ class Incoming:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A real HTTP server on this machine that plays a script and breaks in the ways you list.
+# A real HTTP server on this machine that answers from a script, with the faults that you list.
 #
-# It runs in a thread of its own, so that tests of blocking and of asynchronous code use it alike:
+# It runs in its own thread, so that tests of blocking and of asynchronous code can use it:
 #
 #     with Upstream([Fault("status", status=429), call("weather", city="Paris"), "It is warm."]) as upstream:
 #         agent = dragoman.Agent(upstream.endpoint(), tools=[weather])
@@ -105,9 +105,9 @@ _SECONDS_TO_STOP = 10.0
 class Upstream:
     """A server at `upstream.url` that answers from a script.
 
-    `script` is a `ScriptedModel`, or a list of what one may say. A `Fault` in the list spoils the reply that follows
-    it; one that is an answer of its own (`Fault("status")`) stands for a request. For a `ScriptedModel`, `faults` are
-    given apart, one for each request, None for those that go well. `options` are those of `ScriptedModel`.
+    `script` is a `ScriptedModel`, or a list of its replies. A `Fault` in the list damages the reply after it; a fault
+    that is its own answer (`Fault("status")`) answers one request. With a `ScriptedModel`, `faults` is a separate list,
+    with one entry for each request, None for no fault. `options` are those of `ScriptedModel`.
     """
 
     def __init__(
@@ -125,21 +125,21 @@ class Upstream:
             self.model, self._faults = ScriptedModel(replies, **options), [*listed, *faults]
         self._tls = tls
         self.received: list[Received] = []
-        """Every request as it came in, those that a fault answered included."""
+        """All received requests, including those that a fault answered."""
         self.connections = 0
         self.errors: list[BaseException] = []
-        """What went wrong in the script itself; leaving the `with` raises the first."""
+        """The errors of the script itself; the end of the `with` block raises the first."""
         self._hangups = threading.Semaphore(0)
         self._arrivals = threading.Semaphore(0)
         self._started = threading.Event()
         self._thread: threading.Thread | None = None
         self._port = 0
 
-    # ---- what the test looks at ---------------------------------------------------------------------------------
+    # ---- inspection ---------------------------------------------------------------------------------------------
 
     @property
     def url(self) -> str:
-        """The base URL to give to a client."""
+        """The base URL for a client."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/v1"
 
     @property
@@ -156,7 +156,7 @@ class Upstream:
         return self.model.bodies
 
     def endpoint(self, model: str = "scripted", **settings: Any) -> Endpoint:
-        """The endpoint to give to an agent; it needs no key."""
+        """Return the endpoint for an agent; it needs no key."""
         return self.model.endpoint(model, base_url=self.url, **settings)
 
     def go_on(self) -> None:
@@ -164,11 +164,11 @@ class Upstream:
         self._loop.call_soon_threadsafe(self._turns.release)
 
     def wait_for_request(self, seconds: float = 10.0) -> bool:
-        """Wait until one more request has arrived; False after so many seconds."""
+        """Wait until one more request has arrived. Returns False after a timeout."""
         return self._arrivals.acquire(timeout=seconds)
 
     def wait_for_hangup(self, seconds: float = 10.0) -> bool:
-        """Wait until one more client has gone away in the middle of an answer; False after so many seconds."""
+        """Wait until one more client has disconnected in the middle of an answer. Returns False after a timeout."""
         return self._hangups.acquire(timeout=seconds)
 
     # ---- starting and stopping ----------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Upstream:
             writer.close()
 
     async def _converse(self, incoming: Incoming, writer: asyncio.StreamWriter) -> None:
-        """Requests on one connection, one after another, until a fault or the client ends it."""
+        """Answer the requests on one connection, one after another, until a fault or the client ends it."""
         goes_on = True
         while goes_on and (received := await incoming.read()) is not None:
             number = len(self.received)
@@ -246,7 +246,7 @@ class Upstream:
     async def _answer_while_there(
         self, received: Received, fault: Fault | None, incoming: Incoming, writer: asyncio.StreamWriter
     ) -> bool:
-        """Send the answer unless the client goes away first; whether the connection may go on."""
+        """Send the answer unless the client disconnects first. Returns whether the connection stays open."""
         leaving = asyncio.create_task(incoming.wait_for_end())
         sending = asyncio.create_task(self._answer(received, fault, writer))
         try:
@@ -275,13 +275,13 @@ class Upstream:
         except TransportFault:
             return await self._send([Step(then="reset")], writer)
         except AssertionError as error:
-            # The script is at its end: the test hears of it when it leaves the `with`.
+            # The script has no more replies: the end of the `with` block raises the error.
             self.errors.append(error)
             return await self._send(spoil(Fault("status", status=400, body=str(error)), IntendedAnswer()), writer)
         return await self._send(spoil(fault, meant), writer)
 
     async def _relay(self, meant: IntendedAnswer, response: HttpResponse, writer: asyncio.StreamWriter) -> bool:
-        """A stream that goes well: every piece when it comes."""
+        """Send a stream without faults: each piece when it arrives."""
         await self._write(meant.head(), writer)
         async for piece in response.pieces():
             await self._write(chunk(piece), writer)
@@ -325,7 +325,7 @@ def _streams(headers: Mapping[str, str]) -> bool:
 
 
 def _sort(script: Any) -> tuple[list[Script], list[Fault | None]]:
-    """The replies of a list, and the fault of each request: one that spoils belongs to the reply behind it."""
+    """Return the replies of a list, and the fault of each request: a fault damages the reply after it."""
     replies: list[Script] = []
     faults: list[Fault | None] = []
     waiting: Fault | None = None
@@ -339,5 +339,5 @@ def _sort(script: Any) -> tuple[list[Script], list[Fault | None]]:
         else:
             waiting = entry
     if waiting is not None:
-        raise ConfigError(f"Fault({waiting.kind!r}) spoils a reply, and none follows it", hint="put a reply behind it")
+        raise ConfigError(f"Fault({waiting.kind!r}) damages a reply, and none follows it", hint="add a reply after it")
     return replies, faults

@@ -1,1 +1,1 @@
-"""Command lines, run for a limited time, with nothing left behind."""
+"""The tool `bash`: it runs command lines for a limited time, and leaves no processes behind."""

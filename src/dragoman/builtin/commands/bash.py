@@ -1,4 +1,4 @@
-"""The tool `bash`: one command line, run for a limited time, with nothing left behind."""
+"""The tool `bash`: it runs one command line for a limited time, and leaves no processes behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dragoman.types import JsonObject, Operand, Tool
 # --------------------------------------------------------------------------------------------------------------------
 # The environment of a command: begun from nothing, with a short list of harmless variables.
 #
-# Keys of providers stand in the environment of many programs. A command that a model wrote has no use for them.
+# The environment often contains keys of providers. A command of a model does not need them.
 
 ALLOWED = ("PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ")
 """Passed on where they are set, beside LC_*; TERM is always `dumb`."""
@@ -241,7 +241,7 @@ def _last_state(line: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The tool `bash`: one command line in a shell of its own, with its output, how it ended, and nothing left behind.
+# The tool `bash`: one command line in its own shell, with its output and how it ended.
 
 DEFAULT_SECONDS = 120.0
 LONGEST_SECONDS = 600.0

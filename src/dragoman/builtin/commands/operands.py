@@ -112,7 +112,7 @@ _DOUBTFUL = Settings(names_programs=True)
 
 
 def read_settings(path: str) -> Settings | None:
-    """The settings in a file; None where there is no file."""
+    """Return the settings in a file; None if there is no file."""
     try:
         content = read_start(path, _LARGEST_CONFIG + 1)
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _plain(written: str | None) -> str | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Where the programs of a command line come from: one that lies in the workspace may be the work of a model.
+# The locations of the programs of a command line: a program in the workspace may be written by a model.
 
 _STARTED_BY = {
     "egrep": ("grep",),
@@ -488,7 +488,7 @@ _LARGEST_SCRIPT = 512 * 1024 * 1024
 
 
 class TooLarge(OSError):
-    """A script of a size that nobody has read."""
+    """A script that is too large to be reviewed."""
 
 
 def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> list[Operand]:

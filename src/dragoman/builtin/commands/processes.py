@@ -1,4 +1,4 @@
-"""Running one command as processes of the system, for a limited time, so that nothing of it is left afterwards.
+"""Run one command as processes of the system, for a limited time, and end all of its processes.
 
 A thread of its own waits for the pipes: it needs no event loop, no main thread and no watcher of children, and a
 flood of output does not keep the loop from its other work. The command itself runs below `supervisor.py`.

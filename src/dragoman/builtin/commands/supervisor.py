@@ -1,4 +1,4 @@
-"""The small process between us and a command: it ends everything the command began, also when we are killed.
+"""The supervisor process of a command: it ends all processes of the command, even if dragoman is killed.
 
 Run as a script of its own, with nothing but the standard library, so that it starts fast and inherits nothing. It is
 told over one pipe what to run, and tells over another what became of it. Every orphan below it becomes its child, so

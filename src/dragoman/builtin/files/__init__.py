@@ -1,1 +1,1 @@
-"""Files in a workspace: read, listed, searched, written, edited and patched, and never outside of it."""
+"""The file tools: they read, list, search, write, edit and patch files in a workspace, and never outside it."""

@@ -1,4 +1,4 @@
-"""Replacing files so that each is either the old one or the new one, and all of them or none.
+"""Replace files atomically: each file is either the old or the new version, and all change or none.
 
 New content goes into a file beside the old one first, and takes its name when it is complete. Where several files
 change together, the old ones are kept under another name until the last one is in place, and come back if it fails.
@@ -76,7 +76,7 @@ def _ensure_replaceable(change: Change) -> None:
         raise Error(f"{quoted(before.path)} is a folder")
     if before.kind == "special":
         raise Error(f"{quoted(before.path)} is no regular file (a pipe, a socket or a device), and is left alone")
-    # Renaming over it would work, and for root so does everything; but somebody meant this bit.
+    # A rename would succeed, and root may write everything, but the user set this bit on purpose.
     if before.kind == "file" and not before.mode & 0o222:
         raise Error(f"{quoted(before.path)} is read-only (mode {before.mode:04o}), and is left alone")
 

@@ -1,4 +1,4 @@
-"""Looking for a pattern in files, line by line, where ripgrep is not installed or does not know the pattern.
+"""Search files for a pattern, line by line, if ripgrep is not installed or does not support the pattern.
 
 It runs as a process of its own, because a pattern can keep Python busy for ever, and nothing but an end of the process
 stops it. So it is a script that needs nothing but the standard library: the request comes as JSON on standard input,

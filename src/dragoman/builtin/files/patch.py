@@ -1,4 +1,4 @@
-"""The tool `apply_patch`: changes to several files, all of them or none."""
+"""The tool `apply_patch`: it changes several files, all of them or none."""
 
 from __future__ import annotations
 

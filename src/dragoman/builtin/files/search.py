@@ -1,4 +1,4 @@
-"""The tool `grep`: lines that match a regular expression, found by ripgrep or by our own search."""
+"""The tool `grep`: it finds lines that match a regular expression, with ripgrep or with its own search."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _has_nested_set(pattern: str) -> bool:
 
 
 def find_ripgrep(workspace: str) -> str | None:
-    """Where `rg` is. Not one that lies in the workspace: whoever writes there must not choose what runs."""
+    """Return the path of `rg`. It must not be in the workspace, because a model can write there."""
     return _ripgrep_on(os.environ.get("PATH", os.defpath), workspace)
 
 
@@ -364,7 +364,7 @@ class Search:
             raise Error(f"the search failed: {problem}") from None
 
     def notes(self) -> list[str]:
-        """What was not searched, in words."""
+        """Return a description of what was not searched."""
         notes: list[str] = []
         if self.is_cut:
             notes.append(f"stopped after {TIME_LIMIT:.0f} seconds; not everything was searched")

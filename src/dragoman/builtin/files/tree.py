@@ -127,7 +127,7 @@ LEFT_OUT = frozenset(
         *(".tox", ".nox", ".eggs", ".gradle", ".terraform", ".cache"),
     }
 )
-"""Folders that are large and hold nobody's own work; they are gone into only where somebody names them."""
+"""Large folders without the user's own work; they are searched only if the pattern names them."""
 _NAMED = 5
 _LIST = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -211,7 +211,7 @@ class Walk:
         return found
 
     def notes(self, hint: bool) -> list[str]:
-        """What the walk did not see, in words; with `hint`, also how to see it."""
+        """Return a description of what the walk skipped; with `hint`, also how to include it."""
         notes: list[str] = []
         if self.left_out:
             names = Counter(path.rpartition("/")[2] for path in self.left_out)

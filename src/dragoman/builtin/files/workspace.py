@@ -1,4 +1,4 @@
-"""The workspace: paths opened beneath one directory, never outside of it."""
+"""The workspace: it opens paths below one directory, and never outside it."""
 
 from __future__ import annotations
 
@@ -300,7 +300,7 @@ def kernel_open() -> Openat2 | None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The folder that the file tools work in, held by a descriptor: what they open lies beneath it, whatever others do.
+# The folder of the file tools, held by a descriptor: all opened files are below it, even if other processes move it.
 #
 # Paths come from a model, so they may be anything. A relative one starts at the top of the workspace, an absolute one
 # has to begin with it, `..` may not leave it, `~` is an ordinary name. Links are followed as long as they stay
@@ -543,7 +543,7 @@ def _join(place: str, name: str) -> str:
     return place or "." if name == "." else f"{place}/{name}" if place not in ("", ".") else name
 
 
-# ---- errors in words -----------------------------------------------------------------------------------------------
+# ---- error messages ------------------------------------------------------------------------------------------------
 
 _WORDS = {
     errno.ENOENT: "there is no such file or folder",
@@ -570,7 +570,7 @@ def _why(problem: OSError) -> str:
 
 @contextmanager
 def explained(given: str, workspace: str) -> Iterator[None]:
-    """Failures of the system, in words for a model."""
+    """Convert errors of the system into messages for a model."""
     try:
         yield
     except OSError as problem:

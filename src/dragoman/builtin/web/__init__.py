@@ -1,1 +1,1 @@
-"""Pages of the web, fetched from public addresses alone and made readable."""
+"""The tool `web_fetch`: it fetches pages only from public addresses, and converts them to readable text."""

@@ -1,4 +1,4 @@
-"""URLs parsed strictly, and which hosts are public."""
+"""Strict parsing of URLs, and the check whether a host is public."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _never_in_a_host = re.compile(r"[\x00-\x20\x7f-\x9f\\/?#@%<>^|\"'`{}\s]").search
 
 
 class Refused(Error):
-    """An address that is not fetched, with the reason in words."""
+    """A URL that is not fetched, with the reason."""
 
 
 # ---- hosts as they are spelled ---------------------------------------------------------------------------------------

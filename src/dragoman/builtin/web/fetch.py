@@ -1,4 +1,4 @@
-"""The tool `web_fetch`: one page of the public web, as text."""
+"""The tool `web_fetch`: it returns one page of the public web as text."""
 
 from __future__ import annotations
 

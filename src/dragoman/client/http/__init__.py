@@ -1,4 +1,4 @@
-"""HTTP/1.1 over asyncio, as much of it as a client of language models needs: POST, keep-alive, TLS, proxies, limits."""
+"""HTTP/1.1 over asyncio, with the features that a client of language models needs: keep-alive, TLS, proxies, limits."""
 
 from __future__ import annotations
 

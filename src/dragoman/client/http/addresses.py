@@ -12,15 +12,15 @@ from msgspec import Struct
 from dragoman.errors import ConfigError
 
 # --------------------------------------------------------------------------------------------------------------------
-# Addresses of requests, taken apart once and remembered.
+# URLs of requests, parsed once and cached.
 
-# Everything that may stand in a target as it is; the rest is escaped.
+# The characters that a request target may contain unescaped.
 _SAFE = "%/:=&?~#+!$,;'@()*[]|"
 _PORTS = {"http": 80, "https": 443}
 
 
 class Address(Struct, frozen=True):
-    """Where a request goes. `authority` is what the Host header says."""
+    """The destination of a request. `authority` is the value of the Host header."""
 
     scheme: str
     host: str
@@ -28,7 +28,7 @@ class Address(Struct, frozen=True):
     target: str
     authority: str
     credentials: str = ""
-    """The value of an Authorization header, where the address names a user and a password."""
+    """The value of an Authorization header, if the URL contains a user and a password."""
 
     @property
     def origin(self) -> str:
@@ -37,16 +37,16 @@ class Address(Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def read_address(url: str) -> Address:
-    """The parts of an absolute http or https URL."""
+    """Parse an absolute http or https URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or _PORTS[parts.scheme]
     except (ValueError, KeyError):
         raise ConfigError(
-            f"{_without_user(url)!r} is no address of a server", hint="write it as https://host/v1"
+            f"{_without_user(url)!r} is not the URL of a server", hint="write it as https://host/v1"
         ) from None
     if not parts.hostname:
-        raise ConfigError(f"{_without_user(url)!r} names no host", hint="write it as https://host/v1")
+        raise ConfigError(f"{_without_user(url)!r} has no host", hint="write it as https://host/v1")
     host = _to_ascii(parts.hostname)
     shown = f"[{host}]" if ":" in host else host
     authority = shown if port == _PORTS[parts.scheme] else f"{shown}:{port}"
@@ -57,7 +57,7 @@ def read_address(url: str) -> Address:
 
 
 def basic(user: str | None, password: str | None) -> str:
-    """The value of a header with a user and a password; empty without a user."""
+    """Return the value of a header with a user and a password; empty without a user."""
     if not user:
         return ""
     pair = f"{unquote(user)}:{unquote(password or '')}"
@@ -70,7 +70,7 @@ def _to_ascii(host: str) -> str:
     try:
         return host.encode("idna").decode("ascii")
     except UnicodeError:
-        raise ConfigError(f"{host!r} is no name of a host", hint="check the address") from None
+        raise ConfigError(f"{host!r} is not a host name", hint="check the URL") from None
 
 
 def _without_user(url: str) -> str:
@@ -79,7 +79,7 @@ def _without_user(url: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Proxies, only when somebody asks for one: a fixed address, or those of the environment.
+# Proxies are used only on request: a fixed URL, or those of the environment.
 
 
 class Proxy(Struct, frozen=True):
@@ -89,7 +89,7 @@ class Proxy(Struct, frozen=True):
 
 
 class Proxies(Struct, frozen=True):
-    """Which proxy a request takes: by its scheme, unless its host is on the list of exceptions."""
+    """The proxies by scheme, and the hosts that use none."""
 
     by_scheme: dict[str, Proxy]
     exceptions: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class Proxies(Struct, frozen=True):
 
 
 def read_proxies(setting: str | None, environment: Mapping[str, str]) -> Proxies | None:
-    """The proxies of a setting: None for none, `env` for those of the environment, else the address of one."""
+    """Return the proxies of a setting: None for none, `env` for those of the environment, else the URL of one."""
     if setting is None or not setting.strip():
         return None
     if setting != "env":
@@ -121,7 +121,7 @@ def read_proxies(setting: str | None, environment: Mapping[str, str]) -> Proxies
     for scheme in ("http", "https"):
         for name in (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY"):
             if name == "HTTP_PROXY" and "REQUEST_METHOD" in environment:
-                # In a CGI script it is a header of whoever sent the request.
+                # In a CGI script, the sender of a request controls this variable.
                 continue
             if environment.get(name, "").strip():
                 found[scheme] = read_proxy(environment[name])
@@ -132,7 +132,7 @@ def read_proxies(setting: str | None, environment: Mapping[str, str]) -> Proxies
 
 
 def read_proxy(url: str) -> Proxy:
-    """A proxy from its address."""
+    """Return a proxy from its URL."""
     text = url.strip()
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
@@ -140,5 +140,5 @@ def read_proxy(url: str) -> Proxy:
     except ValueError:
         parts, port = urlsplit(""), 0
     if parts.scheme != "http" or not parts.hostname:
-        raise ConfigError("the proxy is not of a kind that can be used", hint="write it as http://host:port")
+        raise ConfigError("this kind of proxy is not supported", hint="write it as http://host:port")
     return Proxy(parts.hostname, port, basic(parts.username, parts.password))

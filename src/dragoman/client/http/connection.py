@@ -16,23 +16,23 @@ from dragoman.client.http.parser import END, Decoder, Head, Limits, ResponsePars
 from dragoman.client.transport import Timeouts, TransportFault
 
 # --------------------------------------------------------------------------------------------------------------------
-# One connection: an asyncio protocol that sends a request, feeds the parser, and hands the body to a response.
+# One connection: an asyncio protocol that sends a request, feeds the parser, and passes the body to a response.
 #
-# Protocols and not streams: a stream copies every piece into a buffer and back, and wakes a task for each. Waiting is
-# watched by one lazy timer per connection, which costs nothing while answers come in time.
+# It uses protocols and not streams: a stream copies every piece into a buffer and back, and wakes a task for each. One
+# lazy timer per connection watches the timeouts, which costs nothing while answers arrive in time.
 
-# When a reader is slow, the server has to wait: above the first mark we stop reading, below the second we go on.
+# Backpressure for a slow reader: above the first mark the connection stops reading, below the second it continues.
 _HIGH, _LOW = 256 * 1024, 64 * 1024
 _TOGETHER = 64 * 1024
 
 _MESSAGES = {
-    "first_byte": "the server took more than {seconds:g} s to begin its answer",
-    "idle": "nothing came for {seconds:g} s in the middle of an answer",
+    "first_byte": "the server did not start its answer within {seconds:g} s",
+    "idle": "no data arrived for {seconds:g} s in the middle of an answer",
 }
 
 
 class Response:
-    """An answer whose head has arrived; the body comes as it is asked for."""
+    """An answer whose head has arrived; the body is read on demand."""
 
     def __init__(self, head: Head, connection: Connection, limits: Limits, timeouts: Timeouts) -> None:
         self.status = head.status
@@ -127,7 +127,7 @@ class Response:
             self.waiter = None
 
     async def close(self) -> None:
-        """Drop the connection unless the whole body has come, in which case it is already free for the next request."""
+        """Drop the connection, unless the whole body has arrived: then it is already available for the next request."""
         self.abandon()
 
     def abandon(self) -> None:
@@ -182,7 +182,7 @@ class Connection(asyncio.Protocol):
         self.loop = loop
         self.key: object = None
         self.used = False
-        """Whether it has carried a whole answer before."""
+        """Whether it has already transferred a complete answer."""
         self._limits = limits
         self._on_free = on_free
         self._on_lost = on_lost
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
         try:
             return await waiting
         except BaseException:
-            # A head may have come with the news that it is not wanted; then the connection may be another's by now.
+            # A head may arrive together with the cancellation; the connection may already belong to another request.
             if self._head is waiting:
                 self._head = None
                 self.drop()
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         parser = self._parser
         if parser is None:
-            # Nobody asked: whatever it is, an answer read after it could be somebody else's.
+            # Unsolicited data: an answer after it could belong to another request.
             self.drop()
             return
         try:
@@ -320,13 +320,13 @@ class Connection(asyncio.Protocol):
 
     def _fault_of_loss(self, error: Exception | None) -> TransportFault:
         seen = self._parser is not None and self._parser.seen
-        # A kept connection that was closed meanwhile: the server never saw the request, or did not begin to answer.
+        # The server closed an idle connection: it did not see the request, or did not start to answer.
         code = "stale" if self.used and not seen else "reset"
         why = f": {error}" if error is not None else ""
         return TransportFault("stream_cut", f"the connection was lost before the answer was complete{why}", code=code)
 
     def drop(self) -> None:
-        """Close at once. Whatever was going on here is over."""
+        """Close at once, and fail the current exchange."""
         self._lost = True
         if self.transport is not None:
             self.transport.abort()
@@ -341,7 +341,7 @@ class Connection(asyncio.Protocol):
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def watch(self, seconds: float, what: str) -> None:
-        """From now on, `what` may take this long."""
+        """Start the timeout of `what`."""
         self._waits_for = what
         self._seconds = seconds
         deadline = self._deadline = self.loop.time() + seconds
@@ -371,7 +371,7 @@ class Connection(asyncio.Protocol):
 
 
 def _keep_alive(headers: dict[str, str], usual: float) -> float:
-    """How long to keep a connection: a little less than the server says it does."""
+    """Return how long to keep a connection: slightly less than the server announces."""
     told = headers.get("keep-alive")
     if told is None:
         return usual
@@ -383,7 +383,7 @@ def _keep_alive(headers: dict[str, str], usual: float) -> float:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# How a connection comes about: names, sockets, TLS, and the tunnel through a proxy. Every failure gets its name.
+# How a connection is opened: names, sockets, TLS, and the tunnel through a proxy. Every failure has its own code.
 
 _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 
@@ -396,10 +396,10 @@ async def open_connection(
     timeouts: Timeouts,
     at: str = "",
 ) -> None:
-    """Connect, with TLS for https. Raises a TransportFault that says what went wrong.
+    """Connect, with TLS for https. Raises a TransportFault that names the reason.
 
-    `at` is the numeric address to connect to where it has been chosen already; no name is looked up then, and the
-    certificate has to be that of the name all the same.
+    `at` is the numeric address to connect to, if it is already known. Then no name is resolved, but the certificate
+    still has to match the name.
     """
     place = address.authority if proxy is None else f"the proxy {proxy.host}:{proxy.port}"
     try:
@@ -436,7 +436,7 @@ async def _connect(connection: Connection, host: str, port: int, context: ssl.SS
 
 
 def _check_peer(connection: Connection, at: str, place: str) -> None:
-    """Make sure that whoever is at the other end has the address that was chosen, before anything is said."""
+    """Check that the peer has the chosen address, before anything is sent."""
     transport = connection.transport
     peer = transport.get_extra_info("peername") if transport is not None else None
     found = str(peer[0]) if isinstance(peer, tuple) and peer else ""
@@ -465,13 +465,13 @@ async def _tunnel(
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The connections of one event loop: kept for the next request to the same origin, and never more than allowed.
+# The connections of one event loop: they are kept for the next request to the same origin, and their number is limited.
 
 Opener = Callable[[Connection], Awaitable[None]]
 
 
 class Pool:
-    """Connections by key (an origin, and the way there)."""
+    """Connections by key (an origin and its proxy)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits) -> None:
         self._loop = loop
@@ -483,7 +483,7 @@ class Pool:
         self._guard: AsyncIterator[None] | None = None
 
     def take(self, key: object) -> Connection | None:
-        """A kept connection, the one that was used last."""
+        """Return the idle connection that was used last, or None."""
         stack = self._idle.get(key)
         while stack:
             connection = stack.pop()
@@ -492,7 +492,7 @@ class Pool:
         return None
 
     async def open(self, key: object, opener: Opener, patience: float) -> Connection:
-        """A new connection, as soon as there may be one more; or one that became free in the meantime."""
+        """Return a new connection when the limit allows it, or one that becomes free in the meantime."""
         if self._guard is None:
             await self._watch_loop()
         while len(self._all) + self._opening >= self._limits.connections:
@@ -516,7 +516,7 @@ class Pool:
         return connection
 
     async def close(self) -> None:
-        """Drop every connection and wait until they are gone."""
+        """Drop every connection and wait until all are closed."""
         connections = list(self._all)
         for connection in connections:
             connection.drop()
@@ -524,7 +524,7 @@ class Pool:
         if connections:
             await asyncio.wait([connection.closed for connection in connections])
 
-    # ---- what connections report -----------------------------------------------------------------------------------
+    # ---- callbacks of connections ----------------------------------------------------------------------------------
 
     def _on_free(self, connection: Connection) -> None:
         self._idle.setdefault(connection.key, []).append(connection)
@@ -540,7 +540,7 @@ class Pool:
                 del self._idle[connection.key]
         self._wake_one()
 
-    # ---- waiting for room ------------------------------------------------------------------------------------------
+    # ---- waiting for a free connection -----------------------------------------------------------------------------
 
     def _wake_one(self) -> None:
         while self._waiters:
@@ -560,7 +560,7 @@ class Pool:
             raise TransportFault("timed_out", message, code="pool") from None
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                # It was this one's turn: somebody else takes it.
+                # This waiter was next: wake another one instead.
                 self._wake_one()
             raise
 
@@ -576,9 +576,9 @@ class Pool:
     # ---- the end of the loop ---------------------------------------------------------------------------------------
 
     async def _watch_loop(self) -> None:
-        """Have the connections closed with the loop, also when nobody closes the transport.
+        """Close the connections together with the loop, even if nobody closes the transport.
 
-        A loop that ends (`asyncio.run`) first closes the asynchronous generators that are still open; this is one.
+        At its end, a loop (`asyncio.run`) closes the asynchronous generators that are still open; this is one of them.
         """
         self._guard = self._wait_for_end()
         await anext(self._guard)

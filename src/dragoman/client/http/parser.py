@@ -12,49 +12,47 @@ from msgspec import Struct
 from dragoman.client.transport import TransportFault
 
 # --------------------------------------------------------------------------------------------------------------------
-# How much of an answer, and how many connections, we are willing to hold.
+# Limits for the size of an answer and the number of connections.
 
 
 class Limits(Struct, frozen=True):
-    """Caps on what a server can make us hold. None of them is ever reached by an honest one."""
+    """Limits for the memory and connections that a server can use. Normal servers stay far below them."""
 
     body_bytes: int = 64 * 1024 * 1024
-    """Of one body, after decoding."""
+    """Bytes of one body, after decompression."""
     wire_bytes: int = 64 * 1024 * 1024
-    """Of one body, as it comes over the wire: a compressed one may decode to nothing for as long as it likes."""
+    """Bytes of one body on the wire: a compressed body may produce no output for any number of bytes."""
     head_bytes: int = 64 * 1024
-    """Of the status line and all headers; also of all trailers, and of all chunk extensions."""
+    """Bytes of the status line and all headers; also of all trailers, and of all chunk extensions."""
     headers: int = 200
     connections: int = 400
-    """Open at once, for all origins together. Further requests wait for one to become free."""
+    """Open connections of all origins together. Further requests wait for a free one."""
     idle_seconds: float = 30.0
     """How long a connection is kept for the next request."""
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Compressed bodies, undone a small step at a time, so that a small body cannot become a huge one in memory.
+# Decompression in small steps, so that a small body cannot become a huge one in memory.
 
 STEP = 64 * 1024
-"""The most bytes that one step gives."""
+"""The maximum number of bytes of one step."""
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 _MOST_MEMBERS = 16
 
 
 class Decoder:
-    """Undoes one content coding. `decode` is lazy: each piece is made when it is asked for."""
+    """Decodes one content coding. `decode` is lazy: it produces each piece on demand."""
 
     def __init__(self, coding: str) -> None:
         if coding not in ("gzip", "x-gzip", "deflate"):
-            raise TransportFault(
-                "broken_protocol", f"a content encoding nobody asked for: {coding[:60]!r}", code="coding"
-            )
+            raise TransportFault("broken_protocol", f"unexpected content encoding {coding[:60]!r}", code="coding")
         self._is_gzip = coding != "deflate"
         self._engine = zlib.decompressobj(_GZIP) if self._is_gzip else None
         self._members = 1
         self._head = b""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """What these bytes decode to, in pieces of at most STEP bytes."""
+        """Yield the decoded bytes, in pieces of at most STEP bytes."""
         engine = self._engine
         if engine is None:
             data = self._head = self._head + data
@@ -69,47 +67,47 @@ class Decoder:
                 data = engine.unconsumed_tail or engine.unused_data
                 if piece:
                     yield piece
-            # A step may be full although all input was taken: what is held back comes with further steps.
+            # A step may be full although all input was consumed: further steps return the rest.
             while not engine.eof and (piece := engine.decompress(b"", STEP)):
                 yield piece
         except zlib.error as error:
             raise TransportFault("broken_protocol", f"the compressed body is damaged: {error}", code="coding") from None
 
     def _open_member(self) -> zlib._Decompress:
-        # A gzip body may consist of several members; no server has a reason to send many.
+        # A gzip body may have several members, but no normal server sends many.
         self._members += 1
         if not self._is_gzip or self._members > _MOST_MEMBERS:
-            raise TransportFault("broken_protocol", "bytes behind the end of a compressed body", code="coding")
+            raise TransportFault("broken_protocol", "data after the end of a compressed body", code="coding")
         return zlib.decompressobj(_GZIP)
 
     def close(self) -> None:
-        """The body is complete; raises if the compressed data is not."""
+        """End the body. Raises TransportFault if the compressed data is incomplete."""
         if self._engine is None or not self._engine.eof:
             raise TransportFault("stream_cut", "the compressed body ended too early", code="coding")
 
 
 def _open_deflate(head: bytes) -> zlib._Decompress:
-    # Some servers call raw deflate by this name, without the header that the standard asks for.
+    # Some servers send raw deflate under this name, without the header that the standard requires.
     is_zlib = head[0] & 15 == 8 and (head[0] << 8 | head[1]) % 31 == 0
     return zlib.decompressobj(_ZLIB if is_zlib else _RAW)
 
 
 def decoder_for(headers: dict[str, str]) -> Decoder | None:
-    """The decoder that a body needs; None for a plain one."""
+    """Return the decoder for a body; None for a plain one."""
     coding = headers.get("content-encoding", "").strip().lower()
     return Decoder(coding) if coding and coding != "identity" else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# HTTP/1.1 responses read from bytes: a strict parser without a connection.
+# A strict parser for HTTP/1.1 responses, without a connection.
 #
-# `feed(data)` gives the head once it is complete, then pieces of the body, then END; `close()` is the end of the
-# connection. Any split of the bytes gives the same head and the same body. What is not HTTP raises a TransportFault
-# (`broken_protocol`, `too_large`), and an end that comes too early one of the kind `stream_cut`: after either, the
-# connection is of no further use.
+# `feed(data)` returns the head when it is complete, then pieces of the body, then END; `close()` is the end of the
+# connection. Every split of the bytes gives the same head and the same body. Invalid HTTP raises a TransportFault
+# (`broken_protocol`, `too_large`), and so does an early end (`stream_cut`). After either, the connection cannot be
+# used again.
 #
-# Stricter than it could be: lines end with CRLF, header names are tokens, nothing is folded, two lengths that differ
-# are refused. A client that guesses where an answer ends reads the next answer wrongly.
+# It is strict on purpose: lines end with CRLF, header names are tokens, folded lines and different lengths are errors.
+# A client that guesses where an answer ends misreads the next answer.
 
 _status_line = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?\r\n").match
 _header = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n").match
@@ -132,7 +130,7 @@ State = Literal["head", "length", "chunk_line", "chunk", "chunk_end", "trailers"
 
 
 class ResponseParser:
-    """Reads the response to one request. `method` decides whether there is a body at all."""
+    """Parses the response to one request. `method` decides whether a body is possible."""
 
     def __init__(self, limits: Limits, method: str = "POST") -> None:
         self._limits = limits
@@ -144,9 +142,9 @@ class ResponseParser:
         self._skipped = 0
         self._http_10 = False
         self.keeps = True
-        """Whether the connection may be used again once the body is complete."""
+        """Whether the connection can be reused after the body."""
         self.seen = False
-        """Whether any byte came."""
+        """Whether any byte arrived."""
 
     @property
     def done(self) -> bool:
@@ -154,11 +152,11 @@ class ResponseParser:
 
     @property
     def stray(self) -> bool:
-        """Whether bytes came behind the end of the response."""
+        """Whether bytes arrived after the end of the response."""
         return self._state == "done" and bool(self._pending)
 
     def feed(self, data: bytes) -> list[object]:
-        """The events that these bytes complete: a Head, bytes of the body, END."""
+        """Return the events that these bytes complete: a Head, bytes of the body, END."""
         self.seen = True
         try:
             return self._read(data)
@@ -168,7 +166,7 @@ class ResponseParser:
             raise
 
     def close(self) -> list[object]:
-        """The connection is over. Raises `stream_cut` if the response was not."""
+        """End the connection. Raises `stream_cut` if the response is incomplete."""
         self.keeps = False
         if self._state == "until_close":
             self._state = "done"
@@ -179,7 +177,7 @@ class ResponseParser:
         self._state = "failed"
         raise TransportFault("stream_cut", f"the server closed the connection {where}", code="eof")
 
-    # ---- one state after the other --------------------------------------------------------------------------------
+    # ---- states ---------------------------------------------------------------------------------------------------
 
     def _read(self, data: bytes) -> list[object]:
         out: list[object] = []
@@ -195,12 +193,12 @@ class ResponseParser:
                 return out
             elif state == "done":
                 if data:
-                    # Nobody asked for these: whatever they are, the next answer cannot be told from them.
+                    # Unsolicited bytes: they cannot be distinguished from the next answer.
                     self._pending += data[:1]
                     self.keeps = False
                 return out
             elif state == "failed":
-                raise TransportFault("broken_protocol", "bytes behind a broken answer", code="desync")
+                raise TransportFault("broken_protocol", "data after a broken answer", code="desync")
             else:
                 rest = self._read_chunked(data, out)
             if rest is None:
@@ -234,7 +232,7 @@ class ResponseParser:
         if head.status < 200:
             if head.status == 101:
                 raise TransportFault("broken_protocol", "the server switched to another protocol", code="status")
-            # 100 Continue and 103 Early Hints: the answer itself is still to come.
+            # 100 Continue and 103 Early Hints: the final answer follows.
             self._skipped += end + 4
             return rest
         out.append(head)
@@ -244,16 +242,18 @@ class ResponseParser:
         return rest
 
     def _check_beginning(self) -> None:
-        """Find out early, and not at a timeout, that this is no HTTP."""
+        """Detect early, and not at a timeout, that this is not HTTP."""
         start = bytes(self._pending[:7])
         if start != b"HTTP/1."[: len(start)]:
-            raise TransportFault("broken_protocol", f"no HTTP/1 answer: it begins {start!r}", code="status_line")
+            raise TransportFault(
+                "broken_protocol", f"not an HTTP/1 answer: it starts with {start!r}", code="status_line"
+            )
 
     def _parse_head(self, data: bytes, end: int) -> Head:
         found = _status_line(data, 0, end)
         if found is None:
             line = data[:end].split(b"\r\n", 1)[0][:80]
-            raise TransportFault("broken_protocol", f"no HTTP/1 status line: {line!r}", code="status_line")
+            raise TransportFault("broken_protocol", f"invalid HTTP/1 status line: {line!r}", code="status_line")
         self._http_10 = found[1] == b"0"
         headers: dict[str, str] = {}
         count = 0
@@ -264,7 +264,9 @@ class ResponseParser:
                 raise TransportFault("too_large", f"more than {self._limits.headers} headers", code="headers")
             header = _header(data, position, end)
             if header is None:
-                raise TransportFault("broken_protocol", f"no header: {data[position : position + 60]!r}", code="header")
+                raise TransportFault(
+                    "broken_protocol", f"invalid header: {data[position : position + 60]!r}", code="header"
+                )
             name = header[1].decode("ascii").lower()
             value = header[2].decode("latin-1").rstrip(" \t")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
@@ -296,7 +298,7 @@ class ResponseParser:
         if coding.lower() != "chunked" or self._http_10:
             raise TransportFault("broken_protocol", f"unknown transfer encoding {coding[:60]!r}", code="coding")
         if has_length:
-            # The chunks count, by the standard; a server that says both is not trusted with another request.
+            # By the standard the chunks count; the connection of a server that sends both is not reused.
             self.keeps = False
         self._state = "chunk_line"
 
@@ -304,7 +306,7 @@ class ResponseParser:
         values = {value.strip() for value in length.split(",")}
         text = values.pop()
         if values or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-            raise TransportFault("broken_protocol", f"no content length: {length[:60]!r}", code="length")
+            raise TransportFault("broken_protocol", f"invalid content length: {length[:60]!r}", code="length")
         self._remaining = int(text)
         if plain and self._remaining > self._limits.body_bytes:
             raise self._too_large("body")
@@ -330,7 +332,7 @@ class ResponseParser:
     # ---- chunks -----------------------------------------------------------------------------------------------------
 
     def _read_chunked(self, data: bytes, out: list[object]) -> bytes | None:
-        """All chunks in these bytes. What is left of a line waits for the next ones."""
+        """Parse all chunks in these bytes. An incomplete line waits for more bytes."""
         if self._pending:
             data = bytes(self._pending) + data
             self._pending.clear()
@@ -359,7 +361,7 @@ class ResponseParser:
         return None
 
     def _read_line(self, data: bytes, position: int) -> int:
-        """The place behind the line that begins here; -1 if it has not ended yet."""
+        """Return the position after the line that starts here; -1 if it is incomplete."""
         state = self._state
         end = data.find(b"\n", position)
         most = 2 if state == "chunk_end" else _LONGEST_CHUNK_LINE if state == "chunk_line" else self._limits.head_bytes
@@ -410,7 +412,7 @@ class ResponseParser:
 
     def _broken_line(self, state: str, data: bytes, position: int) -> TransportFault:
         what = state.replace("_", " ")
-        return TransportFault("broken_protocol", f"no {what}: {data[position : position + 60]!r}", code="chunk")
+        return TransportFault("broken_protocol", f"invalid {what}: {data[position : position + 60]!r}", code="chunk")
 
     def _too_large(self, what: str) -> TransportFault:
         most = self._limits.body_bytes if what == "body" else self._limits.head_bytes

@@ -1,4 +1,4 @@
-"""The transport that ships: requests written as bytes, sent over a kept connection where there is one."""
+"""The default transport: it sends requests over HTTP/1.1 and reuses connections."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _OURS = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 
 class HttpTransport:
-    """HTTP/1.1 with kept connections. One value serves any number of event loops; each has connections of its own.
+    """HTTP/1.1 with persistent connections. Several event loops may share it; each has its own connections.
 
-    `proxy` is the address of an HTTP proxy, or `"env"` for those that the environment names; by default the
-    environment is not looked at. `tls` is a context of your own, for a private authority or a client certificate.
-    `at` is a numeric address: every connection goes there, and no name is looked up. The Host header and the name in
-    the certificate are still those of the request.
+    `proxy` is the URL of an HTTP proxy, or `"env"` for the proxies of the environment; by default it ignores the
+    environment. `tls` is your own context, for a private certificate authority or a client certificate. `at` is a
+    numeric address: every connection goes there, and no name is resolved. The Host header and the name in the
+    certificate are still those of the request.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class HttpTransport:
         self._limits = limits or Limits()
         self._proxies = read_proxies(proxy, os.environ if environment is None else environment)
         if at and self._proxies is not None:
-            raise ConfigError("a proxy would choose the address itself", hint="give `proxy` or `at`, not both")
+            raise ConfigError("a proxy resolves the address itself", hint="give `proxy` or `at`, not both")
         self._at = _check_numeric(at)
         self._tls = tls
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Pool] = WeakKeyDictionary()
@@ -66,7 +66,7 @@ class HttpTransport:
             except TransportFault as fault:
                 if fault.code != "stale":
                     raise
-            # It was kept and turned out to be closed. The next one is new, or just finished an answer.
+            # The server had closed this idle connection. The next one is new, or has just finished an answer.
             connection = None
 
     def _opener(self, address: Address, proxy: Proxy | None, timeouts: Timeouts) -> Opener:
@@ -84,7 +84,7 @@ class HttpTransport:
 
     def _context(self) -> ssl.SSLContext:
         if self._tls is None:
-            # Reading the certificates of all authorities takes a while, so it is done once and late.
+            # To load the certificates of all authorities is slow, so it happens once and on first use.
             context = ssl.create_default_context()
             context.set_alpn_protocols(["http/1.1"])
             self._tls = context
@@ -95,18 +95,18 @@ def _check_numeric(at: str) -> str:
     try:
         return at and str(ip_address(at))
     except ValueError:
-        raise ConfigError(f"{at[:80]!r} is no numeric address", hint="look the name up first") from None
+        raise ConfigError(f"{at[:80]!r} is not a numeric address", hint="resolve the name first") from None
 
 
 def write_head(request: HttpRequest, address: Address, proxy: Proxy | None = None) -> bytes:
-    """The request line and the headers, as bytes."""
+    """Return the request line and the headers, as bytes."""
     lines = [f"Host: {address.authority}"]
     named = set()
     for name, value in request.headers.items():
         line = f"{name}: {value}"
         lowered = name.lower()
         if _is_header(line) is None or lowered in _OURS:
-            # The value may be a key: it is not shown.
+            # The message does not show the value: it may be a key.
             raise ConfigError(
                 f"the header {name[:60]!r} cannot be sent", hint="remove line breaks and other control characters"
             )
@@ -115,7 +115,7 @@ def write_head(request: HttpRequest, address: Address, proxy: Proxy | None = Non
     if address.credentials and "authorization" not in named:
         lines.append(f"Authorization: {address.credentials}")
     if _is_method(request.method) is None:
-        raise ConfigError(f"{request.method!r} is no method of HTTP")
+        raise ConfigError(f"{request.method!r} is not an HTTP method")
     target = address.target
     if proxy is not None and address.scheme == "http":
         target = address.origin + target

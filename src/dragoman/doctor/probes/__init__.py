@@ -1,1 +1,1 @@
-"""The questions of the probes, and what is made of the answers."""
+"""The questions of the probes, and the functions that judge the answers."""

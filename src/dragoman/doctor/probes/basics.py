@@ -1,4 +1,4 @@
-"""Does it answer at all, does it say why it stopped, and does it count?"""
+"""Probes of answers, finish reasons and token usage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dragoman.wire.registry import ROWS
 
 _SHORT = 16
 _LAST = "60"
-_COPES = "nothing to do here: dragoman goes by the calls; other clients may ignore them"
+_COPES = "nothing to do: dragoman checks the calls; other clients may ignore them"
 GREETING = Question("greeting", [user("What is the capital of France? Answer in one short sentence.")])
 COUNTING = Question("counting", [user("Count from one to ten, in words.")], stream=True)
 LIMITED = Question(
@@ -23,17 +23,23 @@ def judge_reachable(subject: Subject, observation: Observation) -> Judgement:
         return works(f"it answered in {observation.seconds:.1f} s")
     endpoint = subject.endpoint
     keys = " or ".join(endpoint.key_names)
-    row = f"`dragoman providers {endpoint.provider.name}` shows what is known of it"
+    row = f"`dragoman providers {endpoint.provider.name}` shows the provider"
     words, fix = {
-        "unauthorized": ("it refuses the key, or wants one", f"set {keys}" if keys else "pass the key: --key-env NAME"),
-        "not_found": (f"it does not know {endpoint.model!r}, or the path is wrong", f"check model and address; {row}"),
-        "unreachable": (f"nobody answers at {endpoint.base_url}", "start the server, or give its address"),
-        "insecure": ("its certificate is not to be trusted", "check the address; a server of your own may use http"),
+        "unauthorized": ("it rejects the key, or needs one", f"set {keys}" if keys else "pass the key: --key-env NAME"),
+        "not_found": (
+            f"it does not know {endpoint.model!r}, or the path is wrong",
+            f"check the model and the URL; {row}",
+        ),
+        "unreachable": (f"no server answers at {endpoint.base_url}", "start the server, or check the URL"),
+        "insecure": ("its certificate is not trusted", "check the URL; your own server may use http"),
         "timed_out": ("it did not answer in time", "allow more time for each probe: --seconds N"),
-        "rate_limited": ("it allows no more requests for now", "try again later, or check the quota of the key"),
+        "rate_limited": ("it currently allows no more requests", "try again later, or check the quota of the key"),
         "overloaded": ("it is too busy to answer", "try again later"),
-        "broken_protocol": (f"what it sent is not {subject.wire}", f"it may speak another wire: --wire NAME; {row}"),
-    }.get(observation.failure.kind, ("it refused the plainest question", f"read what it says; {row}"))
+        "broken_protocol": (
+            f"the answer is not valid on the wire {subject.wire}",
+            f"it may have another wire: --wire NAME; {row}",
+        ),
+    }.get(observation.failure.kind, ("it rejected the simplest request", f"read its message; {row}"))
     return broken(words, fix)
 
 
@@ -52,35 +58,35 @@ def judge_finish(subject: Subject, answer: Observation, called: Observation | No
         words = f"a reply with a call ended with {said!r}, not {expected[0]!r}"
         return broken(words, _COPES, evidence=f"finish reason {said!r}")
     seen = " and ".join(filter(None, dict.fromkeys(observation.reason(wire) for observation in observations)))
-    return works(f"said {seen}" if seen else "as this wire has it", evidence="")
+    return works(f"it is {seen}" if seen else "this wire has none", evidence="")
 
 
 def judge_limit(subject: Subject, observation: Observation) -> Judgement:
     if observation.reply.stop == "length":
-        return works(f"a reply that was cut after {_SHORT} tokens says so", evidence="")
+        return works(f"it marks a reply that was truncated after {_SHORT} tokens", evidence="")
     if observation.failure is not None:
         judge = unknown if observation.is_disturbed else broken
         return judge(f"a limit of {_SHORT} tokens made the request fail")
     if _LAST in observation.reply.text:
         fix = 'set the quirk max_tokens_field to "max_tokens" or "max_completion_tokens"'
-        return broken("the limit of tokens is ignored", fix)
+        return broken("the token limit is ignored", fix)
     if observation.reply.usage.output_tokens >= _SHORT:
-        fix = "set the quirk masks_length: the count of tokens then tells"
-        words = f"a reply that was cut ended with {observation.reason(subject.wire)!r}"
+        fix = "set the quirk masks_length: dragoman then checks the usage"
+        words = f"a truncated reply ended with {observation.reason(subject.wire)!r}"
         return broken(words, fix, Fact(quirks={"masks_length": True}))
-    return unknown("the reply was too short to be cut")
+    return unknown("the reply was too short to be truncated")
 
 
 def judge_usage(subject: Subject, *observations: Observation) -> Judgement:
     told = [observation for observation in observations if observation.reply.usage.output_tokens]
-    # A stream without its last frame has counted all the same.
+    # A stream without its last frame may still report usage.
     answered = [each for each in observations if each.failure is None or each.was_stream_cut]
     silent = [observation for observation in answered if observation not in told]
     if not told and not silent:
-        return cannot_tell(*observations) or unknown("no reply came that could have counted", evidence="")
+        return cannot_tell(*observations) or unknown("no reply arrived that could report usage", evidence="")
     if not silent:
         usage = told[0].reply.usage
-        return works(f"{usage.input_tokens} tokens in and {usage.output_tokens} out were counted", evidence="")
+        return works(f"it reports {usage.input_tokens} input and {usage.output_tokens} output tokens", evidence="")
     where = "" if not told else " of a stream" if silent[0].question.stream else " of a whole reply"
-    fix = "limits of tokens and costs go by estimates here; ask the server's operator to report usage"
-    return broken(f"the tokens{where} are not counted", fix, evidence="")
+    fix = "limits of tokens and costs use estimates here; ask the server's operator to report usage"
+    return broken(f"the usage{where} is not reported", fix, evidence="")

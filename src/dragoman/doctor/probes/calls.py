@@ -29,7 +29,7 @@ from dragoman.types import JsonObject, Message, Thinking, Tool, ToolCall, ToolRe
 from dragoman.wire.registry import ROWS
 
 # --------------------------------------------------------------------------------------------------------------------
-# Native calls: one, several, their ids, their arguments, and the results that go back.
+# Native calls: one, several, their ids, their arguments, and their results.
 
 
 def _one_text(name: str) -> JsonObject:
@@ -72,20 +72,20 @@ _CODE = "7341"
 SERVER_OPTIONS = {
     "vllm": "start vLLM with --enable-auto-tool-choice and --tool-call-parser for this model",
     "sglang": "start SGLang with --tool-call-parser for this model",
-    "llamacpp": "start llama-server with --jinja, and with a chat template that knows tools",
-    "llamafile": "start it with --jinja, and with a chat template that knows tools",
-    "ollama": "choose a model whose page on ollama.com says `tools`",
+    "llamacpp": "start llama-server with --jinja, and with a chat template that supports tools",
+    "llamafile": "start it with --jinja, and with a chat template that supports tools",
+    "ollama": "choose a model whose page on ollama.com lists `tools`",
 }
-"""What makes a server read calls, by provider."""
+"""How to make a server parse calls, by provider."""
 
 
 def is_sound(call: ToolCall, tool: Tool) -> bool:
-    """Whether a call is one of this tool and fits its schema."""
+    """Whether a call is for this tool and fits its schema."""
     return call.name == tool.name and not validate(call.arguments, tool.parameters)
 
 
 def sound_calls(observation: Observation) -> list[ToolCall]:
-    """The calls of the weather tool that fit its schema."""
+    """Return the calls of the weather tool that fit its schema."""
     return [call for call in observation.reply.calls if is_sound(call, WEATHER)]
 
 
@@ -95,17 +95,17 @@ def judge_native(subject: Subject, observation: Observation) -> Judgement:
     if observation.is_refused:
         return _judge_refusal(subject, observation)
     if sound_calls(observation):
-        return works("a call came in its own field", fact=Fact(native_tool_calls=True))
+        return works("the call is in its own field", fact=Fact(native_tool_calls=True))
     server = SERVER_OPTIONS.get(subject.endpoint.provider.name, "")
     fix = "; ".join(filter(None, ["use text: --tool-mode text, or tool_mode in the configuration", server]))
     written = formats.parse(observation.reply.text, tools=[WEATHER]).calls
     found = written[0].provenance.format if written and written[0].provenance is not None else ""
     if written:
-        words = f"the call came as text ({found}): the server does not read what the model writes"
+        words = f"the call is text ({found}): the server does not parse the output of the model"
     elif observation.reply.calls or observation.reply.invalid:
-        words = "a call came that does not fit the tool"
+        words = "the call does not fit the tool"
     else:
-        words = "the model answered in words instead of a call"
+        words = "the model answered with text instead of a call"
     shown = observation.shown or excerpt("; ".join(call.raw for call in observation.reply.invalid))
     return broken(words, fix, Fact(native_tool_calls=False, why=words), shown)
 
@@ -118,24 +118,24 @@ def _judge_refusal(subject: Subject, observation: Observation) -> Judgement:
     if learned is not None and learned.wire:
         fix = f"use its other wire: --wire {learned.wire}"
     else:
-        fix = "; ".join(filter(None, ["nothing to do: calls travel as text from now on", server and f"or {server}"]))
+        fix = "; ".join(filter(None, ["nothing to do: calls are sent as text from now on", server and f"or {server}"]))
         learned = Fact(native_tool_calls=False, why=observation.shown)
-    return absent("requests with tools are refused", fix, learned)
+    return absent("requests with tools are rejected", fix, learned)
 
 
 def judge_ids(subject: Subject, *observations: Observation) -> Judgement:
     ids = [[call.wire_id for call in observation.reply.calls] for observation in observations]
     if not any(ids):
-        return cannot_tell(*observations) or unknown("no call came that could have had one", evidence="")
-    fix = "nothing to do here: dragoman makes ids of its own; other clients may fail"
+        return cannot_tell(*observations) or unknown("no call arrived", evidence="")
+    fix = "nothing to do: dragoman generates ids; other clients may fail"
     shown = excerpt(", ".join(str(each) for group in ids for each in group))
     if any(each is None for group in ids for each in group):
         if subject.wire in ROWS and not ROWS[subject.wire].call_ids:
             return works("this wire needs none", evidence="")
-        return broken("calls come without ids", fix, evidence=shown)
+        return broken("calls have no ids", fix, evidence=shown)
     if any(len(set(group)) < len(group) for group in ids):
         return broken("two calls of one reply have the same id", fix, evidence=shown)
-    return works("every call has an id of its own", evidence=shown)
+    return works("every call has its own id", evidence=shown)
 
 
 def judge_parallel(subject: Subject, observation: Observation) -> Judgement:
@@ -143,30 +143,30 @@ def judge_parallel(subject: Subject, observation: Observation) -> Judgement:
         return doubt
     count = len(sound_calls(observation))
     if count > 1:
-        return works(f"{count} calls came in one reply")
+        return works(f"one reply had {count} calls")
     if observation.is_refused:
-        return broken("a question for two calls was refused")
+        return broken("a request for two calls was rejected")
     if count == 1:
-        return absent("one call came at a time", "nothing to do: the loop asks again")
-    return broken("no call came where two were asked for")
+        return absent("a reply has one call at a time", "nothing to do: the agent loop sends another request")
+    return broken("no call arrived although two were requested")
 
 
 def judge_schema(subject: Subject, observation: Observation) -> Judgement:
     if doubt := cannot_tell(observation):
         return doubt
-    fix = "nothing to do where the repairs are enough; else the quirk strict_tools, or a grammar (--tool-mode text)"
+    fix = "nothing to do if repairs are enough; else set the quirk strict_tools, or use a grammar (--tool-mode text)"
     if observation.is_refused:
-        return broken("a schema with nested objects and enums is refused", fix)
+        return broken("a schema with nested objects and enums is rejected", fix)
     call = next((call for call in observation.reply.calls if call.name == _BOOKING.name), None)
     if call is None:
         faulty = "; ".join(str(fault) for invalid in observation.reply.invalid for fault in invalid.faults)
-        return broken("no call came, or none that could be read", fix, evidence=excerpt(faulty) or None)
+        return broken("no call arrived, or none that could be parsed", fix, evidence=excerpt(faulty) or None)
     faults = [str(fault) for fault in validate(call.arguments, _BOOKING.parameters)]
     mended = [f"{change.path}: {change.rule}" for change in call.changes]
     if faults or mended or call.repairs:
-        words = "the arguments break the schema" if faults else "the arguments had to be mended"
+        words = "the arguments violate the schema" if faults else "the arguments needed repairs"
         return broken(words, fix, evidence=excerpt("; ".join([*faults, *mended, *call.repairs])))
-    return works("integer, enum, nested object, array and required hold")
+    return works("integer, enum, nested object, array and required are respected")
 
 
 def ask_result(subject: Subject) -> tuple[Question, ...]:
@@ -184,9 +184,9 @@ def judge_result(subject: Subject, observation: Observation) -> Judgement:
         return doubt
     if observation.is_refused:
         fix = "use text: --tool-mode text" if subject.native else ""
-        return broken("a conversation with a result is refused", fix)
+        return broken("a conversation with a result is rejected", fix)
     if _CODE in observation.reply.text:
-        return works("a result is taken and used")
+        return works("a result is accepted and used")
     fix = "try --tool-mode text, or another model" if subject.native else "try a larger model"
     if observation.reply.calls or observation.extraction.calls:
         return broken("the model called again instead of using the result", fix)
@@ -194,13 +194,13 @@ def judge_result(subject: Subject, observation: Observation) -> Judgement:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Tool choice: whether none, required and a named tool are more than a wish.
+# Tool choice: whether the endpoint enforces none, required and a named tool.
 
-_FIX = "set the quirk tool_choice to the kinds that hold; dragoman then goes round the others"
+_FIX = "set the quirk tool_choice to the kinds that work; dragoman then approximates the others"
 
 
 class _Choice(NamedTuple):
-    """What is asked with one kind of tool choice, and when it is kept to."""
+    """The question for one kind of tool choice, and the check whether it was respected."""
 
     choice: Any
     words: str
@@ -211,43 +211,43 @@ class _Choice(NamedTuple):
 
 _CHOICES = {
     "none": _Choice(
-        "none", _ASK_WEATHER, [WEATHER], lambda called: not called, "a call came although none was allowed"
+        "none", _ASK_WEATHER, [WEATHER], lambda called: not called, "there was a call although none was allowed"
     ),
     "required": _Choice(
-        "required", "Say hello in one word.", [WEATHER], bool, "an answer in words came although a call was required"
+        "required", "Say hello in one word.", [WEATHER], bool, "there was no call although one was required"
     ),
     "named": _Choice(
         {"name": CLOCK.name},
         _ASK_WEATHER,
         [WEATHER, CLOCK],
         lambda called: called == {CLOCK.name},
-        f"{CLOCK.name} was to be called, and was not",
+        f"{CLOCK.name} was required, but not called",
     ),
 }
 KINDS = tuple(_CHOICES)
 
 
 def choice_probe(kind: str) -> Probe:
-    """The probe of one kind of tool choice."""
+    """Return the probe of one kind of tool choice."""
     row = _CHOICES[kind]
 
     def judge(subject: Subject, observation: Observation) -> Judgement:
         loss = observation.lost("tool_choice") or observation.lost("tool choice")
         if loss is not None:
-            return absent("this wire has no field for it", "nothing to do: it is enforced", evidence=loss.detail)
+            return absent("this wire has no field for it", "nothing to do: dragoman enforces it", evidence=loss.detail)
         if doubt := cannot_tell(observation):
             return doubt
         if observation.is_refused:
-            return absent("requests with it are refused", _FIX)
+            return absent("requests with it are rejected", _FIX)
         called = {call.name for call in observation.reply.calls} | {call.name for call in observation.reply.invalid}
-        return works("it is kept to") if row.is_kept(called) else broken(row.complaint, _FIX)
+        return works("it is respected") if row.is_kept(called) else broken(row.complaint, _FIX)
 
     question = Question(f"tool choice {kind}", [user(row.words)], row.tools, {"tool_choice": row.choice}, "native")
     return Probe(f"tool_choice_{kind}", f"Tool choice: {kind}", (question,), judge, needs=NATIVE)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Reasoning: whether what the model thought may, or has to, go back with the result of its call.
+# Reasoning: whether it may, or must, be sent back with the result of a call.
 
 
 def _thinking(observation: Observation) -> Thinking | None:
@@ -271,7 +271,7 @@ def judge_reasoning(subject: Subject, first: Observation, answer: Observation | 
     if doubt := cannot_tell(answer):
         return doubt
     replays = subject.endpoint.quirks.replay_reasoning
-    how = "goes back with a result" if replays != "never" else "does not have to go back"
+    how = "can be sent back" if replays != "never" else "need not be sent back"
     return works(f"the reasoning {how}", evidence=answer.shown)
 
 
@@ -283,8 +283,8 @@ def _judge_reasoning_refusal(subject: Subject, thinking: Thinking, observation: 
         taught: dict[str, Any] = {"replay_reasoning": "calls"}
         if field in ("reasoning_content", "reasoning", "reasoning_details") and not quirks.reasoning_field:
             taught["reasoning_field"] = field
-        words, fix = "a result without the reasoning is refused", "set the quirk replay_reasoning to calls"
+        words, fix = "a result without the reasoning is rejected", "set the quirk replay_reasoning to calls"
     else:
         taught = {"replay_reasoning": "never"}
-        words, fix = "a result with the reasoning is refused", "set the quirk replay_reasoning to never"
+        words, fix = "a result with the reasoning is rejected", "set the quirk replay_reasoning to never"
     return broken(words, fix, Fact(quirks=taught), observation.shown)

@@ -27,35 +27,35 @@ from dragoman.events import ArgumentsDelta, TextDelta, ThinkingDelta
 from dragoman.providers import Endpoint, Fact
 
 # --------------------------------------------------------------------------------------------------------------------
-# Streams: words as they come, an end that can be seen, and calls in pieces that fit together.
+# Streams: text in pieces, a visible end, and calls whose pieces fit together.
 
-# What to do, and to remember, where streams cannot be used.
-_ASK_WHOLE = ("ask for whole replies: the capability streaming = false", Fact(capabilities={"streaming": False}))
+# The fix and the fact if streams cannot be used.
+_ASK_WHOLE = ("request whole replies: the capability streaming = false", Fact(capabilities={"streaming": False}))
 
 
 def judge_text(subject: Subject, observation: Observation) -> Judgement:
     pieces = [event for event in observation.events if isinstance(event, TextDelta | ThinkingDelta)]
     if len(pieces) > 1:
-        return works(f"the answer came in {len(pieces)} pieces")
+        return works(f"the answer arrived in {len(pieces)} pieces")
     if doubt := cannot_tell(observation):
         return doubt
     if observation.is_refused:
-        return absent("streams are refused", *_ASK_WHOLE)
+        return absent("streams are rejected", *_ASK_WHOLE)
     if pieces:
-        fix = "nothing to do; if a proxy stands between, let it buffer nothing"
-        return broken("the answer came in one piece, at its end", fix, is_usable=True)
-    return broken("nothing came that could be read", *_ASK_WHOLE)
+        fix = "nothing to do; if there is a proxy, switch off its buffer"
+        return broken("the answer arrived in one piece, at its end", fix, is_usable=True)
+    return broken("nothing readable arrived", *_ASK_WHOLE)
 
 
 def judge_end(subject: Subject, observation: Observation) -> Judgement:
     if observation.failure is None:
-        return works("the last frame came", evidence="")
+        return works("the last frame arrived", evidence="")
     if not observation.was_stream_cut:
-        return cannot_tell(observation) or unknown("there was no stream to look at", evidence="")
+        return cannot_tell(observation) or unknown("there was no stream", evidence="")
     words = "the stream ends without its last frame"
     last = excerpt(f"last: {observation.frames[-1]}") if observation.frames else ""
     if subject.speaks_chat and _has_finish_reason(observation):
-        fix = "set the quirk final_frame to false: the finish reason then counts as the end"
+        fix = "set the quirk final_frame to false: then the finish reason is the end"
         return broken(words, fix, Fact(quirks={"final_frame": False}), last)
     return broken(words, *_ASK_WHOLE, last)
 
@@ -73,17 +73,19 @@ def judge_calls(subject: Subject, observation: Observation) -> Judgement:
     if doubt and not observation.was_stream_cut:
         return doubt
     if observation.is_refused:
-        return broken("streams with tools are refused", *_ASK_WHOLE)
+        return broken("streams with tools are rejected", *_ASK_WHOLE)
     pieces = [event for event in observation.events if isinstance(event, ArgumentsDelta)]
     if sound_calls(observation) or (pieces and _was_only_cut(observation)):
         how = "in pieces" if len(pieces) > 1 else "in one piece"
-        return works(f"the arguments of a call came {how}")
+        return works(f"the arguments of a call arrived {how}")
     faults = "; ".join(f"{call.name}: {call.faults[0].why}" for call in observation.reply.invalid if call.faults)
-    return broken("a call that comes whole is lost or broken in a stream", *_ASK_WHOLE, excerpt(faults) or None)
+    return broken(
+        "a call that works in a whole reply is lost or broken in a stream", *_ASK_WHOLE, excerpt(faults) or None
+    )
 
 
 def _was_only_cut(observation: Observation) -> bool:
-    """Whether nothing is wrong with a call but that the end of the stream was not seen: another probe tells that."""
+    """Whether the only fault of a call is the missing end of the stream, which another probe reports."""
     return observation.was_stream_cut and _has_finish_reason(observation)
 
 
@@ -96,20 +98,20 @@ def judge_several(subject: Subject, observation: Observation) -> Judgement:
     if subject.speaks_chat:
         indexes = _indexes(observation)
         if len(indexes) > 1 and (len(set(indexes)) < len(indexes) or None in indexes):
-            words = "calls of one reply share an index" if None not in indexes else "calls come without an index"
+            words = "calls of one reply share an index" if None not in indexes else "calls have no index"
             if len(sound) < len(indexes) and not was_cut:
                 return broken(words, *_ASK_WHOLE, f"indexes: {indexes}")
-            fix = "nothing to do here: dragoman tells them apart; other clients mix them up"
+            fix = "nothing to do: dragoman separates them; other clients mix them up"
             return broken(words, fix, evidence=f"indexes: {indexes}")
     if len(sound) > 1 or _was_only_cut(observation):
-        return works(f"{max(len(sound), 2)} calls came apart")
+        return works(f"{max(len(sound), 2)} calls are separate")
     if len(sound) == 1 and not observation.reply.invalid:
-        return unknown("one call came where a whole reply had two")
-    return broken("calls that come whole are mixed up in a stream", *_ASK_WHOLE)
+        return unknown("there was one call, although a whole reply had two")
+    return broken("calls that work in a whole reply are mixed up in a stream", *_ASK_WHOLE)
 
 
 def _indexes(observation: Observation) -> list[object]:
-    """The index under which each call began: a piece with a name begins one."""
+    """Return the index of the first piece of each call: a piece with a name starts one."""
     begun: list[object] = []
     seen: set[tuple[object, str, str]] = set()
     for entry in entries_of(observation):
@@ -124,7 +126,7 @@ def _indexes(observation: Observation) -> list[object]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# What the model writes when it is told how: calls as text, by a grammar, and answers by a schema.
+# Output by instructions: calls as text, calls by a grammar, and answers by a schema.
 
 _OTHERS = ("hermes", "fenced", "qwen3_coder")
 _GRAMMARS: dict[str, Any] = {
@@ -152,7 +154,7 @@ ANSWER = Question(
 
 
 def formats_to_try(subject: Subject) -> tuple[str, ...]:
-    """The format that would be taught, and two others."""
+    """Return the format that instructions would use, and two others."""
     own = subject.endpoint.prompt_format
     others = tuple(name for name in _OTHERS if name != own)[:2]
     return (own,) if subject.quick else (own, *others)
@@ -173,20 +175,20 @@ def judge_text_calls(subject: Subject, *observations: Observation) -> Judgement:
         if any(is_sound(call, WEATHER) for call in observation.extraction.calls)
     ]
     if tried[0] in understood:
-        return works(f"calls come as text in {' and in '.join(understood)}")
+        return works(f"the model writes calls as text in {' and in '.join(understood)}")
     doubt = cannot_tell(observations[0])
     if doubt and not understood:
         return doubt
     if understood:
         words = f"the model writes no calls in {tried[0]}, but in {' and in '.join(understood)}"
-        fix = f'teach the other one: prompt_format = "{understood[0]}" in a profile'
+        fix = f'use the other one: prompt_format = "{understood[0]}" in a profile'
         return broken(words, fix, Fact(format=understood[0]))
     if subject.native:
         fix = "nothing to do: native calls work here"
     elif subject.endpoint.quirks.grammar_field:
-        fix = "let a grammar hold it: weak = true in a profile of this model"
+        fix = "use a grammar: weak = true in a profile of this model"
     else:
-        fix = "choose a larger model, or a server that takes a grammar (llama.cpp, vLLM, SGLang, Ollama)"
+        fix = "choose a larger model, or a server that accepts a grammar (llama.cpp, vLLM, SGLang, Ollama)"
     return broken(f"the model writes no calls in {' or in '.join(tried)}", fix)
 
 
@@ -199,7 +201,7 @@ def ask_grammar(subject: Subject) -> tuple[Question, ...]:
 
 
 def grammar_fields(endpoint: Endpoint) -> dict[str, Any]:
-    """The field of a request that holds a grammar; a dot in its name is a field in a field."""
+    """Return the field of a request for a grammar; a dot in its name separates nested fields."""
     value = _GRAMMARS[endpoint.quirks.grammar_syntax]
     for part in reversed(endpoint.quirks.grammar_field.split(".")):
         value = {part: value}
@@ -208,21 +210,21 @@ def grammar_fields(endpoint: Endpoint) -> dict[str, Any]:
 
 def judge_grammar(subject: Subject, observation: Observation | None = None) -> Judgement:
     if observation is None:
-        return absent("no field for a grammar is known here")
+        return absent("no field for a grammar is known")
     field, text = subject.endpoint.quirks.grammar_field, observation.reply.text.strip()
     if subject.endpoint.quirks.grammar_syntax == "json_schema":
         is_held = not validate(_read(text), _GRAMMARS["json_schema"])
     else:
         is_held = _held(text) is not None
     if observation.failure is None and is_held:
-        return works(f"the field {field} holds the reply")
+        return works(f"the field {field} constrains the reply")
     doubt = cannot_tell(observation)
     if doubt and observation.is_disturbed:
         return doubt
     fix, fact = "nothing to do: no grammar is sent from now on", Fact(quirks={"grammar_field": ""})
     if observation.is_refused:
-        return absent(f"the field {field} is refused", fix, fact)
-    return broken(f"the field {field} is ignored", f"{fix}; a newer server may know {field}", fact)
+        return absent(f"the field {field} is rejected", fix, fact)
+    return broken(f"the field {field} is ignored", f"{fix}; a newer server may support {field}", fact)
 
 
 def judge_answer(subject: Subject, observation: Observation) -> Judgement:
@@ -231,12 +233,12 @@ def judge_answer(subject: Subject, observation: Observation) -> Judgement:
         return absent("this wire has no field for it", evidence=loss.detail)
     if doubt := cannot_tell(observation):
         return doubt
-    fix = "take structured answers by a tool, as Agent.run(answer=...) does"
+    fix = "use a tool for structured answers, as Agent.run(answer=...) does"
     if observation.is_refused:
-        return absent("requests with it are refused", fix)
+        return absent("requests with it are rejected", fix)
     if validate(_read(observation.reply.text), _ANSWER):
         return broken("the schema of an answer is ignored", fix)
-    return works("an answer keeps to its schema")
+    return works("an answer follows its schema")
 
 
 def _read(text: str) -> Any:
