@@ -22,13 +22,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
+from dragoman.own_code import SEARCH_PATH, is_below
 from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 
 # --------------------------------------------------------------------------------------------------------------------
 # What a command may do, and what to start so that it can do no more.
-
-SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands are looked for when a box names no PATH."""
 
 
 class BoxLimits(Struct, frozen=True):
@@ -391,11 +389,6 @@ def home_folders() -> list[str]:
         found.append(pwd.getpwuid(os.getuid()).pw_dir)
     real = [os.path.realpath(path) for path in found if os.path.isabs(path) and os.path.isdir(path)]
     return [path for path in dict.fromkeys(real) if path != "/"]
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it; both are real paths."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:

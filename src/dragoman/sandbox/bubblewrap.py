@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 
+from dragoman.errors import ConfigError
+from dragoman.own_code import find_program, is_outside, own_paths
 from dragoman.sandbox.boxes import (
     SYSTEM_FOLDERS,
     Box,
@@ -37,7 +38,11 @@ class BubblewrapSandbox(Sandbox):
 
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         box = check_box(box)
-        protection = plan_protection(box.workspace, box.protected, box.watched)
+        if not is_outside(self.program, (box.workspace, *box.writable)):
+            raise ConfigError(
+                f"{self.program} lies in a folder that commands may change", hint="install bubblewrap elsewhere"
+            )
+        protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, protection.guarded, box.aside)
         placeholders = Placeholders(box.workspace, protection.absent, protection.guarded)
         descriptors: list[int] = []
@@ -108,6 +113,8 @@ def _visible(box: Box) -> list[str]:
         options += ["--ro-bind", path, path]
     for path in sorted(box.writable):
         options += ["--bind", path, path]
+        for own in own_paths(path) if os.path.isdir(path) else ():
+            options += ["--ro-bind", os.path.join(path, own), os.path.join(path, own)]
     options += ["--bind", box.home, box.home] if box.home else []
     return [*options, "--bind", box.workspace, box.workspace]
 
@@ -128,7 +135,6 @@ def _known_options(program: str) -> frozenset[str]:
     return frozenset(word for word in (ran.stdout + ran.stderr).split() if word.startswith("--"))
 
 
-def find_bubblewrap() -> str | None:
-    """The full path of `bwrap`, if it is installed."""
-    found = shutil.which("bwrap")
-    return None if found is None else os.path.abspath(found)
+def find_bubblewrap(workspace: str) -> str | None:
+    """The full path of `bwrap`, if it is installed outside the workspace."""
+    return find_program("bwrap", workspace)

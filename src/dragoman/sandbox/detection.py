@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
+from dragoman.own_code import find_interpreter, read_script, script_command
 from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier
 from dragoman.sandbox.protection import closing
 from dragoman.types import SandboxName
@@ -35,6 +36,7 @@ _MEMORY = 1024 * 1024 * 1024
 _FILE = 16 * 1024 * 1024
 _LIMITS = BoxLimits(cpu_seconds=60, memory_bytes=_MEMORY, file_bytes=_FILE, processes=48)
 _TIMEOUT = 60.0
+_CANARY = read_script(__name__, "canary.py")
 _DAEMON_LIVES = 20
 _DAEMON_MAY_DIE_IN = 3.0
 _VICTIM = "import sys; sys.stdin.buffer.read()"
@@ -93,7 +95,7 @@ class _ProbeSetup:
         self._file(f"{self.workspace}/.git/config", "[core]\n")
         self._file(f"{self.workspace}/dragoman.toml", "")
         os.symlink("../outside", f"{self.workspace}/link")
-        self._file(f"{self.workspace}/canary.py", Path(__file__).with_name("canary.py").read_text(encoding="utf-8"))
+        self._file(f"{self.workspace}/canary.py", _CANARY)
         self._close = contextlib.ExitStack()
         self._listen()
         self._start_victim()
@@ -134,7 +136,7 @@ class _ProbeSetup:
         with open(f"{self.home}/.ssh/id_canary", "rb") as file:
             self.victim_file = file.fileno()
             self.victim = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _VICTIM],
+                [*script_command(_VICTIM, self.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -229,7 +231,7 @@ def proof(sandbox: Sandbox) -> ProbeReport:
 
 def _attack(sandbox: Sandbox, setup: _ProbeSetup) -> tuple[dict[str, str], str]:
     """What the attacker says of each attempt, "" being success; and why it said no more."""
-    python = os.path.realpath(sys.executable)
+    python = find_interpreter(setup.folder)
     readable = tuple({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)})
     box = Box(workspace=setup.workspace, readable=readable, limits=_LIMITS, aside=setup.aside)
     ran = sandbox.run([python, "-I", "-S", "canary.py", "plan.json"], box, timeout=_TIMEOUT)
@@ -287,8 +289,10 @@ class SandboxMissing(DragomanError):
     hint = "on Debian or Ubuntu: apt-get install bubblewrap"
 
 
-def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
+def find_sandbox(wanted: SandboxName = "auto", workspace: str | None = None) -> Sandbox:
     """The best sandbox that works here, or the one that is asked for; what was found is kept for this process.
+
+    Nothing that lies in the workspace is started for it; without one, in the current folder.
 
     "auto" falls back to none at all, so look at `sandbox.confines`. A kind that is named and does not work raises
     SandboxMissing.
@@ -297,7 +301,7 @@ def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
         raise SandboxMissing(
             f"there is no sandbox called {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}"
         )
-    found, reasons = (None, ()) if wanted == "none" else _look(wanted)
+    found, reasons = (None, ()) if wanted == "none" else _look(wanted, _top(workspace))
     if found is None and wanted not in ("auto", "none"):
         raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
     return found or NoSandbox()
@@ -314,30 +318,51 @@ class AutoSandbox(Sandbox):
         return find_sandbox().tier
 
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
-        return find_sandbox().launch(argv, box)
+        return find_sandbox(workspace=box.workspace).launch(argv, box)
 
 
-def why_not(wanted: SandboxName) -> tuple[str, ...]:
+def why_not(wanted: SandboxName, workspace: str | None = None) -> tuple[str, ...]:
     """What is in the way of each kind of sandbox that was tried and did not work."""
-    return () if wanted == "none" else _look(wanted)[1]
+    return () if wanted == "none" else _look(wanted, _top(workspace))[1]
+
+
+def _top(workspace: str | None) -> str:
+    return os.path.realpath(workspace or os.getcwd())
 
 
 @functools.cache
-def _look(wanted: str) -> tuple[Sandbox | None, tuple[str, ...]]:
+def _look(wanted: str, workspace: str) -> tuple[Sandbox | None, tuple[str, ...]]:
     if not sys.platform.startswith("linux"):
         return None, (f"there is none for {sys.platform}",)
     reasons: list[str] = []
     for kind in ("bubblewrap", "landlock") if wanted == "auto" else (wanted,):
         try:
-            return _working(kind), tuple(reasons)
+            return _working(kind, workspace), tuple(reasons)
         except SandboxMissing as error:
             reasons.append(f"{kind}: {error}")
     return None, tuple(reasons)
 
 
-def _working(kind: str) -> Sandbox:
+def _working(kind: str, workspace: str) -> Sandbox:
     """The sandbox of this kind, if a command really runs in it."""
-    sandbox = _make(kind)
+    if kind == "bubblewrap":
+        from dragoman.sandbox.bubblewrap import BubblewrapSandbox, find_bubblewrap
+
+        program = find_bubblewrap(workspace)
+        if program is None:
+            raise SandboxMissing("bwrap is not installed")
+        return _tested(BubblewrapSandbox, program)
+    from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
+
+    reason = why_no_landlock()
+    if reason:
+        raise SandboxMissing(reason)
+    return _tested(LandlockSandbox)
+
+
+@functools.cache
+def _tested(kind: type[Sandbox], *arguments: str) -> Sandbox:
+    sandbox = kind(*arguments)
     try:
         with tempfile.TemporaryDirectory(prefix="dragoman-sandbox-") as folder:
             ran = sandbox.run(["true"], Box(workspace=folder), timeout=20)
@@ -347,19 +372,3 @@ def _working(kind: str) -> Sandbox:
         said = ran.errors.decode(errors="replace").strip().splitlines()
         raise SandboxMissing(said[-1][:300] if said else f"it ended with {ran.code}")
     return sandbox
-
-
-def _make(kind: str) -> Sandbox:
-    if kind == "bubblewrap":
-        from dragoman.sandbox.bubblewrap import BubblewrapSandbox, find_bubblewrap
-
-        program = find_bubblewrap()
-        if program is None:
-            raise SandboxMissing("bwrap is not installed")
-        return BubblewrapSandbox(program)
-    from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
-
-    reason = why_no_landlock()
-    if reason:
-        raise SandboxMissing(reason)
-    return LandlockSandbox()

@@ -11,11 +11,11 @@ import platform
 import resource
 import stat
 import struct
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dragoman.errors import ConfigError
+from dragoman.own_code import environment_paths, is_below, own_paths, read_script, script_command
 from dragoman.sandbox.boxes import (
     SYSTEM_FOLDERS,
     Box,
@@ -27,7 +27,6 @@ from dragoman.sandbox.boxes import (
     check_box,
     full_environment,
     in_memory,
-    is_below,
     secrets_below,
     system_secrets,
 )
@@ -199,6 +198,7 @@ _READ = _EXECUTE | _READ_FILE | _READ_FOLDER
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _OLDEST, _WITH_NETWORK, _WITH_REQUESTS, _WITH_SCOPES = 3, 4, 5, 6
 _MARKS = (0xD12A6011, 0xD12A6012)
+_ENTER = read_script(__name__, "enter.py")
 
 
 def landlock_version() -> int:
@@ -230,7 +230,9 @@ class LandlockSandbox(Sandbox):
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         box = check_box(box)
         _refuse_what_cannot_be_hidden(box)
-        protection = plan_protection(box.workspace, box.protected, box.watched)
+        _refuse_what_cannot_be_kept(box)
+        command = script_command(_ENTER, box.workspace, *box.writable)
+        protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, [*protection.fixed, *protection.absent, *protection.guarded], box.aside)
         private = PrivateFolder()
         try:
@@ -243,9 +245,8 @@ class LandlockSandbox(Sandbox):
         except BaseException:
             private.remove()
             raise
-        enter = os.path.join(os.path.dirname(os.path.abspath(__file__)), "enter.py")
         return bounded_launch(
-            (sys.executable, "-I", "-S", enter, str(descriptor)),
+            (*command, str(descriptor)),
             box.limits.processes,
             descriptors=[descriptor],
             endings=(private.remove, guard.put_back),
@@ -317,6 +318,17 @@ def _refuse_what_cannot_be_hidden(box: Box) -> None:
             f"this kind of sandbox cannot hide {seen[0]} from a box that may write to a folder above it",
             hint="choose a workspace that holds no secrets, or install bubblewrap",
         )
+
+
+def _refuse_what_cannot_be_kept(box: Box) -> None:
+    """An environment is too large to be put back after each command, and we start from it the next time."""
+    for folder in (box.workspace, *filter(os.path.isdir, box.writable)):
+        if kept := environment_paths(folder):
+            raise ConfigError(
+                f"dragoman runs from {os.path.join(folder, kept[0])}, and this kind of sandbox cannot keep commands "
+                "from changing it",
+                hint="install bubblewrap, or install dragoman outside the workspace",
+            )
 
 
 def _limits(limits: BoxLimits) -> list[tuple[int, int]]:
