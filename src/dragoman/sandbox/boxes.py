@@ -10,15 +10,17 @@ import itertools
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
@@ -29,15 +31,33 @@ from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 # What a command may do, and what to start so that it can do no more.
 
 
+_SHARE_OF_MEMORY = 0.75
+_PROCESSES_BY_DEFAULT = 4096
+_FILE_BY_DEFAULT = 4 * 1024**3
+
+
+@functools.cache
+def _most_memory() -> int | None:
+    """Three quarters of the memory of this machine, or of the container that we run in."""
+    try:
+        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # It may say `max`.
+            most = min(most, int(Path(path).read_text(encoding="ascii")))
+    return int(most * _SHARE_OF_MEMORY)
+
+
 class BoxLimits(Struct, frozen=True):
     """How much a command may use; None leaves it as it is. All but `processes` hold for each process on its own."""
 
     cpu_seconds: int | None = None
-    memory_bytes: int | None = None
-    """Address space. Programs that reserve much more than they use (Node, Java, Go) need room here."""
-    file_bytes: int | None = None
+    memory_bytes: int | None = field(default_factory=_most_memory)
+    """Memory that a process may fill. What Node, Java and Go only reserve does not count."""
+    file_bytes: int | None = _FILE_BY_DEFAULT
     """The largest file that may be written."""
-    processes: int | None = 1024
+    processes: int | None = _PROCESSES_BY_DEFAULT
     open_files: int | None = None
 
 
@@ -115,6 +135,9 @@ class Launch:
         self.finish()
 
 
+_OF_THE_KERNEL = ("/proc", "/sys")
+
+
 def check_box(box: Box) -> Box:
     """The box with real, absolute paths; raises ConfigError where one makes no sense."""
     workspace = _real_folder("workspace", box.workspace)
@@ -122,6 +145,9 @@ def check_box(box: Box) -> Box:
         raise ConfigError(
             "the workspace of a box cannot be the whole file system", hint="choose the folder of the project"
         )
+    for path in map(os.path.realpath, (workspace, *box.writable, *filter(None, [box.home]))):
+        if path == "/" or any(is_below(path, top) for top in _OF_THE_KERNEL):
+            raise ConfigError(f"a box may not change {path}: it holds settings of the kernel", hint="leave it out")
     cwd = workspace if box.cwd is None else os.path.realpath(os.path.join(workspace, box.cwd))
     home = None if box.home is None else _real_folder("home", box.home)
     for name, value in box.environment.items():
@@ -235,13 +261,14 @@ def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
     """The command line that sets the limits and then runs `argv`. Where one cannot be set, nothing runs."""
     if os.name != "posix":
         return tuple(argv)
+    limits = _below_hard_limits(limits)
     steps = ["ulimit -c 0"]
     if limits.cpu_seconds is not None:
         # One second between the signal that says why and the one that cannot be caught.
         seconds = max(1, int(limits.cpu_seconds))
         steps.append(f"ulimit -t {seconds + 1} && ulimit -S -t {seconds}")
     if limits.memory_bytes is not None:
-        steps.append(f"ulimit -v {max(1, int(limits.memory_bytes) // 1024)}")
+        steps.append(f"ulimit -d {max(1, int(limits.memory_bytes) // 1024)}")
     if limits.file_bytes is not None:
         # POSIX: blocks of 512 bytes, which a shell called `sh` abides by.
         steps.append(f"ulimit -f {int(limits.file_bytes) // 512}")
@@ -251,6 +278,19 @@ def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
         steps.append(_PROCESSES.format(max(1, int(limits.processes))))
     script = " && ".join(steps) + ' || { echo "dragoman: cannot set the limits of the box" >&2; exit 125; }; exec "$@"'
     return ("/bin/sh", "-c", script, "dragoman", *argv)
+
+
+def _below_hard_limits(limits: BoxLimits) -> BoxLimits:
+    """A limit that is lower already stays: the limits by default have to work everywhere."""
+    import resource
+
+    kinds = {"memory_bytes": "RLIMIT_DATA", "file_bytes": "RLIMIT_FSIZE", "processes": "RLIMIT_NPROC"}
+    lower: dict[str, int] = {}
+    for name, kind in kinds.items():
+        wanted, hard = getattr(limits, name), resource.getrlimit(getattr(resource, kind))[1]
+        if wanted is not None and hard not in (resource.RLIM_INFINITY, -1) and hard < wanted:
+            lower[name] = hard
+    return replace(limits, **lower)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -269,7 +309,7 @@ _JOIN = 'echo 0 > "$1" || exit 125; shift; exec "$@"'
 class ProcessBound:
     """A control group for one command; none of its processes can leave it."""
 
-    def __init__(self, folder: str, processes: int) -> None:
+    def __init__(self, folder: str, processes: int, memory: int | None) -> None:
         self._folder = os.path.join(folder, f"dragoman-{os.getpid()}-{next(_count)}")
         os.mkdir(self._folder)
         try:
@@ -277,6 +317,11 @@ class ProcessBound:
         except OSError:
             os.rmdir(self._folder)
             raise
+        with contextlib.suppress(OSError):
+            # Only where the group counts memory as well: it then holds for all processes together.
+            limit = os.open(os.path.join(self._folder, "memory.max"), os.O_WRONLY)
+            with closing(limit):
+                os.write(limit, b"max" if memory is None else b"%d" % memory)
 
     def join(self, argv: Sequence[str]) -> tuple[str, ...]:
         """The command line that goes into the group and then runs `argv`."""
@@ -295,14 +340,14 @@ class ProcessBound:
         return ()
 
 
-def bound_processes(processes: int | None) -> ProcessBound | None:
+def bound_processes(limits: BoxLimits) -> ProcessBound | None:
     """A bound for one command, where one is wanted, the usual limit does not do, and it can be had."""
-    if processes is None or os.geteuid() != 0:
+    if limits.processes is None or os.geteuid() != 0:
         return None
     for folder in _folders():
         _sweep(folder)
         with contextlib.suppress(OSError):
-            return ProcessBound(folder, processes)
+            return ProcessBound(folder, limits.processes, limits.memory_bytes)
     return None
 
 
@@ -397,6 +442,39 @@ def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
     secrets = [os.path.join(home, name) for home in home_folders() for name in HOME_SECRETS]
     wanted = [os.path.realpath(path) for path in (*secrets, *hidden) if os.path.lexists(path)]
     return sorted({path for path in wanted if any(is_below(path, folder) and path != folder for folder in folders)})
+
+
+_MOST_ENTRIES = 20_000
+
+
+def sockets_below(box: Box) -> list[str]:
+    """The sockets that a box would show: whoever listens there acts outside of it. One named in `writable` is allowed.
+
+    Of the whole system, the kernel tells the sockets that are bound by a full path. The workspace is searched as well,
+    the upper folders first, as far as twenty thousand entries.
+    """
+    found = [*_sockets_in_workspace(box.workspace)]
+    shown = [box.workspace, *box.writable, *box.readable, *filter(None, [box.home])]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/unix").read_bytes().split(b"\n")[1:]:
+            path = os.fsdecode(line.split(None, 7)[7]) if line.count(b" /") else ""
+            if path and any(is_below(os.path.realpath(path), folder) for folder in shown) and os.path.exists(path):
+                found.append(os.path.realpath(path))
+    return sorted(set(found) - set(box.writable))
+
+
+def _sockets_in_workspace(workspace: str) -> Iterator[str]:
+    waiting, count = deque([workspace]), 0
+    while waiting and count < _MOST_ENTRIES:
+        with contextlib.suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in entries:
+                count += 1
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif not (entry.is_file(follow_symlinks=False) or entry.is_symlink()) and stat.S_ISSOCK(
+                    entry.stat(follow_symlinks=False).st_mode
+                ):
+                    yield entry.path
 
 
 def toolchains(search_path: str) -> tuple[str, ...]:
@@ -501,13 +579,13 @@ class NoSandbox(Sandbox):
 
 def bounded_launch(
     argv: tuple[str, ...],
-    processes: int | None,
+    limits: BoxLimits,
     *,
     descriptors: list[int],
     endings: tuple[Callable[[], tuple[str, ...]], ...],
 ) -> Launch:
     """A launch with an empty environment of its own, in a group that bounds its processes where that is needed."""
-    bound = bound_processes(processes)
+    bound = bound_processes(limits)
     if bound is not None:
         argv, endings = bound.join(argv), (bound.remove, *endings)
     return Launch(argv, {}, cwd="/", pass_fds=tuple(descriptors), endings=endings)

@@ -19,6 +19,7 @@ from dragoman.sandbox.boxes import (
     in_memory,
     limit,
     secrets_below,
+    sockets_below,
     system_secrets,
 )
 from dragoman.sandbox.landlock import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, can_filter, make_filter
@@ -49,6 +50,7 @@ class BubblewrapSandbox(Sandbox):
         try:
             options = [*self._isolation(box), *_visible(box)]
             options += self._shield(protection, placeholders.held, box.workspace, descriptors)
+            options += _cover(set(sockets_below(box)) - set(placeholders.held))
             options += _cover(secrets_below([*box.readable, *box.writable, box.workspace], box.hidden))
             if can_filter():
                 families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
@@ -63,7 +65,7 @@ class BubblewrapSandbox(Sandbox):
         # The options go through memory: a list of processes shows neither them nor the environment.
         return bounded_launch(
             (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits)),
-            box.limits.processes,
+            box.limits,
             descriptors=descriptors,
             endings=(guard.put_back, placeholders.remove),
         )
@@ -103,7 +105,19 @@ def _visible(box: Box) -> list[str]:
             options += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             options += ["--ro-bind", path, path]
-    options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/var/tmp", "--dir", "/run"]
+    options += [
+        "--proc",
+        "/proc",
+        *_fix_kernel_settings(),
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--dir",
+        "/var/tmp",
+        "--dir",
+        "/run",
+    ]
     options += ["--dir", _HOME] if box.home is None else []
     options += _cover(system_secrets())
     resolver = os.path.realpath("/etc/resolv.conf")
@@ -117,6 +131,21 @@ def _visible(box: Box) -> list[str]:
             options += ["--ro-bind", os.path.join(path, own), os.path.join(path, own)]
     options += ["--bind", box.home, box.home] if box.home else []
     return [*options, "--bind", box.workspace, box.workspace]
+
+
+def _fix_kernel_settings() -> list[str]:
+    """Make everything in /proc read-only that is not about a process.
+
+    The settings are those of the host, and they belong to root: for a box of root, file modes are no hindrance.
+    """
+    options: list[str] = []
+    with os.scandir("/proc") as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.isdigit() or entry.is_symlink():
+                continue
+            if entry.is_dir() or entry.stat().st_mode & 0o222:
+                options += ["--ro-bind-try", entry.path, entry.path]
+    return options
 
 
 def _cover(paths: Iterable[str]) -> list[str]:

@@ -42,9 +42,7 @@ _DAEMON_MAY_DIE_IN = 3.0
 _VICTIM = "import sys; sys.stdin.buffer.read()"
 _ORDINARY = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
 
-NOT_REQUIRED = frozenset(
-    {"change_mode_outside", "take_memory", "write_large_file", "start_many_processes", "type_into_terminal"}
-)
+NOT_REQUIRED = frozenset({"change_mode_outside", "start_many_processes", "type_into_terminal"})
 """Attempts that `holds` does not look at: they waste or annoy, and neither read, change nor send anything."""
 
 
@@ -121,6 +119,7 @@ class _ProbeSetup:
             "connect_tcp": self._socket(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
             "send_udp": self._socket(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
             "connect_unix": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"{self.folder}/s"),
+            "connect_in_workspace": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"{self.workspace}/socket"),
             "connect_abstract": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{self.abstract}"),
         }
 
@@ -159,6 +158,7 @@ class _ProbeSetup:
             "udp": self.listeners["send_udp"].getsockname()[1],
             "unix": f"{self.folder}/s",
             "abstract": self.abstract,
+            "ipc": _ipc_namespace(),
             "memory": 4 * _MEMORY,
             "file": 4 * _FILE,
             "processes": 200,
@@ -209,6 +209,13 @@ class _ProbeSetup:
                 with contextlib.suppress(OSError, ValueError):
                     os.kill(int(os.read(descriptor, 20)), signal.SIGKILL)
             return True
+
+
+def _ipc_namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/ipc")
+    except OSError:
+        return ""
 
 
 def probe(sandbox: Sandbox) -> ProbeReport:
@@ -267,6 +274,7 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "connect_tcp": lambda setup, _: setup.heard("connect_tcp"),
     "send_udp": lambda setup, _: setup.heard("send_udp"),
     "connect_unix": lambda setup, _: setup.heard("connect_unix"),
+    "connect_in_workspace": lambda setup, _: setup.heard("connect_in_workspace"),
     "connect_abstract": lambda setup, _: setup.heard("connect_abstract"),
     "change_hook": lambda setup, _: setup.differs("workspace/.git/hooks/pre-push", "hook"),
     "create_hook": lambda setup, _: setup.is_there("workspace/.git/hooks/pre-commit"),

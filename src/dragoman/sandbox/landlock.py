@@ -93,6 +93,24 @@ _REFUSED: dict[str, tuple[int, int]] = {
     "nfsservctl": (180, 42),
     "lookup_dcookie": (212, 18),
 }
+# Memory, semaphores and queues that processes share by a number or a name. A box that has no namespace of its own for
+# them would share them with the host.
+_SHARED: dict[str, tuple[int, int]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmdt": (67, 197),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
 # These are said not to exist, because programs then do the same in another way that the filter can look into.
 _MISSING: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
@@ -129,12 +147,18 @@ def can_filter() -> bool:
 
 
 def make_filter(
-    *, families: tuple[int, ...], stay_in_group: bool = False, spared: tuple[int, ...] = (), machine: str | None = None
+    *,
+    families: tuple[int, ...],
+    stay_in_group: bool = False,
+    spared: tuple[int, ...] = (),
+    shares_ipc: bool = False,
+    machine: str | None = None,
 ) -> bytes:
     """The filter as the kernel takes it.
 
     `families` are the kinds of sockets that may be opened (pairs that are connected to each other always may).
     `stay_in_group` answers setsid and setpgid without doing them. `spared` are processes that get no signals.
+    `shares_ipc` refuses System V IPC and message queues, for boxes that share them with the host.
     """
     column, architecture = _ARCHITECTURES[machine or platform.machine()]
     program = [
@@ -149,6 +173,7 @@ def make_filter(
     # The lower half of an argument: the kernel looks at no more of a flag, a family or a request.
     first, second = _step(_LOAD, _FIRST_ARGUMENT), _step(_LOAD, _SECOND_ARGUMENT)
     program += _for_each(_numbers(_REFUSED, column), no)
+    program += _for_each(_numbers(_SHARED, column), no) if shares_ipc else []
     program += _for_each(_numbers(_MISSING, column), _refuse(errno.ENOSYS))
     program += _for_each(_numbers(_PRETENDED, column), _refuse(0)) if stay_in_group else []
     for call in (_CLONE, _UNSHARE):
@@ -247,7 +272,7 @@ class LandlockSandbox(Sandbox):
             raise
         return bounded_launch(
             (*command, str(descriptor)),
-            box.limits.processes,
+            box.limits,
             descriptors=[descriptor],
             endings=(private.remove, guard.put_back),
         )
@@ -271,7 +296,10 @@ class LandlockSandbox(Sandbox):
             "ruleset_size": 24 if scopes else 16 if self.version >= _WITH_NETWORK else 8,
             "rules": rules,
             "filter": make_filter(
-                families=families, stay_in_group=True, spared=() if scopes else (os.getpid(), -1, *_MARKS)
+                families=families,
+                stay_in_group=True,
+                spared=() if scopes else (os.getpid(), -1, *_MARKS),
+                shares_ipc=True,
             ),
             "marks": () if scopes else _MARKS,
             "limits": _limits(box.limits),
@@ -335,7 +363,7 @@ def _limits(limits: BoxLimits) -> list[tuple[int, int]]:
     wanted = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, limits.cpu_seconds),
-        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_DATA, limits.memory_bytes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
     ]
