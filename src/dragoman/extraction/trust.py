@@ -55,7 +55,7 @@ def find_level(call: ToolCall, region: str, family: Collection[str] | None = Non
 # From what is known of a call to what happens with it: allow, ask, or refuse.
 #
 # A profile is a row. `default` lets a weak model work out of the box and stops what was smuggled in; `strict` is for
-# agents that nobody watches; `compat` also asks for calls that the others do not take for calls at all.
+# agents that nobody watches; `compat` also runs calls that the others do not take for calls at all.
 
 Verdict = Literal["allow", "ask", "refuse"]
 
@@ -64,8 +64,10 @@ class Profile(Struct, frozen=True):
     """What becomes of each level, before anything else is considered."""
 
     name: str
+    wrapped: Verdict
+    """T3."""
     bare: Verdict
-    """T2 for tools that may change something; reading is always allowed there."""
+    """T2."""
     loose: Verdict
     """T1."""
     followed: Verdict
@@ -90,14 +92,15 @@ class Situation(Struct, frozen=True):
 class Judgement(Struct, frozen=True):
     verdict: Verdict
     rule: str
-    """The stable name of what decided: `level`, `echo`, `echo_similar`, `position`, `exec`, `loose`, `place`."""
+    """The stable name of what decided: `level`, `echo`, `echo_similar`, `position`, `exec`, `wrapper`, `bare`,
+    `loose`, `place`."""
     why: str = ""
 
 
 PROFILES = {
-    "strict": Profile("strict", bare="ask", loose="refuse", followed="refuse", needs_nonce=True),
-    "default": Profile("default", bare="allow", loose="refuse", followed="ask"),
-    "compat": Profile("compat", bare="allow", loose="ask", followed="allow"),
+    "strict": Profile("strict", wrapped="ask", bare="refuse", loose="refuse", followed="refuse", needs_nonce=True),
+    "default": Profile("default", wrapped="allow", bare="allow", loose="refuse", followed="ask"),
+    "compat": Profile("compat", wrapped="allow", bare="allow", loose="allow", followed="allow"),
 }
 _ORDER: dict[Verdict, int] = {"allow": 0, "ask": 1, "refuse": 2}
 
@@ -122,6 +125,7 @@ def stricter(one: str | Profile, other: str | Profile) -> Profile:
         return first
     return Profile(
         f"{first.name} and {second.name}",
+        max(first.wrapped, second.wrapped, key=_ORDER.__getitem__),
         max(first.bare, second.bare, key=_ORDER.__getitem__),
         max(first.loose, second.loose, key=_ORDER.__getitem__),
         max(first.followed, second.followed, key=_ORDER.__getitem__),
@@ -162,7 +166,7 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
         return Judgement("allow", "level")
     if situation.level == "T0":
         return Judgement("refuse", "place", "it stands where calls do not count: in thinking, a quotation or a fence")
-    judgements = [_judge_level(situation, profile), *_judge_echo(situation)]
+    judgements = [*_judge_echo(situation), _judge_level(situation, profile)]
     if situation.level != "T4" and situation.is_followed and situation.has_untrusted:
         words = "text follows it, and the conversation holds content that others wrote"
         judgements.append(Judgement(profile.followed, "position", words))
@@ -173,14 +177,12 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
 
 
 def _judge_level(situation: Situation, profile: Profile) -> Judgement:
-    if situation.level in ("T4", "T3"):
-        return Judgement("allow", "level")
-    if situation.level == "T1":
-        return Judgement(profile.loose, "loose", "it is no call in a form that was asked for, only something like one")
-    reading = situation.tool is not None and situation.tool.read_only
-    if reading or profile.bare == "allow":
-        return Judgement("allow", "level")
-    return Judgement(profile.bare, "bare", "the message is bare JSON, and the tool may change something")
+    verdict, rule, why = {
+        "T3": (profile.wrapped, "wrapper", "its wrapper carries no nonce, so others may have written it"),
+        "T2": (profile.bare, "bare", "the message is bare JSON, without a wrapper"),
+        "T1": (profile.loose, "loose", "it is no call in a form that was asked for, only something like one"),
+    }.get(situation.level, ("allow", "level", ""))
+    return Judgement("allow", "level") if verdict == "allow" else Judgement(verdict, rule, why)
 
 
 def _judge_echo(situation: Situation) -> list[Judgement]:
