@@ -8,8 +8,10 @@ import pytest
 
 from dragoman import cli
 from dragoman.cli.app import COMMANDS
+from dragoman.cli.context import SafetySetup
 from dragoman.cli.options import RunOptions
-from dragoman.config import SETTINGS
+from dragoman.config import SETTINGS, load
+from dragoman.sandbox import BoxLimits, share_of_memory
 
 _SOURCES = "".join(path.read_text() for path in Path(cli.__path__[0]).glob("*.py"))
 
@@ -42,3 +44,11 @@ def test_a_resumed_run_gets_the_options_that_shape_it() -> None:
     words = "--model ollama:qwen3 --tools a.py --tools b.py --deny bash --no-network --turns 3"
     assert options.resume_arguments() == words.split()
     assert RunOptions().resume_arguments() == []
+
+
+def test_the_settings_for_commands_reach_the_box() -> None:
+    plain = SafetySetup(load(environment={}), {}, "/", [])
+    assert plain._command_limits() is None
+    arguments = {"commands.processes": 7, "commands.file_bytes": "none", "commands.memory_share": 0.5}
+    limits = SafetySetup(load(environment={}, arguments=arguments), {}, "/", [])._command_limits()
+    assert limits == BoxLimits(processes=7, file_bytes=None, memory_bytes=share_of_memory(0.5))

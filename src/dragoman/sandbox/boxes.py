@@ -31,14 +31,9 @@ from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 # What a command may do, and what to start so that it can do no more.
 
 
-_SHARE_OF_MEMORY = 0.75
-_PROCESSES_BY_DEFAULT = 4096
-_FILE_BY_DEFAULT = 4 * 1024**3
-
-
 @functools.cache
-def _most_memory() -> int | None:
-    """Three quarters of the memory of this machine, or of the container that we run in."""
+def share_of_memory(share: float = 0.75) -> int | None:
+    """A share of the memory of this machine, or of the container that we run in, in bytes; None if it is not known."""
     try:
         most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
@@ -46,18 +41,18 @@ def _most_memory() -> int | None:
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with contextlib.suppress(OSError, ValueError):  # It may say `max`.
             most = min(most, int(Path(path).read_text(encoding="ascii")))
-    return int(most * _SHARE_OF_MEMORY)
+    return int(most * share)
 
 
 class BoxLimits(Struct, frozen=True):
     """How much a command may use; None leaves it as it is. All but `processes` hold for each process on its own."""
 
     cpu_seconds: int | None = None
-    memory_bytes: int | None = field(default_factory=_most_memory)
+    memory_bytes: int | None = field(default_factory=share_of_memory)
     """Memory that a process may fill. What Node, Java and Go only reserve does not count."""
-    file_bytes: int | None = _FILE_BY_DEFAULT
+    file_bytes: int | None = 4 * 1024**3
     """The largest file that may be written."""
-    processes: int | None = _PROCESSES_BY_DEFAULT
+    processes: int | None = 4096
     open_files: int | None = None
 
 
