@@ -209,6 +209,9 @@ class _Shield:
 
     def add(self, top: str) -> None:
         self._tops += (top,)
+        # An optional package of which the user has one in the workspace already is the user's own.
+        own = {name for name in _OPTIONAL if PathFinder.find_spec(name) and not self._find(name)}
+        self._names -= own
         if self not in sys.meta_path:
             # Behind the finders of built-in modules and of whoever rewrites modules, before that of `sys.path`.
             at = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
@@ -219,10 +222,13 @@ class _Shield:
     ) -> ModuleSpec | None:
         if path is not None or name not in self._names:
             return None
-        spec = PathFinder.find_spec(name, [entry for entry in sys.path if self._is_safe(entry)], target)
+        spec = self._find(name, target)
         if spec is None:
             raise ModuleNotFoundError(f"No module named {name!r} outside the workspace", name=name)
         return spec
+
+    def _find(self, name: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [entry for entry in sys.path if self._is_safe(entry)], target)
 
     def _is_safe(self, entry: str) -> bool:
         if not os.path.isabs(entry):

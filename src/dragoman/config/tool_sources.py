@@ -104,6 +104,7 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
         return _tools_of(_run_file(path), str(path))
     name, colon, inner = source.partition(":")
     module = _guarded(lambda: importlib.import_module(name), source)
+    note_code(getattr(module, "__file__", None) or "")
     if not colon:
         return _tools_of(module, source)
     return _many(_look_up(module, inner, source), source)
