@@ -10,9 +10,11 @@ import typer
 
 from dragoman import cli
 from dragoman.cli.app import COMMANDS
+from dragoman.cli.context import SafetySetup
 from dragoman.cli.options import RunOptions
-from dragoman.config import SETTINGS
+from dragoman.config import SETTINGS, load
 from dragoman.policy.decision import MODES
+from dragoman.sandbox import BoxLimits, share_of_memory
 
 _SOURCES = "".join(path.read_text() for path in Path(cli.__path__[0]).glob("*.py"))
 
@@ -60,3 +62,11 @@ def test_the_help_explains_every_mode(mode: str) -> None:
     by_name = {row.name: row for row in COMMANDS}
     helps = [each.help for each in by_name["run"].load().params if each.name == "mode"]
     assert f" {mode} " in f" {helps[0]} "
+
+
+def test_the_settings_for_commands_reach_the_box() -> None:
+    plain = SafetySetup(load(environment={}), {}, "/", [])
+    assert plain._command_limits() is None
+    arguments = {"commands.processes": 7, "commands.file_bytes": "none", "commands.memory_share": 0.5}
+    limits = SafetySetup(load(environment={}, arguments=arguments), {}, "/", [])._command_limits()
+    assert limits == BoxLimits(processes=7, file_bytes=None, memory_bytes=share_of_memory(0.5))

@@ -92,9 +92,9 @@ def test_json_in_prose_is_refused_and_said_so() -> None:
     assert found.text == f"I would call {BARE} now."
 
 
-def test_json_in_prose_is_asked_for_under_compat() -> None:
+def test_json_in_prose_runs_under_compat() -> None:
     (call,) = extract(f"I would call {BARE} now.", tools=[READ], trust="compat").calls
-    assert (call.provenance.level, call.provenance.verdict) == ("T1", "ask")
+    assert (call.provenance.level, call.provenance.verdict) == ("T1", "allow")
 
 
 def test_no_match_is_an_empty_list_and_never_none() -> None:

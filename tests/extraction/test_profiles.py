@@ -26,12 +26,10 @@ TABLE: list[tuple[str, Tool, tuple[str, str, str]]] = [
     # level, tool, verdicts under strict, default, compat
     ("T5", EXEC, ("allow", "allow", "allow")),
     ("T4", EXEC, ("allow", "allow", "allow")),
-    ("T3", PLAIN, ("allow", "allow", "allow")),
-    ("T3", EXEC, ("allow", "allow", "allow")),
-    ("T2", PLAIN, ("ask", "allow", "allow")),
-    ("T2", READING, ("allow", "allow", "allow")),
-    ("T2", EXEC, ("ask", "ask", "ask")),
-    ("T1", PLAIN, ("refuse", "refuse", "ask")),
+    *(("T3", tool, ("ask", "allow", "allow")) for tool in (PLAIN, READING, EXEC)),
+    *(("T2", tool, ("refuse", "allow", "allow")) for tool in (PLAIN, READING)),
+    ("T2", EXEC, ("refuse", "ask", "ask")),
+    *(("T1", tool, ("refuse", "refuse", "allow")) for tool in (PLAIN, READING)),
     ("T1", EXEC, ("refuse", "refuse", "ask")),
     ("T0", READING, ("refuse", "refuse", "refuse")),
 ]
@@ -49,7 +47,8 @@ def test_an_echo_is_refused_and_a_similar_call_asked_for_below_the_native_field(
     exact = decide(Situation(level, PLAIN, "exact", "result of fetch"), PROFILES[profile])
     assert (exact.verdict, exact.rule) == ("refuse", "echo")
     assert "result of fetch" in exact.why
-    assert decide(Situation(level, PLAIN, "similar"), PROFILES[profile]).verdict == "ask"
+    similar = decide(Situation(level, PLAIN, "similar"), PROFILES[profile])
+    assert similar.verdict == ("refuse" if (level, profile) == ("T2", "strict") else "ask")
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -58,7 +57,7 @@ def test_an_echo_in_a_native_field_is_no_reason(profile: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("untrusted", "verdicts"), [(False, ("allow", "allow", "allow")), (True, ("refuse", "ask", "allow"))]
+    ("untrusted", "verdicts"), [(False, ("ask", "allow", "allow")), (True, ("refuse", "ask", "allow"))]
 )
 def test_position_counts_only_where_others_have_written(untrusted: bool, verdicts: tuple[str, str, str]) -> None:
     situation = Situation("T3", PLAIN, is_followed=True, has_untrusted=untrusted)

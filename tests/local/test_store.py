@@ -101,7 +101,7 @@ def test_uv_serves_as_well(store: Store, tmp_path: Path) -> None:
 
 def test_without_pip_and_uv_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match="neither is installed") as raised:
         find_installer()
     assert "ensurepip" in raised.value.next_step

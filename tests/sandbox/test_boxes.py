@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -289,3 +290,45 @@ def test_everything_ends_when_the_launcher_is_killed(sandbox: Sandbox, workspace
 
     output, _ = launcher.communicate(timeout=60)
     assert output == b""
+
+
+def test_every_box_has_limits_unless_it_is_told_otherwise(sandbox: Sandbox, workspace: Path, run_in: Any) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
+    assert 0 < (BoxLimits().memory_bytes or 0) <= memory
+    assert (BoxLimits().file_bytes, BoxLimits().processes) == (4 * 1024**3, 4096)
+    shown = run_in(sandbox, "ulimit -d; ulimit -f", Box(workspace=str(workspace))).output.split()
+    assert all(each.isdigit() for each in shown)
+    assert int(shown[0]) * 1024 <= memory
+    free = BoxLimits(memory_bytes=None, file_bytes=None, processes=None)
+    assert "unlimited" in run_in(sandbox, "ulimit -f", Box(workspace=str(workspace), limits=free)).output
+
+
+def test_a_limit_that_is_lower_already_stays(workspace: Path) -> None:
+    """The limits by default are more than this shell may set: it keeps its own, and the command runs."""
+    code = "from dragoman.sandbox import *; import sys; b = Box(workspace=sys.argv[1])"
+    code += "; print(find_sandbox('none').run(['/bin/sh', '-c', 'ulimit -f'], b).output.decode())"
+    shell = f'ulimit -f 1000 && exec {sys.executable} -c "$1" "$2"'
+    ran = subprocess.run(["/bin/sh", "-c", shell, "sh", code, workspace], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["1000"]
+
+
+@pytest.mark.needs("bwrap", package="bubblewrap")
+@pytest.mark.parametrize("place", ["socket", "a/b/c/socket", "node_modules/x/socket", ".git/socket"])
+def test_a_socket_of_the_workspace_is_reachable_only_where_it_is_allowed(
+    bubblewrap: Sandbox, workspace: Path, place: str, run_in: Any
+) -> None:
+    path = workspace / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connect = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        command = f"{os.path.realpath('/usr/bin/python3')} -c {shlex.quote(connect)}"
+        assert run_in(bubblewrap, command, Box(workspace=str(workspace))).code != 0
+        assert run_in(bubblewrap, command, Box(workspace=str(workspace), writable=(str(path),))).code == 0
+
+
+@pytest.mark.parametrize("path", ["/", "/proc", "/proc/sys/kernel", "/sys", "/sys/fs/cgroup"])
+def test_no_box_may_change_the_settings_of_the_kernel(sandbox: Sandbox, workspace: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match="settings of the kernel"):
+        sandbox.launch(["true"], Box(workspace=str(workspace), writable=(path,)))

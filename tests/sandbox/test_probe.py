@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from dragoman.cli.doctor import sandbox_lines
-from dragoman.sandbox import Attempt, Box, Launch, ProbeReport, Sandbox, find_sandbox, probe, proof
+from dragoman.sandbox import Attempt, Box, BoxLimits, Launch, ProbeReport, Sandbox, find_sandbox, probe, proof
 from dragoman.sandbox.boxes import bound_processes
 from dragoman.sandbox.detection import NOT_REQUIRED
 from dragoman.sandbox.landlock import LandlockSandbox
@@ -35,6 +35,8 @@ GETS_THROUGH_WITHOUT = {
     "send_udp",
     "connect_unix",
     "connect_abstract",
+    "connect_in_workspace",
+    "share_memory",
     "change_hook",
     "create_hook",
     "change_config",
@@ -53,7 +55,7 @@ def expected_to_escape(tier: str, user: int) -> set[str]:
 
 
 def can_bound() -> bool:
-    bound = bound_processes(1)
+    bound = bound_processes(BoxLimits(processes=1))
     if bound is not None:
         bound.remove()
     return bound is not None
@@ -134,6 +136,28 @@ def test_without_a_sandbox_the_attempts_succeed() -> None:
     report = probe(find_sandbox("none"))
 
     assert set(report.escaped) >= GETS_THROUGH_WITHOUT
+    assert not report.holds
+
+
+HOLES = {
+    "open_kernel_settings": ("bubblewrap", "bubblewrap._fix_kernel_settings", list),
+    "connect_in_workspace": ("bubblewrap", "bubblewrap.sockets_below", lambda box: []),
+    "share_memory": ("landlock", "landlock._SHARED", {}),
+    "take_memory": ("bubblewrap", "bubblewrap.limit", lambda argv, limits: argv),
+    "write_large_file": ("landlock", "landlock._limits", lambda limits: []),
+}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="file modes are in the way of others than root")
+@pytest.mark.needs("bwrap", package="bubblewrap")
+@pytest.mark.parametrize("name", HOLES)
+def test_a_sandbox_with_a_hole_does_not_hold(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tier, part, without = HOLES[name]
+    sandbox = find_sandbox(tier)  # type: ignore[arg-type]
+    assert name not in probe(sandbox).escaped
+    monkeypatch.setattr(f"dragoman.sandbox.{part}", without)
+    report = probe(sandbox)
+    assert name in report.escaped
     assert not report.holds
 
 

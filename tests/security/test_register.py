@@ -26,6 +26,7 @@ def functions_in(paths: list[Path]) -> dict[str, bool]:
 
 
 OURS = functions_in(sorted(HERE.glob("test_threats_*.py")))
+THREATS = range(1, 27)
 ROWS = {int(number): row for number, row in _row.findall(PAGE)}
 
 
@@ -40,7 +41,7 @@ def exists(name: str, star: str) -> bool:
     return name in OURS or elsewhere(name)
 
 
-@pytest.mark.parametrize("number", range(1, 25))
+@pytest.mark.parametrize("number", THREATS)
 def test_every_threat_has_a_row_that_names_its_test(number: int) -> None:
     row = ROWS[number]
     named = _named(row)
@@ -50,9 +51,9 @@ def test_every_threat_has_a_row_that_names_its_test(number: int) -> None:
 
 
 def test_there_are_as_many_rows_as_threats_and_every_test_has_a_row() -> None:
-    assert sorted(ROWS) == list(range(1, 25))
+    assert sorted(ROWS) == list(THREATS)
     numbers = {int(match[1]) for name in OURS if (match := re.match(r"test_threat_(\d\d)_", name))}
-    assert numbers == set(range(1, 25))
+    assert numbers == set(THREATS)
     assert not [name for name in OURS if not name.startswith("test_threat_")]
 
 

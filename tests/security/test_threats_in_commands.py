@@ -11,6 +11,7 @@ import pytest
 from tests.security.attacks import Scene, play
 
 from dragoman import builtin
+from dragoman.sandbox import find_sandbox, proof
 from dragoman.testing import call, calls
 
 # ---- 14 --------------------------------------------------------------------------------------------------------------
@@ -276,3 +277,14 @@ def test_threat_15_a_command_in_a_sandbox_finds_none_either(tmp_path: Path, monk
     shown = look_at("env; tr '\\0' '\\n' < /proc/$PPID/environ", tmp_path, monkeypatch, sandbox="bubblewrap").told[0]
     assert "PATH=" in shown
     assert "environment-00" not in shown and "STARTED" not in shown
+
+
+@pytest.mark.parametrize(
+    "tier", [pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap", package="bubblewrap")), "landlock"]
+)
+def test_threat_26_a_box_holds_for_root(tier: Any) -> None:
+    report = proof(find_sandbox(tier))
+    tried = "open_kernel_settings use_capabilities share_memory connect_in_workspace take_memory write_large_file"
+    stopped = {each.name: each.stopped for each in report.attempts if each.required}
+    assert {name: stopped.get(name) for name in tried.split()} == dict.fromkeys(tried.split(), True)
+    assert report.holds

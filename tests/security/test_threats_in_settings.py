@@ -9,7 +9,7 @@ import pytest
 from tests.security.attacks import play
 
 from dragoman import builtin, config
-from dragoman.config.settings import SETTINGS, Setting
+from dragoman.config.settings import FRACTION, SETTINGS, Setting
 from dragoman.testing import call
 
 FORBIDDEN = {
@@ -100,7 +100,7 @@ def test_threat_17_limits_of_a_project_are_only_ever_lower(place: Place) -> None
     for setting in kinds("lower"):
         if setting.name == "approval_seconds" or setting.default is None:
             continue
-        higher = setting.default * 1000
+        higher = 1.0 if setting.kind is FRACTION else setting.default * 1000
         assert place.load(write(setting.name, repr(higher)))[setting.name] == setting.default, setting.name
         lower = type(setting.default)(max(setting.default // 2, 1)) if setting.default > 1 else setting.default
         assert place.load(write(setting.name, repr(lower)))[setting.name] == lower, setting.name

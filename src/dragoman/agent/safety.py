@@ -26,7 +26,7 @@ class SafetyServices:
     ) -> None:
         self.settings = settings
         box = "auto" if settings.sandbox is None and TRAITS[mode].uses_sandbox else settings.sandbox
-        self.sandbox = _find_sandbox(box)
+        self.sandbox = _find_sandbox(box, settings.workspace)
         self._key = key
         self._environment = environment
         self.wall: Callable[[], float] = time.time
@@ -95,10 +95,10 @@ def _open_audit(given: AuditSink | str | os.PathLike[str], sink: HumanSink) -> A
     return given
 
 
-def _find_sandbox(given: Any) -> Any:
+def _find_sandbox(given: Any, workspace: str | None) -> Any:
     """Return a sandbox by its name, or the given one."""
     if not isinstance(given, str):
         return given
     from dragoman.sandbox import find_sandbox
 
-    return find_sandbox(given)  # type: ignore[arg-type]
+    return find_sandbox(given, workspace)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.builtin.commands.bash import Bash as Bash, make_bash as make_bash
@@ -56,8 +56,8 @@ NAMES = {
 """What each tool is called on the wire, and here."""
 
 
-def toolbox(names: Iterable[str] | None = None, *, network: bool = False) -> list[Tool]:
-    """The built-in tools, or those of these names; `network` is for commands in a sandbox."""
+def toolbox(names: Iterable[str] | None = None, *, network: bool = False, limits: Any = None) -> list[Tool]:
+    """The built-in tools, or those of these names; `network` and `limits` are for commands in a sandbox."""
     from dragoman.errors import ConfigError, nearest
 
     wanted = list(NAMES) if names is None else list(names)
@@ -70,6 +70,6 @@ def toolbox(names: Iterable[str] | None = None, *, network: bool = False) -> lis
             )
     here = sys.modules[__name__]
     tools = {name: getattr(here, NAMES[name]) for name in dict.fromkeys(wanted)}
-    if network and "bash" in tools:
-        tools["bash"] = here.make_bash(network=True)
+    if (network or limits is not None) and "bash" in tools:
+        tools["bash"] = here.make_bash(network=network, limits=limits)
     return list(tools.values())

@@ -122,7 +122,7 @@ class SafetySetup:
         if config["builtin"] and not is_too_small:
             from dragoman.builtin import toolbox
 
-            found += toolbox(config["builtin"], network=config["network"])
+            found += toolbox(config["builtin"], network=config["network"], limits=self._command_limits())
         if config["mcp"]:
             from dragoman.mcp import connect, read_servers
 
@@ -131,6 +131,16 @@ class SafetySetup:
             self._warnings += self._servers.problems
             found += self._servers.tools
         return found
+
+    def _command_limits(self) -> Any:
+        """What a command may use, where the settings say something else than the sandbox does by itself."""
+        config, names = self._config, ("commands.memory_share", "commands.processes", "commands.file_bytes")
+        if all(config.origin(name).kind == "default" for name in names):
+            return None
+        from dragoman.sandbox import BoxLimits, share_of_memory
+
+        share, processes, file_bytes = (config[name] for name in names)
+        return BoxLimits(memory_bytes=share_of_memory(share), processes=processes, file_bytes=file_bytes)
 
     def secrets(self) -> list[str]:
         """The credentials of the MCP servers."""
@@ -143,7 +153,7 @@ class SafetySetup:
 
             name, is_required = self._config["sandbox"], TRAITS[self._config["mode"]].uses_sandbox
             # The detection of a sandbox starts a process. If none is named, that can wait for the first command.
-            self._sandbox = AutoSandbox() if name == "auto" and not is_required else find_sandbox(name)
+            self._sandbox = AutoSandbox() if name == "auto" and not is_required else find_sandbox(name, self._workspace)
             # A sandbox is effective if it confines commands and a probe could not break out of it.
             if is_required and not (self._sandbox.confines and proof(self._sandbox).holds):
                 self._warnings.append(

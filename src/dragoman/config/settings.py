@@ -416,6 +416,11 @@ _SAFETY = (
     ),
     Setting("network", SWITCH, False, "whether commands in the sandbox can use the network", "user_only"),
     Setting(
+        "commands.memory_share", FRACTION, 0.75, "the part of the memory that a process of a command may fill", "lower"
+    ),
+    Setting("commands.processes", COUNT_LIMIT, 4096, "processes of a command", "lower"),
+    Setting("commands.file_bytes", COUNT_LIMIT, 4 * 1024**3, "the largest file that a command may write", "lower"),
+    Setting(
         "scrub",
         SWITCH,
         True,

@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct, structs
 
 from dragoman.errors import ConfigError, DragomanError, InvalidTool, did_you_mean
+from dragoman.own_code import note_code
 from dragoman.policy import covers, read_rule
 from dragoman.policy.patterns import matches_name
 from dragoman.tools import tool_from, tools_in
@@ -99,9 +100,11 @@ def load_source(source: str, entry_points: Iterable[EntryPoint] | None = None) -
         return _from_entry(source.removeprefix(ENTRY), _points(entry_points))
     if is_file(source):
         path = Path(source).expanduser()
+        note_code(str(path))
         return _tools_of(_run_file(path), str(path))
     name, colon, inner = source.partition(":")
     module = _guarded(lambda: importlib.import_module(name), source)
+    note_code(getattr(module, "__file__", None) or "")
     if not colon:
         return _tools_of(module, source)
     return _many(_look_up(module, inner, source), source)

@@ -55,7 +55,7 @@ def find_level(call: ToolCall, region: str, family: Collection[str] | None = Non
 # The verdict on a call: allow, ask, or refuse.
 #
 # A profile is a row. `default` lets a weak model work without configuration and stops copied calls. `strict` is for
-# unattended agents. `compat` also asks about text that the others do not accept as a call at all.
+# unattended agents. `compat` also runs text that the others do not accept as a call at all.
 
 Verdict = Literal["allow", "ask", "refuse"]
 
@@ -64,8 +64,10 @@ class Profile(Struct, frozen=True):
     """The verdict for each level, before any other rule."""
 
     name: str
+    wrapped: Verdict
+    """T3."""
     bare: Verdict
-    """T2 for tools that may change something. A tool that only reads is always allowed."""
+    """T2."""
     loose: Verdict
     """T1."""
     followed: Verdict
@@ -90,14 +92,15 @@ class Situation(Struct, frozen=True):
 class Judgement(Struct, frozen=True):
     verdict: Verdict
     rule: str
-    """The stable name of the rule: `level`, `echo`, `echo_similar`, `position`, `exec`, `bare`, `loose`, `place`."""
+    """The stable name of the rule: `level`, `echo`, `echo_similar`, `position`, `exec`, `wrapper`, `bare`, `loose`,
+    `place`."""
     why: str = ""
 
 
 PROFILES = {
-    "strict": Profile("strict", bare="ask", loose="refuse", followed="refuse", needs_nonce=True),
-    "default": Profile("default", bare="allow", loose="refuse", followed="ask"),
-    "compat": Profile("compat", bare="allow", loose="ask", followed="allow"),
+    "strict": Profile("strict", wrapped="ask", bare="refuse", loose="refuse", followed="refuse", needs_nonce=True),
+    "default": Profile("default", wrapped="allow", bare="allow", loose="refuse", followed="ask"),
+    "compat": Profile("compat", wrapped="allow", bare="allow", loose="allow", followed="allow"),
 }
 _ORDER: dict[Verdict, int] = {"allow": 0, "ask": 1, "refuse": 2}
 
@@ -122,6 +125,7 @@ def stricter(one: str | Profile, other: str | Profile) -> Profile:
         return first
     return Profile(
         f"{first.name} and {second.name}",
+        max(first.wrapped, second.wrapped, key=_ORDER.__getitem__),
         max(first.bare, second.bare, key=_ORDER.__getitem__),
         max(first.loose, second.loose, key=_ORDER.__getitem__),
         max(first.followed, second.followed, key=_ORDER.__getitem__),
@@ -162,7 +166,7 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
         return Judgement("allow", "level")
     if situation.level == "T0":
         return Judgement("refuse", "place", "calls do not count in thinking, in a quotation or in a code block")
-    judgements = [_judge_level(situation, profile), *_judge_echo(situation)]
+    judgements = [*_judge_echo(situation), _judge_level(situation, profile)]
     if situation.level != "T4" and situation.is_followed and situation.has_untrusted:
         words = "text follows the call, and the conversation contains untrusted content"
         judgements.append(Judgement(profile.followed, "position", words))
@@ -173,14 +177,12 @@ def decide(situation: Situation, profile: Profile) -> Judgement:
 
 
 def _judge_level(situation: Situation, profile: Profile) -> Judgement:
-    if situation.level in ("T4", "T3"):
-        return Judgement("allow", "level")
-    if situation.level == "T1":
-        return Judgement(profile.loose, "loose", "it is not in the expected form of a call")
-    reading = situation.tool is not None and situation.tool.read_only
-    if reading or profile.bare == "allow":
-        return Judgement("allow", "level")
-    return Judgement(profile.bare, "bare", "the message is bare JSON, and the tool may change something")
+    verdict, rule, why = {
+        "T3": (profile.wrapped, "wrapper", "its wrapper has no nonce, so untrusted content may contain it"),
+        "T2": (profile.bare, "bare", "the message is bare JSON, without a wrapper"),
+        "T1": (profile.loose, "loose", "it is not in the expected form of a call"),
+    }.get(situation.level, ("allow", "level", ""))
+    return Judgement("allow", "level") if verdict == "allow" else Judgement(verdict, rule, why)
 
 
 def _judge_echo(situation: Situation) -> list[Judgement]:

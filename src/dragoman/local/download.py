@@ -24,6 +24,7 @@ from msgspec import Struct
 from dragoman.client.http import HttpTransport
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.errors import ConfigError
+from dragoman.own_code import find_program
 from dragoman.wire.values import as_dict, as_text, dicts
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -304,9 +305,9 @@ _UV = ("pip", "install", "--no-deps", "--no-build", "--no-cache", "--target")
 def find_installer() -> list[str]:
     """Return the command of pip or uv that downloads. Raises ConfigError if there is neither."""
     if importlib.util.find_spec("pip") is not None:
-        return [sys.executable, "-m", "pip"]
+        return [sys.executable, "-P", "-m", "pip"]
     for name in ("uv", "pip", "pip3"):
-        found = shutil.which(name)
+        found = find_program(name, os.getcwd())
         if found is not None:
             return [found]
     raise ConfigError(

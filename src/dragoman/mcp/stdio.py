@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dragoman.mcp import protocol
 from dragoman.mcp.protocol import Limits, Receive, ServerFault, ServerLost, clean_line
 from dragoman.mcp.servers import StdioServer
+from dragoman.own_code import note_code
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -75,6 +76,7 @@ class StdioChannel(asyncio.SubprocessProtocol):
         return self._over.is_set()
 
     async def open(self) -> None:
+        note_code(*(os.path.join(self._server.cwd or "", word) for word in self._server.command))
         try:
             await asyncio.get_running_loop().subprocess_exec(
                 lambda: self, *self._server.command, env=self._environment, cwd=self._server.cwd, start_new_session=True

@@ -1,6 +1,16 @@
 """The sandbox for commands: the access and resources of a command, and a probe that tests the confinement."""
 
-from dragoman.sandbox.boxes import Box, BoxLimits, Finished, Launch, NoSandbox, Sandbox, Tier, toolchains
+from dragoman.sandbox.boxes import (
+    Box,
+    BoxLimits,
+    Finished,
+    Launch,
+    NoSandbox,
+    Sandbox,
+    Tier,
+    share_of_memory,
+    toolchains,
+)
 from dragoman.sandbox.detection import (
     Attempt,
     AutoSandbox,
@@ -30,6 +40,7 @@ __all__ = [
     "find_sandbox",
     "probe",
     "proof",
+    "share_of_memory",
     "toolchains",
     "why_not",
 ]

@@ -10,36 +10,49 @@ import itertools
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
+from dragoman.own_code import SEARCH_PATH, is_below
 from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 
 # --------------------------------------------------------------------------------------------------------------------
 # The permissions of a command, and the command line that enforces them.
 
-SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""The PATH of a box without its own."""
+
+@functools.cache
+def share_of_memory(share: float = 0.75) -> int | None:
+    """A share of the memory of this machine, or of the container that we run in, in bytes; None if it is not known."""
+    try:
+        most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return None
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # It may say `max`.
+            most = min(most, int(Path(path).read_text(encoding="ascii")))
+    return int(most * share)
 
 
 class BoxLimits(Struct, frozen=True):
     """Resource limits of a command; None sets no limit. All except `processes` apply to each process separately."""
 
     cpu_seconds: int | None = None
-    memory_bytes: int | None = None
-    """Address space. Programs that reserve much more than they use (Node, Java, Go) need a high limit."""
-    file_bytes: int | None = None
+    memory_bytes: int | None = field(default_factory=share_of_memory)
+    """Memory that a process may fill. What Node, Java and Go only reserve does not count."""
+    file_bytes: int | None = 4 * 1024**3
     """The largest file that may be written."""
-    processes: int | None = 1024
+    processes: int | None = 4096
     open_files: int | None = None
 
 
@@ -117,6 +130,9 @@ class Launch:
         self.finish()
 
 
+_OF_THE_KERNEL = ("/proc", "/sys")
+
+
 def check_box(box: Box) -> Box:
     """Return the box with real, absolute paths. Raises ConfigError for an invalid path."""
     workspace = _real_folder("workspace", box.workspace)
@@ -124,6 +140,9 @@ def check_box(box: Box) -> Box:
         raise ConfigError(
             "the workspace of a box cannot be the whole file system", hint="choose the folder of the project"
         )
+    for path in map(os.path.realpath, (workspace, *box.writable, *filter(None, [box.home]))):
+        if path == "/" or any(is_below(path, top) for top in _OF_THE_KERNEL):
+            raise ConfigError(f"a box may not change {path}: it holds settings of the kernel", hint="leave it out")
     cwd = workspace if box.cwd is None else os.path.realpath(os.path.join(workspace, box.cwd))
     home = None if box.home is None else _real_folder("home", box.home)
     for name, value in box.environment.items():
@@ -237,13 +256,14 @@ def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
     """Return the command line that sets the limits and then runs `argv`. If a limit cannot be set, nothing runs."""
     if os.name != "posix":
         return tuple(argv)
+    limits = _below_hard_limits(limits)
     steps = ["ulimit -c 0"]
     if limits.cpu_seconds is not None:
         # One second between SIGXCPU, which names the reason, and SIGKILL.
         seconds = max(1, int(limits.cpu_seconds))
         steps.append(f"ulimit -t {seconds + 1} && ulimit -S -t {seconds}")
     if limits.memory_bytes is not None:
-        steps.append(f"ulimit -v {max(1, int(limits.memory_bytes) // 1024)}")
+        steps.append(f"ulimit -d {max(1, int(limits.memory_bytes) // 1024)}")
     if limits.file_bytes is not None:
         # POSIX: blocks of 512 bytes, which every `sh` uses.
         steps.append(f"ulimit -f {int(limits.file_bytes) // 512}")
@@ -253,6 +273,19 @@ def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
         steps.append(_PROCESSES.format(max(1, int(limits.processes))))
     script = " && ".join(steps) + ' || { echo "dragoman: cannot set the limits of the box" >&2; exit 125; }; exec "$@"'
     return ("/bin/sh", "-c", script, "dragoman", *argv)
+
+
+def _below_hard_limits(limits: BoxLimits) -> BoxLimits:
+    """A limit that is lower already stays: the limits by default have to work everywhere."""
+    import resource
+
+    kinds = {"memory_bytes": "RLIMIT_DATA", "file_bytes": "RLIMIT_FSIZE", "processes": "RLIMIT_NPROC"}
+    lower: dict[str, int] = {}
+    for name, kind in kinds.items():
+        wanted, hard = getattr(limits, name), resource.getrlimit(getattr(resource, kind))[1]
+        if wanted is not None and hard not in (resource.RLIM_INFINITY, -1) and hard < wanted:
+            lower[name] = hard
+    return replace(limits, **lower)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -271,7 +304,7 @@ _JOIN = 'echo 0 > "$1" || exit 125; shift; exec "$@"'
 class ProcessBound:
     """A control group for one command; its processes cannot leave it."""
 
-    def __init__(self, folder: str, processes: int) -> None:
+    def __init__(self, folder: str, processes: int, memory: int | None) -> None:
         self._folder = os.path.join(folder, f"dragoman-{os.getpid()}-{next(_count)}")
         os.mkdir(self._folder)
         try:
@@ -279,6 +312,11 @@ class ProcessBound:
         except OSError:
             os.rmdir(self._folder)
             raise
+        with contextlib.suppress(OSError):
+            # Only where the group counts memory as well: it then holds for all processes together.
+            limit = os.open(os.path.join(self._folder, "memory.max"), os.O_WRONLY)
+            with closing(limit):
+                os.write(limit, b"max" if memory is None else b"%d" % memory)
 
     def join(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Return the command line that joins the group and then runs `argv`."""
@@ -297,14 +335,14 @@ class ProcessBound:
         return ()
 
 
-def bound_processes(processes: int | None) -> ProcessBound | None:
-    """Return a control group for one command, if it is wanted, needed and possible; else None."""
-    if processes is None or os.geteuid() != 0:
+def bound_processes(limits: BoxLimits) -> ProcessBound | None:
+    """A bound for one command, where one is wanted, the usual limit does not do, and it can be had."""
+    if limits.processes is None or os.geteuid() != 0:
         return None
     for folder in _folders():
         _sweep(folder)
         with contextlib.suppress(OSError):
-            return ProcessBound(folder, processes)
+            return ProcessBound(folder, limits.processes, limits.memory_bytes)
     return None
 
 
@@ -393,17 +431,45 @@ def home_folders() -> list[str]:
     return [path for path in dict.fromkeys(real) if path != "/"]
 
 
-def is_below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or inside it; both are real paths."""
-    return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
 def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
     """Return the paths that have to be hidden because a visible folder contains them."""
     folders = list(folders)
     secrets = [os.path.join(home, name) for home in home_folders() for name in HOME_SECRETS]
     wanted = [os.path.realpath(path) for path in (*secrets, *hidden) if os.path.lexists(path)]
     return sorted({path for path in wanted if any(is_below(path, folder) and path != folder for folder in folders)})
+
+
+_MOST_ENTRIES = 20_000
+
+
+def sockets_below(box: Box) -> list[str]:
+    """The sockets that a box would show: whoever listens there acts outside of it. One named in `writable` is allowed.
+
+    Of the whole system, the kernel tells the sockets that are bound by a full path. The workspace is searched as well,
+    the upper folders first, as far as twenty thousand entries.
+    """
+    found = [*_sockets_in_workspace(box.workspace)]
+    shown = [box.workspace, *box.writable, *box.readable, *filter(None, [box.home])]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/net/unix").read_bytes().split(b"\n")[1:]:
+            path = os.fsdecode(line.split(None, 7)[7]) if line.count(b" /") else ""
+            if path and any(is_below(os.path.realpath(path), folder) for folder in shown) and os.path.exists(path):
+                found.append(os.path.realpath(path))
+    return sorted(set(found) - set(box.writable))
+
+
+def _sockets_in_workspace(workspace: str) -> Iterator[str]:
+    waiting, count = deque([workspace]), 0
+    while waiting and count < _MOST_ENTRIES:
+        with contextlib.suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in entries:
+                count += 1
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif not (entry.is_file(follow_symlinks=False) or entry.is_symlink()) and stat.S_ISSOCK(
+                    entry.stat(follow_symlinks=False).st_mode
+                ):
+                    yield entry.path
 
 
 def toolchains(search_path: str) -> tuple[str, ...]:
@@ -508,13 +574,13 @@ class NoSandbox(Sandbox):
 
 def bounded_launch(
     argv: tuple[str, ...],
-    processes: int | None,
+    limits: BoxLimits,
     *,
     descriptors: list[int],
     endings: tuple[Callable[[], tuple[str, ...]], ...],
 ) -> Launch:
-    """Return a launch with its own environment, in a control group that limits its processes if necessary."""
-    bound = bound_processes(processes)
+    """A launch with an empty environment of its own, in a group that bounds its processes where that is needed."""
+    bound = bound_processes(limits)
     if bound is not None:
         argv, endings = bound.join(argv), (bound.remove, *endings)
     return Launch(argv, {}, cwd="/", pass_fds=tuple(descriptors), endings=endings)

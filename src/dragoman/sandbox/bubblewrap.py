@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 
+from dragoman.errors import ConfigError
+from dragoman.own_code import find_program, is_outside, own_paths
 from dragoman.sandbox.boxes import (
     SYSTEM_FOLDERS,
     Box,
@@ -18,6 +19,7 @@ from dragoman.sandbox.boxes import (
     in_memory,
     limit,
     secrets_below,
+    sockets_below,
     system_secrets,
 )
 from dragoman.sandbox.landlock import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, can_filter, make_filter
@@ -37,13 +39,18 @@ class BubblewrapSandbox(Sandbox):
 
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         box = check_box(box)
-        protection = plan_protection(box.workspace, box.protected, box.watched)
+        if not is_outside(self.program, (box.workspace, *box.writable)):
+            raise ConfigError(
+                f"{self.program} lies in a folder that commands may change", hint="install bubblewrap elsewhere"
+            )
+        protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, protection.guarded, box.aside)
         placeholders = Placeholders(box.workspace, protection.absent, protection.guarded)
         descriptors: list[int] = []
         try:
             options = [*self._isolation(box), *_visible(box)]
             options += self._shield(protection, placeholders.held, box.workspace, descriptors)
+            options += _cover(set(sockets_below(box)) - set(placeholders.held))
             options += _cover(secrets_below([*box.readable, *box.writable, box.workspace], box.hidden))
             if can_filter():
                 families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
@@ -58,7 +65,7 @@ class BubblewrapSandbox(Sandbox):
         # The options are passed in memory, so that a process list shows neither them nor the environment.
         return bounded_launch(
             (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits)),
-            box.limits.processes,
+            box.limits,
             descriptors=descriptors,
             endings=(guard.put_back, placeholders.remove),
         )
@@ -98,7 +105,19 @@ def _visible(box: Box) -> list[str]:
             options += ["--symlink", os.readlink(path), path]
         elif os.path.isdir(path):
             options += ["--ro-bind", path, path]
-    options += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/var/tmp", "--dir", "/run"]
+    options += [
+        "--proc",
+        "/proc",
+        *_fix_kernel_settings(),
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--dir",
+        "/var/tmp",
+        "--dir",
+        "/run",
+    ]
     options += ["--dir", _HOME] if box.home is None else []
     options += _cover(system_secrets())
     resolver = os.path.realpath("/etc/resolv.conf")
@@ -108,8 +127,25 @@ def _visible(box: Box) -> list[str]:
         options += ["--ro-bind", path, path]
     for path in sorted(box.writable):
         options += ["--bind", path, path]
+        for own in own_paths(path) if os.path.isdir(path) else ():
+            options += ["--ro-bind", os.path.join(path, own), os.path.join(path, own)]
     options += ["--bind", box.home, box.home] if box.home else []
     return [*options, "--bind", box.workspace, box.workspace]
+
+
+def _fix_kernel_settings() -> list[str]:
+    """Make everything in /proc read-only that is not about a process.
+
+    The settings are those of the host, and they belong to root: for a box of root, file modes are no hindrance.
+    """
+    options: list[str] = []
+    with os.scandir("/proc") as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.name.isdigit() or entry.is_symlink():
+                continue
+            if entry.is_dir() or entry.stat().st_mode & 0o222:
+                options += ["--ro-bind-try", entry.path, entry.path]
+    return options
 
 
 def _cover(paths: Iterable[str]) -> list[str]:
@@ -128,7 +164,6 @@ def _known_options(program: str) -> frozenset[str]:
     return frozenset(word for word in (ran.stdout + ran.stderr).split() if word.startswith("--"))
 
 
-def find_bubblewrap() -> str | None:
-    """Return the full path of `bwrap`, or None if it is not installed."""
-    found = shutil.which("bwrap")
-    return None if found is None else os.path.abspath(found)
+def find_bubblewrap(workspace: str) -> str | None:
+    """Return the full path of `bwrap`, if it is installed outside the workspace."""
+    return find_program("bwrap", workspace)

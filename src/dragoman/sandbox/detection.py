@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
+from dragoman.own_code import find_interpreter, read_script, script_command
 from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier
 from dragoman.sandbox.protection import closing
 from dragoman.types import SandboxName
@@ -34,14 +35,13 @@ _MEMORY = 1024 * 1024 * 1024
 _FILE = 16 * 1024 * 1024
 _LIMITS = BoxLimits(cpu_seconds=60, memory_bytes=_MEMORY, file_bytes=_FILE, processes=48)
 _TIMEOUT = 60.0
+_CANARY = read_script(__name__, "canary.py")
 _DAEMON_LIVES = 20
 _DAEMON_MAY_DIE_IN = 3.0
 _VICTIM = "import sys; sys.stdin.buffer.read()"
 _ORDINARY = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
 
-NOT_REQUIRED = frozenset(
-    {"change_mode_outside", "take_memory", "write_large_file", "start_many_processes", "type_into_terminal"}
-)
+NOT_REQUIRED = frozenset({"change_mode_outside", "start_many_processes", "type_into_terminal"})
 """Attempts that `holds` ignores: they use resources, but do not read, change or send anything."""
 
 
@@ -92,7 +92,7 @@ class _ProbeSetup:
         self._file(f"{self.workspace}/.git/config", "[core]\n")
         self._file(f"{self.workspace}/dragoman.toml", "")
         os.symlink("../outside", f"{self.workspace}/link")
-        self._file(f"{self.workspace}/canary.py", Path(__file__).with_name("canary.py").read_text(encoding="utf-8"))
+        self._file(f"{self.workspace}/canary.py", _CANARY)
         self._close = contextlib.ExitStack()
         self._listen()
         self._start_victim()
@@ -118,6 +118,7 @@ class _ProbeSetup:
             "connect_tcp": self._socket(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0)),
             "send_udp": self._socket(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0)),
             "connect_unix": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"{self.folder}/s"),
+            "connect_in_workspace": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"{self.workspace}/socket"),
             "connect_abstract": self._socket(socket.AF_UNIX, socket.SOCK_STREAM, f"\0{self.abstract}"),
         }
 
@@ -133,7 +134,7 @@ class _ProbeSetup:
         with open(f"{self.home}/.ssh/id_canary", "rb") as file:
             self.victim_file = file.fileno()
             self.victim = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _VICTIM],
+                [*script_command(_VICTIM, self.folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -156,6 +157,7 @@ class _ProbeSetup:
             "udp": self.listeners["send_udp"].getsockname()[1],
             "unix": f"{self.folder}/s",
             "abstract": self.abstract,
+            "ipc": _ipc_namespace(),
             "memory": 4 * _MEMORY,
             "file": 4 * _FILE,
             "processes": 200,
@@ -208,6 +210,13 @@ class _ProbeSetup:
             return True
 
 
+def _ipc_namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/ipc")
+    except OSError:
+        return ""
+
+
 def probe(sandbox: Sandbox) -> ProbeReport:
     """Try to break out of this sandbox in every known way. This takes some tenths of a second."""
     from dragoman.sandbox.canary import ATTEMPTS
@@ -228,7 +237,7 @@ def proof(sandbox: Sandbox) -> ProbeReport:
 
 def _attack(sandbox: Sandbox, setup: _ProbeSetup) -> tuple[dict[str, str], str]:
     """Return the claim of the attacker for each attempt, "" for success, and the reason if it ended early."""
-    python = os.path.realpath(sys.executable)
+    python = find_interpreter(setup.folder)
     readable = tuple({os.path.realpath(sys.base_prefix), os.path.realpath(sys.base_exec_prefix)})
     box = Box(workspace=setup.workspace, readable=readable, limits=_LIMITS, aside=setup.aside)
     ran = sandbox.run([python, "-I", "-S", "canary.py", "plan.json"], box, timeout=_TIMEOUT)
@@ -264,6 +273,7 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "connect_tcp": lambda setup, _: setup.heard("connect_tcp"),
     "send_udp": lambda setup, _: setup.heard("send_udp"),
     "connect_unix": lambda setup, _: setup.heard("connect_unix"),
+    "connect_in_workspace": lambda setup, _: setup.heard("connect_in_workspace"),
     "connect_abstract": lambda setup, _: setup.heard("connect_abstract"),
     "change_hook": lambda setup, _: setup.differs("workspace/.git/hooks/pre-push", "hook"),
     "create_hook": lambda setup, _: setup.is_there("workspace/.git/hooks/pre-commit"),
@@ -286,15 +296,15 @@ class SandboxMissing(DragomanError):
     hint = "on Debian or Ubuntu: apt-get install bubblewrap"
 
 
-def find_sandbox(wanted: SandboxName = "auto") -> Sandbox:
+def find_sandbox(wanted: SandboxName = "auto", workspace: str | None = None) -> Sandbox:
     """Return the best sandbox that works, or the requested one. The result is cached for this process.
 
-    "auto" falls back to no confinement, so check `sandbox.confines`. A named kind that does not work raises
-    SandboxMissing.
+    No program inside the workspace (by default, the current folder) is started for it. "auto" falls back to no
+    confinement, so check `sandbox.confines`. A named kind that does not work raises SandboxMissing.
     """
     if wanted not in get_args(SandboxName):
         raise SandboxMissing(f"unknown sandbox {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}")
-    found, reasons = (None, ()) if wanted == "none" else _look(wanted)
+    found, reasons = (None, ()) if wanted == "none" else _look(wanted, _top(workspace))
     if found is None and wanted not in ("auto", "none"):
         raise SandboxMissing(f"the sandbox {wanted!r} does not work here: {'; '.join(reasons)}")
     return found or NoSandbox()
@@ -311,30 +321,51 @@ class AutoSandbox(Sandbox):
         return find_sandbox().tier
 
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
-        return find_sandbox().launch(argv, box)
+        return find_sandbox(workspace=box.workspace).launch(argv, box)
 
 
-def why_not(wanted: SandboxName) -> tuple[str, ...]:
-    """Return why each tried kind of sandbox does not work."""
-    return () if wanted == "none" else _look(wanted)[1]
+def why_not(wanted: SandboxName, workspace: str | None = None) -> tuple[str, ...]:
+    """What is in the way of each kind of sandbox that was tried and did not work."""
+    return () if wanted == "none" else _look(wanted, _top(workspace))[1]
+
+
+def _top(workspace: str | None) -> str:
+    return os.path.realpath(workspace or os.getcwd())
 
 
 @functools.cache
-def _look(wanted: str) -> tuple[Sandbox | None, tuple[str, ...]]:
+def _look(wanted: str, workspace: str) -> tuple[Sandbox | None, tuple[str, ...]]:
     if not sys.platform.startswith("linux"):
         return None, (f"there is none for {sys.platform}",)
     reasons: list[str] = []
     for kind in ("bubblewrap", "landlock") if wanted == "auto" else (wanted,):
         try:
-            return _working(kind), tuple(reasons)
+            return _working(kind, workspace), tuple(reasons)
         except SandboxMissing as error:
             reasons.append(f"{kind}: {error}")
     return None, tuple(reasons)
 
 
-def _working(kind: str) -> Sandbox:
-    """Return the sandbox of this kind, if a test command runs in it."""
-    sandbox = _make(kind)
+def _working(kind: str, workspace: str) -> Sandbox:
+    """The sandbox of this kind, if a command really runs in it."""
+    if kind == "bubblewrap":
+        from dragoman.sandbox.bubblewrap import BubblewrapSandbox, find_bubblewrap
+
+        program = find_bubblewrap(workspace)
+        if program is None:
+            raise SandboxMissing("bwrap is not installed")
+        return _tested(BubblewrapSandbox, program)
+    from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
+
+    reason = why_no_landlock()
+    if reason:
+        raise SandboxMissing(reason)
+    return _tested(LandlockSandbox)
+
+
+@functools.cache
+def _tested(kind: type[Sandbox], *arguments: str) -> Sandbox:
+    sandbox = kind(*arguments)
     try:
         with tempfile.TemporaryDirectory(prefix="dragoman-sandbox-") as folder:
             ran = sandbox.run(["true"], Box(workspace=folder), timeout=20)
@@ -344,19 +375,3 @@ def _working(kind: str) -> Sandbox:
         said = ran.errors.decode(errors="replace").strip().splitlines()
         raise SandboxMissing(said[-1][:300] if said else f"it ended with {ran.code}")
     return sandbox
-
-
-def _make(kind: str) -> Sandbox:
-    if kind == "bubblewrap":
-        from dragoman.sandbox.bubblewrap import BubblewrapSandbox, find_bubblewrap
-
-        program = find_bubblewrap()
-        if program is None:
-            raise SandboxMissing("bwrap is not installed")
-        return BubblewrapSandbox(program)
-    from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
-
-    reason = why_no_landlock()
-    if reason:
-        raise SandboxMissing(reason)
-    return LandlockSandbox()

@@ -11,11 +11,11 @@ import platform
 import resource
 import stat
 import struct
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dragoman.errors import ConfigError
+from dragoman.own_code import environment_paths, is_below, own_paths, read_script, script_command
 from dragoman.sandbox.boxes import (
     SYSTEM_FOLDERS,
     Box,
@@ -27,7 +27,6 @@ from dragoman.sandbox.boxes import (
     check_box,
     full_environment,
     in_memory,
-    is_below,
     secrets_below,
     system_secrets,
 )
@@ -93,7 +92,25 @@ _REFUSED: dict[str, tuple[int, int]] = {
     "nfsservctl": (180, 42),
     "lookup_dcookie": (212, 18),
 }
-# These fail as not implemented, because programs then use another call that the filter can inspect.
+# Memory, semaphores and queues that processes share by a number or a name. A box that has no namespace of its own for
+# them would share them with the host.
+_SHARED: dict[str, tuple[int, int]] = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmdt": (67, 197),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+}
+# These are said not to exist, because programs then do the same in another way that the filter can look into.
 _MISSING: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
@@ -129,12 +146,18 @@ def can_filter() -> bool:
 
 
 def make_filter(
-    *, families: tuple[int, ...], stay_in_group: bool = False, spared: tuple[int, ...] = (), machine: str | None = None
+    *,
+    families: tuple[int, ...],
+    stay_in_group: bool = False,
+    spared: tuple[int, ...] = (),
+    shares_ipc: bool = False,
+    machine: str | None = None,
 ) -> bytes:
     """Return the filter as bytes for the kernel.
 
-    `families` are the socket families that may be opened (socket pairs are always allowed). `stay_in_group` makes
-    setsid and setpgid succeed without an effect. `spared` are processes that must not receive signals.
+    `families` are the kinds of sockets that may be opened (pairs that are connected to each other always may).
+    `stay_in_group` answers setsid and setpgid without doing them. `spared` are processes that get no signals.
+    `shares_ipc` refuses System V IPC and message queues, for boxes that share them with the host.
     """
     column, architecture = _ARCHITECTURES[machine or platform.machine()]
     program = [
@@ -149,6 +172,7 @@ def make_filter(
     # The lower half of an argument: the kernel uses only this part of a flag, a family or a request.
     first, second = _step(_LOAD, _FIRST_ARGUMENT), _step(_LOAD, _SECOND_ARGUMENT)
     program += _for_each(_numbers(_REFUSED, column), no)
+    program += _for_each(_numbers(_SHARED, column), no) if shares_ipc else []
     program += _for_each(_numbers(_MISSING, column), _refuse(errno.ENOSYS))
     program += _for_each(_numbers(_PRETENDED, column), _refuse(0)) if stay_in_group else []
     for call in (_CLONE, _UNSHARE):
@@ -197,6 +221,7 @@ _READ = _EXECUTE | _READ_FILE | _READ_FOLDER
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _OLDEST, _WITH_NETWORK, _WITH_REQUESTS, _WITH_SCOPES = 3, 4, 5, 6
 _MARKS = (0xD12A6011, 0xD12A6012)
+_ENTER = read_script(__name__, "enter.py")
 
 
 def landlock_version() -> int:
@@ -228,7 +253,9 @@ class LandlockSandbox(Sandbox):
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         box = check_box(box)
         _refuse_what_cannot_be_hidden(box)
-        protection = plan_protection(box.workspace, box.protected, box.watched)
+        _refuse_what_cannot_be_kept(box)
+        command = script_command(_ENTER, box.workspace, *box.writable)
+        protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, [*protection.fixed, *protection.absent, *protection.guarded], box.aside)
         private = PrivateFolder()
         try:
@@ -241,10 +268,9 @@ class LandlockSandbox(Sandbox):
         except BaseException:
             private.remove()
             raise
-        enter = os.path.join(os.path.dirname(os.path.abspath(__file__)), "enter.py")
         return bounded_launch(
-            (sys.executable, "-I", "-S", enter, str(descriptor)),
-            box.limits.processes,
+            (*command, str(descriptor)),
+            box.limits,
             descriptors=[descriptor],
             endings=(private.remove, guard.put_back),
         )
@@ -268,7 +294,10 @@ class LandlockSandbox(Sandbox):
             "ruleset_size": 24 if scopes else 16 if self.version >= _WITH_NETWORK else 8,
             "rules": rules,
             "filter": make_filter(
-                families=families, stay_in_group=True, spared=() if scopes else (os.getpid(), -1, *_MARKS)
+                families=families,
+                stay_in_group=True,
+                spared=() if scopes else (os.getpid(), -1, *_MARKS),
+                shares_ipc=True,
             ),
             "marks": () if scopes else _MARKS,
             "limits": _limits(box.limits),
@@ -317,11 +346,22 @@ def _refuse_what_cannot_be_hidden(box: Box) -> None:
         )
 
 
+def _refuse_what_cannot_be_kept(box: Box) -> None:
+    """An environment is too large to be put back after each command, and we start from it the next time."""
+    for folder in (box.workspace, *filter(os.path.isdir, box.writable)):
+        if kept := environment_paths(folder):
+            raise ConfigError(
+                f"dragoman runs from {os.path.join(folder, kept[0])}, and this kind of sandbox cannot keep commands "
+                "from changing it",
+                hint="install bubblewrap, or install dragoman outside the workspace",
+            )
+
+
 def _limits(limits: BoxLimits) -> list[tuple[int, int]]:
     wanted = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, limits.cpu_seconds),
-        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_DATA, limits.memory_bytes),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
     ]

@@ -146,8 +146,9 @@ def test_a_missing_shell_is_said(tmp_path: Path) -> None:
 
 
 def test_without_bash_the_answer_says_that_it_was_sh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bash_module.os, "access", lambda path, mode: False)
-    monkeypatch.setattr(bash_module.shutil, "which", lambda name: None)
+    access = os.access
+    monkeypatch.setattr(bash_module.os, "access", lambda path, mode: path != "/bin/bash" and access(path, mode))
+    monkeypatch.setattr(bash_module, "find_program", lambda name, *folders: None)
     answer = run('echo "${BASH_VERSION-none}"', tmp_path)
     assert str(answer.result.content).endswith("[there is no bash on this system: it was run with sh]")
 
@@ -196,7 +197,7 @@ def test_a_command_sees_the_listed_variables_only(tmp_path: Path, monkeypatch: p
 def test_the_processes_around_a_command_hold_no_key_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", PROVIDER_KEY)
     told = output_of(run("tr '\\0' '\\n' < /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline", tmp_path))
-    assert "supervisor.py" in told
+    assert "Supervisor(int(sys.argv[1])" in told
     assert PROVIDER_KEY not in told
 
 
@@ -261,37 +262,44 @@ def test_odd_arguments_are_inspected_without_a_failure(tmp_path: Path, arguments
     assert line.kind == "command"
 
 
-@pytest.mark.parametrize("way", ["rewritten", "replaced", "linked", "deleted", "as it was"])
-def test_a_script_that_changed_after_the_approval_is_not_run(tmp_path: Path, way: str) -> None:
-    script = tmp_path / "job.sh"
-    script.write_text("echo approved\n", encoding="utf-8")
-    other = tmp_path / "other.sh"
+def change(way: str, folder: Path) -> None:
+    script, other = folder / "job.sh", folder / "other.sh"
     other.write_text("echo approved\n" if way == "replaced" else "echo something else\n", encoding="utf-8")
-    approved = operands_of("bash job.sh", tmp_path)
-    if way == "rewritten":
+    if way in ("rewritten", "created"):
         script.write_text("echo something else\n", encoding="utf-8")
     elif way == "replaced":
         other.replace(script)
-    elif way == "linked":
+    elif way in ("linked", "deleted"):
         script.unlink()
-        script.symlink_to(other)
-    elif way == "deleted":
-        script.unlink()
-    context = ToolContext(workspace=str(tmp_path), operands=approved)
-    result = asyncio.run(ask("bash job.sh", context)).result
+        if way == "linked":
+            script.symlink_to(other)
+
+
+@pytest.mark.parametrize("moment", ["after the approval", "after the last look of the tool"])
+@pytest.mark.parametrize("way", ["rewritten", "replaced", "linked", "deleted", "created", "as it was"])
+def test_a_script_that_changed_after_the_approval_is_not_run(
+    tmp_path: Path, way: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way != "created":
+        (tmp_path / "job.sh").write_text("echo approved\n", encoding="utf-8")
+    approved = operands_of("bash job.sh", tmp_path)
+    look = bash_module.has_changed
+
+    def look_and_change(*given: Any) -> bool:
+        found = look(*given)
+        change(way, tmp_path)
+        return found
+
+    if moment == "after the approval":
+        change(way, tmp_path)
+    else:
+        monkeypatch.setattr(bash_module, "has_changed", look_and_change)
+    result = asyncio.run(ask("bash job.sh", ToolContext(workspace=str(tmp_path), operands=approved))).result
     if way == "as it was":
         assert str(result.content).startswith("approved\n")
     else:
         assert result.is_error
         assert "changed since it was approved" in str(result.content)
-
-
-def test_a_script_that_appeared_after_the_approval_is_not_run(tmp_path: Path) -> None:
-    approved = operands_of("bash later.sh", tmp_path)
-    (tmp_path / "later.sh").write_text("echo surprise\n", encoding="utf-8")
-    result = asyncio.run(ask("bash later.sh", ToolContext(workspace=str(tmp_path), operands=approved))).result
-    assert result.is_error
-    assert "changed since it was approved" in str(result.content)
 
 
 # ---- the sandbox -----------------------------------------------------------------------------------------------------

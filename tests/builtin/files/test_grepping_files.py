@@ -173,7 +173,8 @@ def test_a_call_that_was_given_up_stops(folder: Path) -> None:
 def test_where_no_python_can_be_started_the_search_is_done_here(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "find_ripgrep", lambda workspace: None)
     elsewhere = call(Grep, pattern="def", context=1)
-    monkeypatch.setattr(search.sys, "executable", "")
+    monkeypatch.setattr("sys.frozen", True, raising=False)
+    monkeypatch.setattr("dragoman.own_code.find_program", lambda name, *folders: None)
     monkeypatch.setattr(search, "_run", None)
     assert call(Grep, pattern="def", context=1) == elsewhere
 

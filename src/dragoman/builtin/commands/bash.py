@@ -8,7 +8,6 @@ import errno
 import functools
 import os
 import re
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -17,10 +16,11 @@ from typing import Annotated, Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.builtin.commands.operands import absolute_entries, find_operands, has_changed
+from dragoman.builtin.commands.operands import essences, find_operands, has_changed
 from dragoman.builtin.commands.processes import GRACE, CommandSpec, Ended, RunningCommand, run_async
 from dragoman.errors import ConfigError
-from dragoman.sandbox.boxes import SEARCH_PATH, Launch, secrets_below, system_secrets
+from dragoman.own_code import SEARCH_PATH, absolute_entries, find_program
+from dragoman.sandbox.boxes import Launch, secrets_below, system_secrets
 from dragoman.tools import Context, Error, Ok, Options, ToolContext, tool_from_function
 from dragoman.types import JsonObject, Operand, Tool
 
@@ -249,6 +249,7 @@ _MARGIN = GRACE + 1.0
 """Seconds before its deadline at which a command is ended, so that what it printed can still be told."""
 _PROGRESS_SECONDS = 1.0
 _SANDBOX = "bwrap"
+_CHANGED = "Not run: a file that says what this command runs has changed since it was approved."
 _MOST_BYTES = 100_000
 """The system takes about 128 KiB in one argument."""
 
@@ -347,7 +348,7 @@ async def run_command(settings: Settings, command: str, timeout: float | None, a
     folder = _folder(around)
     _check(command, timeout)
     seconds, grace = _time_for(settings, timeout, around)
-    shell, note = _shell(settings)
+    shell, note = _shell(settings, folder)
     capture = Capture(settings.max_output)
 
     def prepare() -> tuple[CommandSpec, Launch | None]:
@@ -355,19 +356,23 @@ async def run_command(settings: Settings, command: str, timeout: float | None, a
         try:
             environment = clean_environment(os.environ, settings.environment)
             if has_changed(command, folder, environment, around.operands):
-                raise Error("Not run: a file that says what this command runs has changed since it was approved.")
+                raise Error(_CHANGED)
         except BaseException:
             if launch is not None:
                 launch.finish()
             raise
-        return replace(order, seconds=seconds, grace=grace), launch
+        files = tuple(sorted(each for each in essences(around.operands) if each[2]))
+        writable = (folder, *settings.writable)
+        return replace(order, seconds=seconds, grace=grace, writable=writable, files=files), launch
 
     try:
         ended = await run_async(RunningCommand(prepare, _listener(capture, around.progress)))
     except OSError as problem:
         raise Error(_why(problem, shell[0])) from problem
-    except ValueError as problem:
+    except (ValueError, ConfigError) as problem:
         raise Error(f"Not run: {problem}") from problem
+    if ended.files_changed:
+        raise Error(_CHANGED)
     if ended.failure is not None:
         why = OSError(ended.failure, os.strerror(ended.failure))
         raise Error(f"Not run: {folder}: {why.strerror}" if ended.folder_failed else _why(why, shell[0]))
@@ -418,11 +423,11 @@ def _time_for(settings: Settings, timeout: float | None, around: ToolContext) ->
     return min(seconds, max(0.01, left - margin)), min(GRACE, margin * 0.6)
 
 
-def _shell(settings: Settings) -> tuple[tuple[str, ...], str]:
+def _shell(settings: Settings, folder: str) -> tuple[tuple[str, ...], str]:
     """How the shell is started, and what to say about it."""
     if settings.shell is not None:
         return (settings.shell, "-c"), ""
-    found = "/bin/bash" if os.access("/bin/bash", os.X_OK) else shutil.which("bash")
+    found = "/bin/bash" if os.access("/bin/bash", os.X_OK) else find_program("bash", folder)
     if found:
         return (found, "--noprofile", "--norc", "-c"), ""
     return ("/bin/sh", "-c"), "[there is no bash on this system: it was run with sh]"
@@ -443,7 +448,7 @@ def _prepare(settings: Settings, argv: tuple[str, ...], folder: str, given: Any)
     inner = {name: value for name, value in environment.items() if name not in ("HOME", "TMPDIR")}
     try:
         if isinstance(sandbox, str):
-            sandbox = find_sandbox(cast(Any, sandbox))
+            sandbox = find_sandbox(cast(Any, sandbox), folder)
         box = Box(
             workspace=folder,
             writable=settings.writable,
@@ -455,8 +460,9 @@ def _prepare(settings: Settings, argv: tuple[str, ...], folder: str, given: Any)
         launch = sandbox.launch(argv, box)
     except DragomanError as problem:
         raise Error(f"Not run, because the sandbox could not be set up: {problem}") from problem
-    started = (launch.argv[0] if "/" in launch.argv[0] else shutil.which(launch.argv[0]) or launch.argv[0],)
-    order = CommandSpec((*started, *launch.argv[1:]), dict(launch.environment), launch.cwd, tuple(launch.pass_fds))
+    name = launch.argv[0]
+    program = name if "/" in name else find_program(name, folder, *settings.writable) or name
+    order = CommandSpec((program, *launch.argv[1:]), dict(launch.environment), launch.cwd, tuple(launch.pass_fds))
     return order, launch
 
 

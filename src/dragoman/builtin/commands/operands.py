@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from dragoman.builtin.files.workspace import identity_of
-from dragoman.sandbox.boxes import is_below
+from dragoman.own_code import absolute_entries, is_below, places_of
 from dragoman.sandbox.protection import closing
 from dragoman.types import Operand
 
@@ -188,11 +188,6 @@ _STARTED_BY = {
 _DEPTH = 3
 
 
-def absolute_entries(path: str) -> list[str]:
-    """The folders of a search path; one that is relative, or empty, means another folder after every `cd`."""
-    return [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]
-
-
 def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
     """Of the programs with these names, those that lie in the workspace."""
     entries = absolute_entries(path)
@@ -205,16 +200,10 @@ def find_programs(names: Iterable[str], path: str, top: str) -> list[str]:
         seen.add(name)
         candidates = (os.path.join(entry, name) for entry in entries)
         program = next((each for each in candidates if os.path.isfile(each) and os.access(each, os.X_OK)), "")
-        if program and any(is_below(each, top) for each in _places(program)):
+        if program and any(is_below(each, top) for each in places_of(program)):
             found.append(program)
         waiting += [(other, depth + 1) for other in (*_STARTED_BY.get(name, ()), *_interpreters(program))]
     return found
-
-
-def _places(program: str) -> tuple[str, str, str]:
-    """The program as it is named, as it is named in its real folder, and as it is."""
-    folder, name = os.path.split(program)
-    return os.path.normpath(program), os.path.join(os.path.realpath(folder), name), os.path.realpath(program)
 
 
 def _interpreters(program: str) -> list[str]:
@@ -536,11 +525,12 @@ def _describe_as(path: str, top: str) -> Operand:
 def has_changed(command: str, folder: str, environment: Mapping[str, str], approved: Iterable[Operand]) -> bool:
     """Whether a file that says what this line runs is not what it was when the line was decided on."""
     approved = tuple(approved)
-    return bool(approved) and _essences(find_operands(command, folder, environment)) != _essences(approved)
+    return bool(approved) and essences(find_operands(command, folder, environment)) != essences(approved)
 
 
-def _essences(operands: Iterable[Operand]) -> set[tuple[str, str, str]]:
-    return {(each.real, each.identity, each.digest) for each in operands if (each.kind, each.access) == ("path", "run")}
+def essences(operands: Iterable[Operand]) -> set[tuple[str, str, str]]:
+    """The identity, the digest and the path of every file that would be run."""
+    return {(each.identity, each.digest, each.real) for each in operands if (each.kind, each.access) == ("path", "run")}
 
 
 def _fingerprint(path: str) -> tuple[str, str]:

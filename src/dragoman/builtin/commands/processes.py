@@ -11,10 +11,8 @@ import concurrent.futures
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +21,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+from dragoman.own_code import loader_environment, read_script, script_command
 
 if TYPE_CHECKING:
     from dragoman.sandbox import Launch
@@ -33,7 +33,7 @@ GRACE = 2.0
 MOMENT = 0.5
 """Seconds that output is waited for after the command itself has ended: somebody else may hold the pipe for ever."""
 _MOST_PIECES_IN_A_PIPE = 64
-_FOR_THE_LOADER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_SUPERVISOR = read_script(__name__, "supervisor.py")
 _LAST_WAIT = 7.0
 """Seconds for the supervisor to end everything; a little more than it allows itself."""
 
@@ -47,11 +47,16 @@ class CommandSpec(Struct, frozen=True):
     pass_fds: tuple[int, ...] = ()
     seconds: float = 120.0
     grace: float = GRACE
+    writable: tuple[str, ...] = ()
+    """Folders that commands may change: what watches over them is not taken from there."""
+    files: tuple[tuple[str, str, str], ...] = ()
+    """What the command runs, each as identity, digest and path: looked at again directly before the start."""
 
     def encode(self) -> bytes:
         """As the supervisor reads it."""
         pairs = [f"{name}={value}" for name, value in self.environment.items()]
-        fields = (self.folder, str(len(self.argv)), *self.argv, *pairs)
+        files = [f"{identity or '-'} {digest or '-'} {path}" for identity, digest, path in self.files]
+        fields = (self.folder, f"{len(self.argv)} {len(files)}", *self.argv, *files, *pairs)
         if any("\0" in field for field in fields):
             raise ValueError("a NUL character cannot be part of a command")
         raw = os.fsencode("\0".join(fields))
@@ -76,6 +81,8 @@ class Ended(Struct, frozen=True):
     """The number of the error for which it could not be started."""
     folder_failed: bool = False
     """Whether that was because of the folder to start in."""
+    files_changed: bool = False
+    """Whether that was because a file that it runs had changed."""
     put_back: tuple[str, ...] = ()
     """Protected paths that it had changed, and that are as before again."""
 
@@ -129,7 +136,7 @@ class RunningCommand:
             awake, waking = pipes.make()
             with self._lock:
                 self._waking = waking
-            supervisor = _supervise(hearing, telling, printing, order.pass_fds)
+            supervisor = _supervise(hearing, telling, printing, order)
             pipes.close(hearing, telling, printing)
             if launch is not None:
                 launch.started()
@@ -232,6 +239,7 @@ class RunningCommand:
             stuck=int(stuck[0]) if stuck else 0,
             failure=int(failed[0]) if failed else None,
             folder_failed=failed is not None and failed[1:] == ["folder"],
+            files_changed=failed is not None and failed[1:] == ["files"],
         )
 
 
@@ -290,29 +298,19 @@ def end_session(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _supervise(hearing: int, telling: int, printing: int, pass_fds: tuple[int, ...]) -> subprocess.Popen[bytes]:
+def _supervise(hearing: int, telling: int, printing: int, order: CommandSpec) -> subprocess.Popen[bytes]:
     """Start the supervisor; it gets nothing of our environment but what its interpreter may need to be loaded."""
-    script = str(Path(__file__).with_name("supervisor.py"))
     numbers = (str(hearing), str(telling), str(os.getpid()))
     return subprocess.Popen(
-        (_interpreter(), "-I", "-S", script, *numbers),
+        (*script_command(_SUPERVISOR, *order.writable), *numbers),
         stdin=subprocess.DEVNULL,
         stdout=printing,
         stderr=printing,
         cwd="/",
-        env={name: os.environ[name] for name in _FOR_THE_LOADER if name in os.environ},
-        pass_fds=(hearing, telling, *pass_fds),
+        env=loader_environment(*order.writable),
+        pass_fds=(hearing, telling, *order.pass_fds),
         start_new_session=True,
     )
-
-
-def _interpreter() -> str:
-    """A Python to run the supervisor with; a program that holds its own Python inside is none."""
-    own = sys.executable if not getattr(sys, "frozen", False) else ""
-    found = own or shutil.which("python3")
-    if not found:
-        raise FileNotFoundError("no Python to watch over the command with: install python3")
-    return found
 
 
 def _await_end(supervisor: subprocess.Popen[bytes]) -> None:

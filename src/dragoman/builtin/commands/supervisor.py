@@ -48,10 +48,10 @@ class Supervisor:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:
             return  # It died before it could be watched.
-        folder, argv, environment = read_order(self._control)
+        folder, argv, environment, files = read_order(self._control)
         self._main = os.fork()
         if self._main == 0:
-            self._become(folder, argv, environment)
+            self._become(folder, argv, environment, files)
         # The command alone holds the pipe of its output, so that its end can be seen.
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 1)
@@ -64,7 +64,7 @@ class Supervisor:
         with contextlib.suppress(OSError):
             os.write(self._status, " ".join(map(str, words)).encode() + b"\n")
 
-    def _become(self, folder: str, argv: list[bytes], environment: dict[bytes, bytes]) -> None:
+    def _become(self, folder: str, argv: list[bytes], environment: dict[bytes, bytes], files: list[bytes]) -> None:
         """In the child: turn into the command, in a session of its own."""
         place = "folder"
         try:
@@ -76,6 +76,9 @@ class Supervisor:
             os.close(self._control)
             os.set_inheritable(self._status, False)
             os.chdir(folder)
+            place = "files"
+            if any(_has_changed(*file.split(b" ", 2)) for file in files):
+                raise OSError(116, "a file that it runs has changed")
             place = "program"
             os.execve(argv[0], argv, environment)
         except BaseException as problem:
@@ -158,15 +161,41 @@ class Supervisor:
         return found
 
 
-def read_order(control: int) -> tuple[str, list[bytes], dict[bytes, bytes]]:
-    """What to run: a length in a line, then the folder, the number of arguments, these, and the environment."""
+def read_order(control: int) -> tuple[str, list[bytes], dict[bytes, bytes], list[bytes]]:
+    """What to run: a length in a line, then the folder, the numbers of arguments and of files, these, the environment.
+
+    Each file is what a person or a rule has agreed to: its identity, its digest and its path.
+    """
     length = b""
     while not length.endswith(b"\n"):
         length += _read(control, 1)
     body = _read(control, int(length))
-    folder, count, *rest = body.split(b"\0")
-    pairs = (each.partition(b"=") for each in rest[int(count) :])
-    return os.fsdecode(folder), rest[: int(count)], {name: value for name, _, value in pairs}
+    folder, numbers, *rest = body.split(b"\0")
+    words, files = map(int, numbers.split())
+    pairs = (each.partition(b"=") for each in rest[words + files :])
+    return os.fsdecode(folder), rest[:words], {name: value for name, _, value in pairs}, rest[words : words + files]
+
+
+def _has_changed(identity: bytes, digest: bytes, path: bytes) -> bool:
+    """Whether a file is another one than was agreed to, or has another content. It is opened once."""
+    import hashlib
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return identity != b"-"
+    except OSError:
+        return digest != b"-"
+    try:
+        status = os.fstat(descriptor)
+        if b"%d:%d" % (status.st_dev, status.st_ino) != identity:
+            return True
+        found = hashlib.sha256()
+        while digest != b"-" and (piece := os.read(descriptor, 1 << 20)):
+            found.update(piece)
+        return digest not in (b"-", found.hexdigest().encode())
+    finally:
+        os.close(descriptor)
 
 
 def _read(descriptor: int, length: int) -> bytes:

@@ -8,14 +8,11 @@ import re
 import select
 import stat
 import subprocess
-import sys
 import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -25,6 +22,8 @@ from dragoman.builtin.files.text import is_binary
 from dragoman.builtin.files.tools import file_tool, find_approved, inspect_path
 from dragoman.builtin.files.tree import PathPattern, Walk
 from dragoman.builtin.files.workspace import Workspace, counted, open_beneath, quoted
+from dragoman.errors import ConfigError
+from dragoman.own_code import find_program, loader_environment, read_script, script_command
 from dragoman.tools import Context, Error
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -37,6 +36,7 @@ _LONGEST_MESSAGE = 8 << 20
 _LONGEST_LINE_HERE = 10_000
 _PIECE = 1 << 16
 _PATIENCE = 0.1
+_MATCHER = read_script(__name__, "matcher.py")
 
 
 class Hit(Struct, frozen=True):
@@ -113,37 +113,31 @@ def _has_nested_set(pattern: str) -> bool:
 
 def find_ripgrep(workspace: str) -> str | None:
     """Return the path of `rg`. It must not be in the workspace, because a model can write there."""
-    return _ripgrep_on(os.environ.get("PATH", os.defpath), workspace)
+    return find_program("rg", workspace)
 
 
-@lru_cache(maxsize=8)
-def _ripgrep_on(path: str, workspace: str) -> str | None:
-    programs = (Path(folder, "rg") for folder in path.split(os.pathsep) if os.path.isabs(folder))
-    runnable = (each for each in programs if each.is_file() and os.access(each, os.X_OK))
-    outside = (each for each in runnable if not any(p.is_relative_to(workspace) for p in (each, each.resolve())))
-    return next(map(str, outside), None)
-
-
-def run_ripgrep(program: str, query: Query, files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
+def run_ripgrep(
+    program: str, query: Query, files: Sequence[int], stopped: Callable[[], bool], workspace: str
+) -> Iterator[Hit]:
     """Search with ripgrep, with everything off that reads settings, follows links or starts programs."""
     command = [program, "--no-config", "--json", "--text", "--crlf", "--no-mmap", "--no-pre", "--no-messages"]
     command += ["--threads=1", "--ignore-case" if query.ignore_case else "--case-sensitive"]
     command += [f"--context={query.context}", f"--regexp={query.pattern}"]
     command += [f"--max-count={query.most}"] if query.most is not None else []
-    return _run([*command, "--", *_paths(files)], b"", files, stopped, fine=(0, 1))
+    return _run([*command, "--", *_paths(files)], b"", files, stopped, workspace, fine=(0, 1))
 
 
 # ---- our own -------------------------------------------------------------------------------------------------------
 
 
-def own_search(query: Query, files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
+def own_search(query: Query, files: Sequence[int], stopped: Callable[[], bool], workspace: str) -> Iterator[Hit]:
     """Our own search, in a process of its own; in this one where no Python can be started."""
-    script = Path(__file__).with_name("matcher.py")
     request = {**msgspec.structs.asdict(query), "paths": _paths(files)}
-    if not sys.executable or getattr(sys, "frozen", False) or not script.is_file():
+    try:
+        command = [*script_command(_MATCHER, workspace)]
+    except ConfigError:
         return _search_here(request, files, stopped)
-    command = [sys.executable, "-I", "-S", "-X", "utf8", str(script)]
-    return _run(command, json.dumps(request).encode(), files, stopped, fine=(0,))
+    return _run(command, json.dumps(request).encode(), files, stopped, workspace, fine=(0,))
 
 
 def _search_here(request: dict[str, Any], files: Sequence[int], stopped: Callable[[], bool]) -> Iterator[Hit]:
@@ -165,11 +159,18 @@ def _paths(files: Sequence[int]) -> list[str]:
 
 
 def _run(
-    command: list[str], request: bytes, files: Sequence[int], stopped: Callable[[], bool], *, fine: tuple[int, ...]
+    command: list[str],
+    request: bytes,
+    files: Sequence[int],
+    stopped: Callable[[], bool],
+    workspace: str,
+    *,
+    fine: tuple[int, ...],
 ) -> Iterator[Hit]:
     """Run an engine and read what it finds, until it ends or is told to; `fine` are the ways to end without trouble."""
     numbers = {path: index for index, path in enumerate(_paths(files))}
-    environment = {name: os.environ[name] for name in ("LD_LIBRARY_PATH", "SYSTEMROOT") if name in os.environ}
+    environment = loader_environment(workspace)
+    environment |= {"SYSTEMROOT": os.environ["SYSTEMROOT"]} if "SYSTEMROOT" in os.environ else {}
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -352,14 +353,14 @@ class Search:
     def _found(self, files: list[int]) -> Iterator[Hit]:
         if self._ripgrep is not None:
             try:
-                yield from run_ripgrep(self._ripgrep, self._query, files, self._stopped)
+                yield from run_ripgrep(self._ripgrep, self._query, files, self._stopped, self._workspace.path)
                 return
             except UnknownPattern:
                 # What ripgrep does not know (looking ahead, references back), Python may.
                 ensure_pattern(self._query.pattern)
                 self._ripgrep = None
         try:
-            yield from own_search(self._query, files, self._stopped)
+            yield from own_search(self._query, files, self._stopped, self._workspace.path)
         except UnknownPattern as problem:
             raise Error(f"the search failed: {problem}") from None
 

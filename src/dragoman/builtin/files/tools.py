@@ -33,7 +33,7 @@ from dragoman.builtin.files.text import (
 )
 from dragoman.builtin.files.tree import PathPattern, Walk, split_base
 from dragoman.builtin.files.workspace import Found, OutsideError, Workspace, counted, explained, identity_of, quoted
-from dragoman.sandbox.boxes import is_below
+from dragoman.own_code import is_below, is_own_code
 from dragoman.sandbox.protection import closing, is_protected
 from dragoman.tools import Context, Error, ToolContext, tool_from_function
 from dragoman.tools.results import part_of_bytes
@@ -76,7 +76,7 @@ def operands_of(workspace: Workspace, found: Found, access: Access) -> list[Oper
             access,
             real=real,
             inside=is_inside,
-            protected=found.protected,
+            protected=found.protected or any(is_own_code(workspace.absolute(each), workspace.path) for each in values),
             identity=found.identity,
             digest=found.digest if access == "write" else "",
         )
