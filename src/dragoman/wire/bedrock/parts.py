@@ -506,7 +506,9 @@ def read_call(use: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back."""
     wire_id = as_text(use.get("toolUseId")) or None
     name = as_text(use.get("name"))
-    return values.read_call(WIRE, wire_id or fallback, name, use.get("input"), wire_id, {})
+    return values.read_call(
+        WIRE, wire_id or fallback, name, use.get("input"), wire_id, values.wrap_own(odd_type(use), WIRE)
+    )
 
 
 def read_answers(content: Any) -> str | list[Text | Image | File]:
@@ -528,4 +530,10 @@ def read_answers(content: Any) -> str | list[Text | Image | File]:
 
 def is_servers(use: JsonObject) -> bool:
     """Whether a call is one that the provider runs itself; nobody else may run it."""
-    return bool(use.get("type"))
+    return use.get("type") == "server_tool_use"
+
+
+def odd_type(use: JsonObject) -> JsonObject:
+    """A type of a call that is neither of the two that AWS sends: kept with the call, so that it can be seen."""
+    kind = use.get("type")
+    return {"type": kind} if kind and kind != "tool_use" else {}
