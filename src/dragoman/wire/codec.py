@@ -202,10 +202,18 @@ class ReplyStream:
         return events
 
     def close(self) -> list[Event]:
+        """The body ended as its transport announced it."""
+        return self._finish(clean=True)
+
+    def cut(self) -> list[Event]:
+        """The connection ended, and nobody knows whether the body did."""
+        return self._finish(clean=False)
+
+    def _finish(self, *, clean: bool) -> list[Event]:
         events: list[Event] = []
         for frame in self._framing.close():
             events += self._reader.read(frame)
-        events += self._reader.close()
+        events += self._reader.close(clean=clean)
         return events
 
 
@@ -290,7 +298,7 @@ class Codec(ABC):
         """The reply in a whole body. An error body gives a reply whose `failure` is set."""
         return fold(self.open_reader(sent).read_whole(as_object(body)))
 
-    def reply_stream(self, sent: Prepared | None = None) -> Stage[bytes, Event]:
+    def reply_stream(self, sent: Prepared | None = None) -> ReplyStream:
         """A Stage from the bytes of a streamed reply to events."""
         return ReplyStream(self.framing(), self.open_reader(sent))
 

@@ -24,6 +24,7 @@ class Reader(ABC):
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         self._builder = ReplyBuilder(wire, sent, masks_length=quirks.masks_length)
         self._quirks = quirks
+        self._is_torn = False
 
     @abstractmethod
     def read(self, frame: Any) -> list[Event]: ...
@@ -34,8 +35,13 @@ class Reader(ABC):
         self._builder.terminate()
         return self.close()
 
-    def close(self) -> list[Event]:
-        """The stream is over: the end, or the news that it was cut off."""
+    def close(self, *, clean: bool = True) -> list[Event]:
+        """The stream is over: the end, or the news that it was cut off.
+
+        `clean`: the transport saw the end of the body, so that the last frame may be missing but nothing else.
+        """
+        if clean and not self._is_torn and self._may_end():
+            self._builder.terminate()
         self._end()
         return self._builder.take()
 
@@ -43,6 +49,7 @@ class Reader(ABC):
         """A frame that is not JSON. Half a frame at the end of the stream is a cut, and `close` reports it."""
         if complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
             self._fail({"message": f"a frame is not JSON: {text[:200]}"})
+        self._is_torn = self._is_torn or not complete
 
     def _fail(self, body: Any) -> None:
         self._builder.fail(self._read_failure(None, body))
@@ -68,6 +75,10 @@ class Reader(ABC):
     @abstractmethod
     def _read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
         """What an error says."""
+
+    def _may_end(self) -> bool:
+        """Whether a stream that ends here, without the last frame of its protocol, has said everything."""
+        return False
 
     @abstractmethod
     def _settle(self) -> None:

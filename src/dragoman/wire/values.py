@@ -149,6 +149,12 @@ def parse(text: str | bytes) -> Any:
         return BROKEN
 
 
+def is_same_json(one: str, other: str) -> bool:
+    """Whether two texts are the same JSON value, however they are written."""
+    value = parse(one)
+    return value is not BROKEN and value == parse(other)
+
+
 def write(value: Any) -> str:
     """JSON text without blanks, the same for the same value, on one line for every reader of lines."""
     try:

@@ -215,8 +215,8 @@ def name_and_arguments(entry: JsonObject) -> tuple[Any, Any, JsonObject]:
     """The name, the arguments and this wire's own fields of a call, in the shapes that servers give it."""
     own: JsonObject = {}
     if not _ODD_FIELDS.isdisjoint(entry):
-        custom = entry.get("custom")
-        if isinstance(custom, dict):
+        custom = as_dict(entry.get("custom"))
+        if any(custom.values()) and (entry.get("type") == "custom" or not any(as_dict(entry.get("function")).values())):
             return custom.get("name"), {"input": as_text(custom.get("input"))}, {"type": "custom"}
         if isinstance(entry.get("extra_content"), dict):
             own["extra_content"] = entry["extra_content"]

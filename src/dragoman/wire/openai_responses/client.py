@@ -333,10 +333,10 @@ class ResponsesReader(SseReader):
             status = body.get("status")
             self._end_response({"response": body}, status if isinstance(status, str) else "completed")
 
-    def close(self) -> list[Event]:
+    def close(self, *, clean: bool = True) -> list[Event]:
         if not self._quirks.final_frame and self._items.all and all(item.done for item in self._items.all):
             self._builder.terminate()
-        return super().close()
+        return super().close(clean=clean)
 
     def _read_frame(self, content: Any, event: str | None) -> None:
         frame = as_dict(content)
