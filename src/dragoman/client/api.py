@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from msgspec import Struct, structs
@@ -134,6 +134,9 @@ stream = portal.blocking_iterator(
 )
 
 
+_HELD_BACK = (CallEnded, CallBroken, CallRefused, UsageReported, ReplyEnded)
+
+
 async def _listen(question: _Question) -> AsyncIterator[Event]:
     """The events of a reply: words as they come, calls at the end, when it is known which of them count."""
     reader = question.open_reader()
@@ -145,34 +148,33 @@ async def _listen(question: _Question) -> AsyncIterator[Event]:
         if isinstance(event, ReplyFailed):
             raise as_error(event.failure)
         for each in [event] if reader is None else reader.feed(event):
-            if isinstance(each, CallEnded | CallBroken | CallRefused | UsageReported | ReplyEnded):
+            if isinstance(each, _HELD_BACK):
                 ends.append(each)
             else:
                 folding.add(each)
                 yield each
-    if reader is None:
-        for each in ends:
-            folding.add(each)
-            yield each
-        _require_choice(question.composed, _names_of(folding.reply()))
-        return
-    rest = reader.close()
-    for each in rest:
-        if isinstance(each, CallEnded | CallBroken | CallRefused):
-            ends.append(each)
-        elif not isinstance(each, UsageReported | ReplyEnded):
-            folding.add(each)
-            yield each
-    settled = _settle(reader.reply, reader)
-    for each in judge_ends(ends, reader.extraction, settled.message.parts):
+    for each in ends if reader is None else _judge(reader, ends, folding):
         folding.add(each)
         yield each
+    _require_choice(question.composed, _names_of(folding.reply()))
+
+
+def _judge(reader: Extractor, ends: list[Event], folding: ReplyFolder) -> Iterator[Event]:
+    """What is left to tell when the verdict is known; `folding` is told of each before the next is asked for."""
+    for each in reader.close():
+        if isinstance(each, _HELD_BACK):
+            ends.append(each)
+        else:
+            yield each
+    settled = _settle(reader.reply, reader)
     parts = settled.message.parts
-    last = ReplyEnded(settled.stop, settled.extra, None if folding.reply().message.parts == parts else parts)
-    for each in rest:
-        if isinstance(each, UsageReported | ReplyEnded):
-            yield last if isinstance(each, ReplyEnded) else each
-    _require_choice(question.composed, _names_of(settled))
+    yield from judge_ends(ends, reader.extraction, parts)
+    for each in ends:
+        if isinstance(each, UsageReported):
+            yield each
+        elif isinstance(each, ReplyEnded):
+            same = folding.reply().message.parts == parts
+            yield ReplyEnded(settled.stop, settled.extra, None if same else parts)
 
 
 def _names_of(reply: Reply) -> list[str]:

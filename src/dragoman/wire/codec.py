@@ -22,6 +22,7 @@ from dragoman.wire.framing import SseDecoder
 from dragoman.wire.history import History, HistoryRules, arrange
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
+from dragoman.wire.values import parse
 
 if TYPE_CHECKING:
     from dragoman.wire.reader import Reader
@@ -159,8 +160,6 @@ def _make_plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) 
 #
 # A codec is a value: a wire and the quirks of one endpoint. The client half encodes requests and decodes replies; the
 # server half decodes requests and encodes replies. Both work whole and streamed.
-
-_read = msgspec.json.Decoder().decode
 
 
 class Prepared(Struct, frozen=True):
@@ -375,8 +374,5 @@ class Codec(ABC):
 def as_object(body: Any) -> JsonObject:
     """A JSON object from an object, or from its text; anything else is an empty one."""
     if isinstance(body, bytes | bytearray | str):
-        try:
-            body = _read(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return {}
+        body = parse(bytes(body) if isinstance(body, bytearray) else body)
     return body if isinstance(body, dict) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
@@ -110,6 +111,8 @@ def to_utf8(text: str) -> bytes:
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_decode_odd = json.JSONDecoder().decode
+_ODD = ("\\ud", "\\uD", "NaN", "Infinity")
 
 _LINE_ENDS = (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
 
@@ -146,7 +149,24 @@ def parse(text: str | bytes) -> Any:
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _parse_odd(text)
+
+
+def _parse_odd(text: str | bytes) -> Any:
+    """JSON with what no standard allows and servers send: half a character, whose other half is in the next frame, and
+    NaN. Both stay what they are: whoever needs that very field has to say what they are good for."""
+    try:
+        words = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        return _decode_odd(words) if any(odd in words for odd in _ODD) else BROKEN
+    except (ValueError, RecursionError):
         return BROKEN
+
+
+def join_halves(text: str) -> str:
+    """Text with its surrogate pairs made characters, and U+FFFD for every half that is left alone."""
+    if not half_character.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def is_same_json(one: str, other: str) -> bool:

@@ -57,6 +57,14 @@ FUNCTION = "function_call"
 CUSTOM = "custom_tool_call"
 OUTPUTS = {FUNCTION: "function_call_output", CUSTOM: "custom_tool_call_output"}
 """The item that answers each kind of call."""
+_RUN_BY_XAI = frozenset({"x_user_search", "x_keyword_search", "x_semantic_search", "x_thread_fetch", "view_x_video"})
+
+
+def is_servers(fields: JsonObject) -> bool:
+    """Whether a call is one that the provider runs itself: xAI tells of its searches as custom calls."""
+    if fields.get("type") != CUSTOM:
+        return False
+    return fields.get("name") in _RUN_BY_XAI or as_text(fields.get("call_id")).startswith("xs_call")
 
 
 def read_stop(response: JsonObject, status: str, *, refused: bool) -> tuple[StopReason, str]:
