@@ -263,6 +263,12 @@ class ReplyBuilder:
             self._advance()
 
     @property
+    def has_news(self) -> bool:
+        """Whether anything came of the reply but its beginning: a part, a call, a reason, a failure."""
+        said = any(not isinstance(event, ReplyStarted) for event in self._events)
+        return said or self.has_calls or self._stop is not None or self._failure is not None or self.ended
+
+    @property
     def has_calls(self) -> bool:
         return bool(self._calls)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from dragoman.events import Event
 from dragoman.types import Failure, JsonObject
@@ -21,6 +21,9 @@ class Reader(ABC):
     `read`, `read_whole` and `close` are template methods; a subclass reads the JSON of one protocol.
     """
 
+    answers: ClassVar[tuple[str, ...]]
+    """The fields of a whole body, one of which every reply has."""
+
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         self._builder = ReplyBuilder(wire, sent, masks_length=quirks.masks_length)
         self._quirks = quirks
@@ -32,6 +35,8 @@ class Reader(ABC):
     def read_whole(self, body: JsonObject) -> list[Event]:
         """All events of a body that came in one piece, its end included."""
         self._read_body(body)
+        if not self._builder.has_news and not self._is_reply(body):
+            self._refuse(body)
         self._builder.terminate()
         return self.close()
 
@@ -50,6 +55,13 @@ class Reader(ABC):
         if complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
             self._fail({"message": f"a frame is not JSON: {text[:200]}"})
         self._is_torn = self._is_torn or not complete
+
+    def _is_reply(self, body: Any) -> bool:
+        return isinstance(body, dict) and any(body.get(name) for name in self.answers)
+
+    def _refuse(self, body: Any) -> None:
+        self._builder.fail(Failure("broken_protocol", "the body is no reply: it has none of its fields", body=body))
+        self._end()
 
     def _fail(self, body: Any) -> None:
         self._builder.fail(self._read_failure(None, body))

@@ -366,6 +366,7 @@ class ConverseReader(Reader):
     """Reads one answer. Blocks come one after the other; a text has no start: its first piece begins it."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("output",)
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)

@@ -178,7 +178,11 @@ def _clean_name(name: Any) -> str:
 def name_failure(failure: Failure) -> str:
     """Bedrock's name for a failure: its own where it came from there."""
     own = failure.code[:1].upper() + failure.code[1:]
-    return own if own in _KINDS and _KINDS[own][0] == failure.kind else _BY_KIND[failure.kind]
+    return (
+        own
+        if own in _KINDS and _KINDS[own][0] == failure.kind
+        else _BY_KIND.get(failure.kind, "InternalServerException")
+    )
 
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:

@@ -139,6 +139,7 @@ class CohereReader(SseReader):
     """Reads one reply, whole or frame by frame."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("message", "finish_reason")
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
@@ -229,6 +230,9 @@ class CohereReader(SseReader):
         message = body.get("message")
         if body.get("error") or (isinstance(message, str) and message):
             self._fail(body)
+            return
+        if not self._is_reply(body):
+            self._refuse(body)
             return
         self._builder.start(body.get("model"), body.get("id"))
         self._read_message(as_dict(message))

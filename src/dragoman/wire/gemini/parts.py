@@ -50,6 +50,7 @@ STOPS: Mapping[str, StopReason] = {
     "STOP": "end",
     "MAX_TOKENS": "length",
     **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "refusal"),
+    "MODEL_ARMOR": "refusal",
     **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"), "refusal"),
     "CONTINUATION": "pause",
     **dict.fromkeys(("OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
@@ -178,7 +179,7 @@ def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     error: JsonObject = {
         "code": status,
         "message": describe(failure),
-        "status": _WORDS[failure.kind],
+        "status": _WORDS.get(failure.kind, "INTERNAL"),
     }
     if failure.retry_after is not None:
         error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{failure.retry_after:.9g}s"}]

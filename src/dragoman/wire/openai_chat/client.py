@@ -275,6 +275,7 @@ class ChatReader(SseReader):
     """Reads one chat completion. Only the first choice counts: a conversation goes on from one."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("choices",)
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)

@@ -331,6 +331,7 @@ class ResponsesReader(SseReader):
     """Reads one response."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("output", "status")
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
