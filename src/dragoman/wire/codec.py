@@ -15,7 +15,18 @@ from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
 from dragoman.toolset import Toolset, as_tool
-from dragoman.types import Failure, JsonObject, Message, Reply, Request, Tool, ToolCall, ToolResult
+from dragoman.types import (
+    Failure,
+    JsonObject,
+    Message,
+    NeutralOptions,
+    Reply,
+    Request,
+    RequestOptions,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder
@@ -173,6 +184,30 @@ class Prepared(Struct, frozen=True):
     """The most tokens that were asked for."""
 
 
+_WIRES = RequestOptions.__annotations__.keys() - NeutralOptions.__annotations__.keys()
+_STRICT = ("openai_chat", "openai_responses", "mistral")
+
+
+def wants_strict(tool: Tool) -> bool:
+    """Whether a client asked for a strict schema on any of the wires that have the same word for it."""
+    return any(isinstance(own := tool.metadata.get(wire), dict) and own.get("strict") is True for wire in _STRICT)
+
+
+def _find_foreign(tools: Iterable[Offered], wire: str) -> list[Loss]:
+    """What other wires said of tools and this one has no place for."""
+    losses: list[Loss] = []
+    for offered in tools:
+        for other, fields in offered.tool.metadata.items():
+            if other == wire or other not in _WIRES or not isinstance(fields, dict):
+                continue
+            shared = {"added", "strict"} if {wire, other} <= set(_STRICT) else {"added"}
+            names = sorted(name for name in fields.keys() - shared if fields[name] not in (None, False))
+            losses += [
+                Loss("dropped", f"tool {offered.tool.name}", f"{name}, which only {other} knows") for name in names
+            ]
+    return losses
+
+
 class Draft(Struct):
     """What a wire writes the body of a request from. It adds to `losses` what it cannot write."""
 
@@ -241,7 +276,7 @@ class Codec(ABC):
     def prepare(self, request: Request) -> Prepared:
         """The body to send, with the report of what was changed, and with what is needed to read the reply."""
         offered = self._offer(request.tools)
-        losses = list(offered.losses)
+        losses = [*offered.losses, *_find_foreign(offered.tools, self.name)]
         messages = self._select_messages(request, losses)
         history = arrange(messages, self._history_rules(), offered.namer, self._history_quirks())
         losses += history.losses

@@ -25,6 +25,7 @@ from dragoman.types import (
     Thinking,
     ToolCall,
     ToolResult,
+    find_media_type,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -244,21 +245,6 @@ def describe(failure: Failure) -> str:
     return failure.message or failure.code or failure.kind.replace("_", " ")
 
 
-# How base64 of the common kinds begins.
-_BEGINNINGS = (
-    ("iVBOR", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", "application/pdf"),
-)
-
-
-def find_media_type(data: str) -> str | None:
-    """The media type of base64 data that came without one, by its first bytes."""
-    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
-
-
 def read_call(
     wire: str,
     id: str,
@@ -334,7 +320,7 @@ def data_url(part: Image | File) -> str:
     """An image or file as an address: its own, or one that holds the data."""
     if part.data is None:
         return part.url or ""
-    return f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+    return f"data:{part.media_type or find_media_type(part.data) or 'application/octet-stream'};base64,{part.data}"
 
 
 def split_data_url(url: str) -> tuple[str, str] | None:

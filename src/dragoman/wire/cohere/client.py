@@ -107,7 +107,7 @@ def write_result(result: ToolResult, quirks: Quirks) -> JsonObject:
 def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The fields of a body that speak of tools."""
     own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
-    definitions = write_definitions(offered, strict=False) + own
+    definitions = write_definitions(offered, False, WIRE) + own
     if not definitions:
         return {}
     if request.options.get("parallel_tool_calls") is False:

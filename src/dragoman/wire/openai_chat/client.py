@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
-from dragoman.wire.codec import Offer, Prepared
+from dragoman.wire.codec import Offer, Prepared, wants_strict
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
     STOPS,
@@ -180,7 +180,7 @@ def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -
         function["parameters"] = entry.schema
         if tool.metadata:
             function.update(as_dict(tool.metadata.get(wire)))
-        if strict:
+        if strict or (tool.metadata and wire in ("openai_chat", "mistral") and wants_strict(tool)):
             function["strict"] = True
         definitions.append({"type": "function", "function": function})
     return definitions

@@ -27,7 +27,7 @@ from dragoman.types import (
 from dragoman.wire import options as neutral
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import Offer, Offered, as_object
+from dragoman.wire.codec import Offer, Offered, as_object, wants_strict
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.openai_chat.parts import TYPES, write_error_body
 from dragoman.wire.options import OptionTable, add_own, keep_unknown, settle_choice, unsupported_options, write_parallel
@@ -483,7 +483,8 @@ def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
     own = as_dict(tool.metadata.get(WIRE)) if tool.metadata else {}
     if own:
         written.update({name: own[name] for name in _OWN_FIELDS if name in own})
-        written["strict"] = strict or own.get("strict") is True
+    if tool.metadata:
+        written["strict"] = strict or wants_strict(tool)
     return written
 
 
