@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from mimetypes import guess_type
-from os import PathLike
-from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -111,6 +108,12 @@ class Thinking(Struct, frozen=True, tag="thinking"):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+class PathLike(Protocol):
+    """A path object, such as one of `pathlib`."""
+
+    def __fspath__(self) -> str: ...
+
+
 # How base64 of the common kinds begins.
 _BEGINNINGS = (
     ("iVBOR", "image/png"),
@@ -135,9 +138,21 @@ def _encode_data(part: Image | File) -> None:
             force_setattr(part, "media_type", find_media_type(data))
 
 
-def _read_path(path: str | PathLike[str], media_type: str | None) -> tuple[str, bytes, str]:
-    file = Path(path)
-    return file.name, file.read_bytes(), media_type or guess_type(file.name)[0] or "application/octet-stream"
+_BY_ENDING = {
+    **{ending: f"image/{ending}" for ending in ("png", "jpeg", "gif", "webp", "bmp", "tiff", "heic")},
+    **{ending: f"text/{ending}" for ending in ("csv", "html", "xml", "css")},
+    **{"jpg": "image/jpeg", "svg": "image/svg+xml", "txt": "text/plain", "md": "text/markdown"},
+    **{"pdf": "application/pdf", "json": "application/json", "mp4": "video/mp4", "webm": "video/webm"},
+    **{"wav": "audio/wav", "mp3": "audio/mpeg", "ogg": "audio/ogg", "flac": "audio/flac", "m4a": "audio/mp4"},
+}
+
+
+def _read_path(path: Any, media_type: str | None) -> tuple[str, bytes, str]:
+    """The name, the content and the media type of a file that the caller named: the only place here that reads one."""
+    with open(path, "rb") as file:
+        data = file.read()
+    name = str(path).replace("\\", "/").rpartition("/")[2]
+    return name, data, media_type or _BY_ENDING.get(name.rpartition(".")[2].lower(), "application/octet-stream")
 
 
 class Image(Struct, frozen=True, tag="image"):
@@ -152,7 +167,7 @@ class Image(Struct, frozen=True, tag="image"):
         _encode_data(self)
 
     @classmethod
-    def from_path(cls, path: str | PathLike[str], media_type: str | None = None) -> Image:
+    def from_path(cls, path: str | PathLike, media_type: str | None = None) -> Image:
         """The image in a file; its media type is that of its name unless it is given."""
         _, data, kind = _read_path(path, media_type)
         if not kind.startswith("image/"):
@@ -173,7 +188,7 @@ class File(Struct, frozen=True, tag="file"):
         _encode_data(self)
 
     @classmethod
-    def from_path(cls, path: str | PathLike[str], media_type: str | None = None) -> File:
+    def from_path(cls, path: str | PathLike, media_type: str | None = None) -> File:
         """The content of a file under its name; its media type is that of its name unless it is given."""
         name, data, kind = _read_path(path, media_type)
         return cls(name, b64encode(data).decode(), None, kind)

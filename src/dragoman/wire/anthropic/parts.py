@@ -25,6 +25,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
+    find_media_type,
 )
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
@@ -40,7 +41,6 @@ from dragoman.wire.values import (
     as_text,
     describe,
     dicts,
-    find_media_type,
     invert_stops,
     split_data_url,
 )

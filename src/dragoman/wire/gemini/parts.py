@@ -22,6 +22,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
+    find_media_type,
 )
 from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail, status_of
@@ -32,7 +33,6 @@ from dragoman.wire.values import (
     as_text,
     describe,
     dicts,
-    find_media_type,
     invert_stops,
     join_texts,
     parse,

@@ -132,7 +132,7 @@ def settle_media(message: Message, wire: str, losses: list[Loss]) -> Message:
     for part in message.parts:
         why = _find_obstacle(part, wire) if isinstance(part, Image | File) else ""
         if why:
-            kind = "image" if isinstance(part, Image) else f"file {part.name}".rstrip()
+            kind = f"file {part.name}".rstrip() if isinstance(part, File) else "image"
             losses.append(Loss("dropped", kind, why))
             parts.append(Text(f"[{kind}: not available]"))
         else:

@@ -23,6 +23,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
+    find_media_type,
 )
 from dragoman.wire import options as neutral
 from dragoman.wire import values
@@ -39,7 +40,6 @@ from dragoman.wire.values import (
     as_text,
     describe,
     dicts,
-    find_media_type,
     mark_error,
     parse,
     split_data_url,
