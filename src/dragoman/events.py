@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from dragoman.types import Failure, File, Image, JsonObject, StopReason, ToolCall, Usage
+from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, ToolCall, Usage
 
 
 class ReplyStarted(Struct, frozen=True, gc=False):
@@ -94,10 +94,12 @@ class CallEnded(Struct, frozen=True):
 
 
 class CallRefused(Struct, frozen=True):
-    """A well-formed call in a place where calls do not count (inside thinking)."""
+    """A well-formed call that does not count: in a place where none do (inside thinking), or copied from a result."""
 
     call: ToolCall
     why: str
+    index: int | None = None
+    """Set if it had started."""
 
     @property
     def raw(self) -> str:
@@ -141,6 +143,8 @@ class ReplyEnded(Struct, frozen=True):
     stop: StopReason = "unknown"
     extra: dict[str, Any] = field(default_factory=dict)
     """Data about the end that only the wire understands, such as its own name of the reason."""
+    parts: list[Part] | None = None
+    """The parts of the message as `dragoman.stream` judged them, if the events alone would fold to others."""
 
 
 Event = (

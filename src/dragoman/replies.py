@@ -106,6 +106,9 @@ class ReplyFolder:
             self._failure = event.failure
         elif isinstance(event, ReplyEnded):
             self._stop, self._extra = event.stop, event.extra
+            if event.parts is not None:
+                self._close()
+                self._parts = list(event.parts)
 
     def reply(self) -> Reply:
         self._close()

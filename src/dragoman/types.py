@@ -7,8 +7,9 @@ only the codec of that wire reads it.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -107,21 +108,90 @@ class Thinking(Struct, frozen=True, tag="thinking"):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+class PathLike(Protocol):
+    """A path object, such as one of `pathlib`."""
+
+    def __fspath__(self) -> str: ...
+
+
+# How base64 of the common kinds begins.
+_BEGINNINGS = (
+    ("iVBOR", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("UklGR", "image/webp"),
+    ("JVBERi", "application/pdf"),
+)
+
+
+def find_media_type(data: str) -> str | None:
+    """The media type of base64 data that came without one, by its first bytes."""
+    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
+
+
+def _encode_data(part: Image | File) -> None:
+    """Bytes as the base64 text that every wire carries."""
+    if isinstance(part.data, bytes | bytearray | memoryview):
+        data = b64encode(part.data).decode()
+        force_setattr(part, "data", data)
+        if part.media_type is None:
+            force_setattr(part, "media_type", find_media_type(data))
+
+
+_BY_ENDING = {
+    **{ending: f"image/{ending}" for ending in ("png", "jpeg", "gif", "webp", "bmp", "tiff", "heic")},
+    **{ending: f"text/{ending}" for ending in ("csv", "html", "xml", "css")},
+    **{"jpg": "image/jpeg", "svg": "image/svg+xml", "txt": "text/plain", "md": "text/markdown"},
+    **{"pdf": "application/pdf", "json": "application/json", "mp4": "video/mp4", "webm": "video/webm"},
+    **{"wav": "audio/wav", "mp3": "audio/mpeg", "ogg": "audio/ogg", "flac": "audio/flac", "m4a": "audio/mp4"},
+}
+
+
+def _read_path(path: Any, media_type: str | None) -> tuple[str, bytes, str]:
+    """The name, the content and the media type of a file that the caller named: the only place here that reads one."""
+    with open(path, "rb") as file:
+        data = file.read()
+    name = str(path).replace("\\", "/").rpartition("/")[2]
+    return name, data, media_type or _BY_ENDING.get(name.rpartition(".")[2].lower(), "application/octet-stream")
+
+
 class Image(Struct, frozen=True, tag="image"):
-    """An image by address, or by base64 data with its media type."""
+    """An image by address, or by its data (bytes, or base64 text) with its media type."""
 
     url: str | None = None
     data: str | None = None
     media_type: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _encode_data(self)
+
+    @classmethod
+    def from_path(cls, path: str | PathLike, media_type: str | None = None) -> Image:
+        """The image in a file; its media type is that of its name unless it is given."""
+        _, data, kind = _read_path(path, media_type)
+        if not kind.startswith("image/"):
+            raise ValueError(f"{path} is no image by its name ({kind}): give the media_type, or use File.from_path")
+        return cls(data=b64encode(data).decode(), media_type=kind)
+
 
 class File(Struct, frozen=True, tag="file"):
+    """A document or a recording by address, or by its data (bytes, or base64 text) with its media type."""
+
     name: str
     data: str | None = None
     url: str | None = None
     media_type: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _encode_data(self)
+
+    @classmethod
+    def from_path(cls, path: str | PathLike, media_type: str | None = None) -> File:
+        """The content of a file under its name; its media type is that of its name unless it is given."""
+        name, data, kind = _read_path(path, media_type)
+        return cls(name, b64encode(data).decode(), None, kind)
 
 
 class ToolResult(Struct, frozen=True, tag="result"):

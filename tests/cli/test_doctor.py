@@ -58,14 +58,10 @@ def test_faults_are_named_with_their_fix_and_kept(desk: Desk) -> None:
     with Upstream(Clinic(ignore_tool_choice, pages=LLAMA, spoil=leave_out_the_last_frame)) as upstream:
         done = desk("doctor", upstream.url)
     assert done.code == 1
-    assert "  broken   stream end           the stream ends without its last frame" in done.out
-    assert "fix: set the quirk final_frame to false" in done.out
-    assert "4 things are broken" in done.out
-    assert learned(desk)[0]["quirks"] == {
-        "context_window": 32768,
-        "final_frame": False,
-        "tool_choice": ["auto"],
-    }
+    # The reason and a clean end of the body are an end: the last frame of this server is not missed.
+    assert "  works    stream end" in done.out
+    assert "3 things are broken" in done.out
+    assert learned(desk)[0]["quirks"] == {"context_window": 32768, "tool_choice": ["auto"]}
 
 
 def test_json_for_a_program(desk: Desk) -> None:

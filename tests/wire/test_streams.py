@@ -110,7 +110,8 @@ def test_byte_by_byte_gives_the_same_events(wire: str) -> None:
 def test_a_stream_that_breaks_off_never_gives_a_complete_call(wire: str) -> None:
     recorded = RECORDED[wire]
     for place in range(end_of_last_frame(wire)):
-        events = read(wire, recorded[:place])
+        stage = get(wire).reply_stream()
+        events = [*stage.feed(recorded[:place]), *stage.cut()]
         reply = fold(events)
         assert not any(isinstance(event, CallEnded) for event in events), place
         assert reply.calls == []

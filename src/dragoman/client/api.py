@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from msgspec import Struct, structs
@@ -19,7 +19,7 @@ from dragoman.client.client import Client, shared_transport
 from dragoman.client.retry import NOTICES, Retries
 from dragoman.client.transport import Transport
 from dragoman.errors import ChoiceIgnored
-from dragoman.events import CallEnded, Event, ReplyEnded, ReplyFailed, UsageReported
+from dragoman.events import CallBroken, CallEnded, CallRefused, Event, ReplyEnded, ReplyFailed, UsageReported
 from dragoman.extraction import Extractor
 from dragoman.extraction.responses import read_messages
 from dragoman.extraction.tool_mode import (
@@ -28,6 +28,7 @@ from dragoman.extraction.tool_mode import (
     choose_tool_mode,
     compose,
     find_breach,
+    judge_ends,
     open_reader,
 )
 from dragoman.keywords import known_keywords
@@ -87,10 +88,10 @@ async def aask(
     reply = folding.reply()
     if reply.failure is not None:
         raise as_error(reply.failure)
+    if reader is not None:
+        reader.close()
     settled = reply if reader is None else _settle(reply, reader)
-    _require_choice(
-        question.composed, [part.name for part in settled.message.parts if isinstance(part, ToolCall | InvalidCall)]
-    )
+    _require_choice(question.composed, _names_of(settled))
     return settled
 
 
@@ -136,30 +137,51 @@ _blocking_stream = portal.blocking_iterator(
 stream = known_keywords(extra=RequestOptions.__annotations__)(_blocking_stream)
 
 
+_HELD_BACK = (CallEnded, CallBroken, CallRefused, UsageReported, ReplyEnded)
+
+
 async def _listen(question: _Question) -> AsyncIterator[Event]:
+    """The events of a reply: words as they come, calls at the end, when it is known which of them count."""
     reader = question.open_reader()
+    folding = ReplyFolder()
     ends: list[Event] = []
-    called: list[str] = []
     async for event in question.client.stream(question.composed.request, deadline=question.deadline):
         if isinstance(event, NOTICES):
             continue
         if isinstance(event, ReplyFailed):
             raise as_error(event.failure)
-        if isinstance(event, CallEnded):
-            called.append(event.call.name)
-        shown = [event] if reader is None else reader.feed(event)
-        if isinstance(event, UsageReported | ReplyEnded):
-            # Text that might have become a call is released last, but before the end event.
-            ends += shown
-            continue
-        for each in shown:
-            yield each
-    for each in [*(reader.close() if reader is not None else ()), *ends]:
+        for each in [event] if reader is None else reader.feed(event):
+            if isinstance(each, _HELD_BACK):
+                ends.append(each)
+            else:
+                folding.add(each)
+                yield each
+    for each in ends if reader is None else _judge(reader, ends, folding):
+        folding.add(each)
         yield each
-    if reader is not None:
-        called = [call.name for call in reader.extraction.calls]
-        called += [call.name for call in reader.extraction.invalid]
-    _require_choice(question.composed, called)
+    _require_choice(question.composed, _names_of(folding.reply()))
+
+
+def _judge(reader: Extractor, ends: list[Event], folding: ReplyFolder) -> Iterator[Event]:
+    """What is left to tell when the verdict is known; `folding` is told of each before the next is asked for."""
+    for each in reader.close():
+        if isinstance(each, _HELD_BACK):
+            ends.append(each)
+        else:
+            yield each
+    settled = _settle(reader.reply, reader)
+    parts = settled.message.parts
+    yield from judge_ends(ends, reader.extraction, parts)
+    for each in ends:
+        if isinstance(each, UsageReported):
+            yield each
+        elif isinstance(each, ReplyEnded):
+            same = folding.reply().message.parts == parts
+            yield ReplyEnded(settled.stop, settled.extra, None if same else parts)
+
+
+def _names_of(reply: Reply) -> list[str]:
+    return [part.name for part in reply.message.parts if isinstance(part, ToolCall | InvalidCall)]
 
 
 def _prepare(
@@ -201,7 +223,6 @@ def _require_choice(composed: ComposedRequest, called: list[str]) -> None:
 
 def _settle(reply: Reply, reader: Extractor) -> Reply:
     """Return the reply with the calls that count, native or from the text."""
-    reader.close()
     found = reader.extraction
     parts = answer_parts(reply.message.parts, found.text, [*found.calls, *found.invalid])
     stop = "tool_calls" if found.calls and reply.stop == "end" else reply.stop

@@ -15,9 +15,8 @@ from dragoman.client.retry import Breaker, counts, read_delay
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
 from dragoman.events import Event, ReplyEnded, ReplyFailed
 from dragoman.secrets.exchanges import RequestRedactor, RequestRedactors
-from dragoman.stage import Stage
 from dragoman.types import Failure
-from dragoman.wire.codec import Codec, Prepared
+from dragoman.wire.codec import Codec, Prepared, ReplyStream
 from dragoman.wire.registry import ROWS
 from dragoman.wire.values import BROKEN, parse
 
@@ -124,6 +123,8 @@ _STREAMS = frozenset(
 )
 # Generic content types of careless servers: the body decides instead.
 _VAGUE = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream"})
+# With one of these the transport knows where the body ends.
+_ENDS = frozenset({"content-length", "transfer-encoding"})
 _MOST_OF_AN_ERROR = 1024 * 1024
 _QUOTED = 200
 _BLANKS = b" \t\r\n\xef\xbb\xbf"
@@ -153,7 +154,7 @@ class AnswerReader(Struct, eq=False):
     pull: Pull
     whole: bool
     now: float
-    _stage: Stage[bytes, Event] | None = None
+    _stage: ReplyStream | None = None
     _began: bool = False
 
     async def next(self) -> list[Event] | None:
@@ -191,9 +192,10 @@ class AnswerReader(Struct, eq=False):
                     return events
         except TransportFault as fault:
             self._stage = None
-            return blame(stage.close(), fault)
+            return blame(stage.cut(), fault)
         self._stage = None
-        return stage.close()
+        # A body that only the end of the connection ends may have been cut anywhere.
+        return stage.cut() if _ENDS.isdisjoint(self.response.headers) else stage.close()
 
     async def _sniff(self) -> list[Event] | None:
         """Detect one JSON object or frames, if the server did not declare the type."""

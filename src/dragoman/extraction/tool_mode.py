@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from dragoman import formats
 from dragoman.errors import ConfigError
-from dragoman.extraction import ConversationContext, Extractor, extractor
+from dragoman.events import CallBroken, CallEnded, CallRefused, Event
+from dragoman.extraction import ConversationContext, Extraction, Extractor, extractor
 from dragoman.extraction.text_history import render_history, write_examples
 from dragoman.extraction.text_results import STOP_SEQUENCES, explain_results
 from dragoman.extraction.trust import Profile
@@ -296,11 +297,12 @@ def find_breach(composed: ComposedRequest, called: Iterable[str]) -> str:
     """Return how a reply violates the tool choice, or "". `called` are the names of the called tools."""
     choice, names = composed.choice, list(called)
     if choice.mode == "none" and names:
-        return f"tool_choice is none, and the model called {names[0]}"
+        return f"tool_choice is none, and the model called {names[0] or 'a tool'}"
     if choice.mode == "required" and not names:
         wanted = f"{choice.names[0]!r}" if choice.kind == "named" else "'required'"
         return f"tool_choice is {wanted}, and the model called nothing"
-    wrong = [name for name in names if choice.names and name not in choice.names]
+    # A call that was cut off before its name says nothing about which tool was meant.
+    wrong = [name for name in names if name and choice.names and name not in choice.names]
     return f"tool_choice allows {', '.join(choice.names)}, and the model called {wrong[0]}" if wrong else ""
 
 
@@ -343,6 +345,35 @@ def answer_parts(parts: Iterable[Part], text: str, calls: Iterable[ToolCall | In
             # An empty text has no content, and some providers reject it.
             written.append(part)
     return [*written, *others]
+
+
+def judge_ends(ends: Iterable[Event], extraction: Extraction, parts: Iterable[Part]) -> list[Event]:
+    """The ends of calls as reading judged them: `ends` are those that the wire and the text gave, `parts` those of the
+    message that is the verdict. A call that is in neither of them ends as refused."""
+    judged = [part for part in parts if isinstance(part, ToolCall | InvalidCall)]
+    refused = list(extraction.refused)
+    events: list[Event] = []
+    for end in ends:
+        if not isinstance(end, CallEnded):
+            continue
+        found = next((part for part in judged if _is_of(part, end.call)), None)
+        if found is not None:
+            judged.remove(found)
+            events.append(_end_call(found, end.index))
+            continue
+        why = next((entry.why for entry in refused if _is_of(entry.call, end.call)), "it does not count")
+        events.append(CallRefused(end.call, why, end.index))
+    started = {end.name: end.index for end in ends if isinstance(end, CallBroken)}
+    return [*events, *(_end_call(part, started.pop(part.name, None)) for part in judged)]
+
+
+def _end_call(part: ToolCall | InvalidCall, index: int | None) -> Event:
+    if isinstance(part, ToolCall):
+        return CallEnded(-1 if index is None else index, part)
+    format = part.provenance.format if part.provenance else ""
+    why = "; ".join(fault.why for fault in part.faults)
+    is_cut = part.kind == "truncated"
+    return CallBroken(part.raw, why, (0, 0), format, part.name, index, part.extra, part.wire_id, is_cut)
 
 
 def _pair(

@@ -33,7 +33,7 @@ from dragoman.jsonscan import JsonScanner
 from dragoman.types import Failure, File, Image, Provenance, StopReason, Tool, ToolCall, Usage
 from dragoman.wire.codec import Prepared
 from dragoman.wire.schemas import restore
-from dragoman.wire.values import write
+from dragoman.wire.values import join_halves, write
 
 _KEY_TYPES = frozenset({int, str, tuple})
 _CUTS = frozenset({"length", "refusal", "error"})
@@ -104,6 +104,7 @@ class ReplyBuilder:
         self._stop: StopReason | None = None
         self._extra: dict[str, Any] = {}
         self._failure: Failure | None = None
+        self._halves: dict[Any, str] = {}  # the half of a character that a piece ended with, by what it is a piece of
         self._terminated = False
         self._has_strays = False
         self.ended = False
@@ -124,15 +125,41 @@ class ReplyBuilder:
 
     def text(self, piece: Any) -> None:
         if isinstance(piece, str) and piece and not self.ended:
-            self._events.append(TextDelta(piece))
+            if self._halves or not piece.isascii():
+                self._flush_half("thinking")
+                piece = self._join_halves("text", piece)
+            if piece:
+                self._events.append(TextDelta(piece))
 
     def thinking(self, piece: Any) -> None:
         if isinstance(piece, str) and piece and not self.ended:
-            self._events.append(ThinkingDelta(piece))
+            if self._halves or not piece.isascii():
+                self._flush_half("text")
+                piece = self._join_halves("thinking", piece)
+            if piece:
+                self._events.append(ThinkingDelta(piece))
+
+    def _join_halves(self, place: Any, piece: str) -> str:
+        """The piece behind the half of a character that the piece before it ended with, and without its own such half.
+
+        A server that cuts its text where a token ends may cut a character in two.
+        """
+        whole = self._halves.pop(place, "") + piece
+        if "\ud800" <= whole[-1] <= "\udbff":
+            self._halves[place] = whole[-1]
+            whole = whole[:-1]
+        return join_halves(whole)
+
+    def _flush_half(self, kind: str) -> None:
+        """The other half of a character never came."""
+        if self._halves.pop(kind, ""):
+            self._events.append(TextDelta("\ufffd") if kind == "text" else ThinkingDelta("\ufffd"))
 
     def end_part(self, kind: str, extra: dict[str, Any] | None = None) -> None:
         """A part of text or thinking is complete; `extra` is what only this wire understands of it."""
         if not self.ended:
+            if self._halves:
+                self._flush_half(kind)
             self._events.append(
                 PartEnded("text" if kind == "text" else "thinking", {self.wire: extra} if extra else {})
             )
@@ -165,6 +192,8 @@ class ReplyBuilder:
         """Add a piece of a call, as chat streams send them: `key` is the server's index, None if there is none."""
         if self.ended:
             return
+        if type(arguments) is str and arguments and (self._halves or not arguments.isascii()):
+            arguments = self._join_halves(("call", _as_key(key)), arguments)
         known = self._keys.get(key) if type(key) in _KEY_TYPES else None
         if known is not None and not extra and self._goes_on(known, id, name, arguments):
             # The most frequent case: the next piece of the arguments of the current call.
@@ -232,6 +261,12 @@ class ReplyBuilder:
             self._append_arguments(call, arguments)
             call.closed = True
             self._advance()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything came of the reply but its beginning: a part, a call, a reason, a failure."""
+        said = any(not isinstance(event, ReplyStarted) for event in self._events)
+        return said or self.has_calls or self._stop is not None or self._failure is not None or self.ended
 
     @property
     def has_calls(self) -> bool:
@@ -343,6 +378,8 @@ class ReplyBuilder:
         if self.ended:
             return
         self.start()
+        self._flush_half("text")
+        self._flush_half("thinking")
         if self._failure is None and not self._terminated:
             self._failure = Failure("stream_cut", "the connection ended before the reply did")
         stop = self._judge_stop()

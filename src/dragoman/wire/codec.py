@@ -15,13 +15,25 @@ from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
 from dragoman.toolset import Toolset, as_tool
-from dragoman.types import Failure, JsonObject, Message, Reply, Request, Tool, ToolCall, ToolResult
+from dragoman.types import (
+    Failure,
+    JsonObject,
+    Message,
+    NeutralOptions,
+    Reply,
+    Request,
+    RequestOptions,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder
 from dragoman.wire.history import History, HistoryRules, arrange
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
+from dragoman.wire.values import parse
 
 if TYPE_CHECKING:
     from dragoman.wire.reader import Reader
@@ -160,8 +172,6 @@ def _make_plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) 
 # A codec is a value: a wire and the quirks of one endpoint. The client half encodes requests and decodes replies; the
 # server half decodes requests and encodes replies. Both work whole and streamed.
 
-_read = msgspec.json.Decoder().decode
-
 
 class Prepared(Struct, frozen=True):
     """An encoded request, its losses, and the data that the decoder of the reply needs."""
@@ -172,6 +182,30 @@ class Prepared(Struct, frozen=True):
     tools: Toolset | None = None
     limit: int | None = None
     """The requested limit of output tokens."""
+
+
+_WIRES = RequestOptions.__annotations__.keys() - NeutralOptions.__annotations__.keys()
+_STRICT = ("openai_chat", "openai_responses", "mistral")
+
+
+def wants_strict(tool: Tool) -> bool:
+    """Whether a client asked for a strict schema on any of the wires that have the same word for it."""
+    return any(isinstance(own := tool.metadata.get(wire), dict) and own.get("strict") is True for wire in _STRICT)
+
+
+def _find_foreign(tools: Iterable[Offered], wire: str) -> list[Loss]:
+    """What other wires said of tools and this one has no place for."""
+    losses: list[Loss] = []
+    for offered in tools:
+        for other, fields in offered.tool.metadata.items():
+            if other == wire or other not in _WIRES or not isinstance(fields, dict):
+                continue
+            shared = {"added", "strict"} if {wire, other} <= set(_STRICT) else {"added"}
+            names = sorted(name for name in fields.keys() - shared if fields[name] not in (None, False))
+            losses += [
+                Loss("dropped", f"tool {offered.tool.name}", f"{name}, which only {other} knows") for name in names
+            ]
+    return losses
 
 
 class Draft(Struct):
@@ -202,10 +236,18 @@ class ReplyStream:
         return events
 
     def close(self) -> list[Event]:
+        """The body ended as its transport announced it."""
+        return self._finish(clean=True)
+
+    def cut(self) -> list[Event]:
+        """The connection ended, and nobody knows whether the body did."""
+        return self._finish(clean=False)
+
+    def _finish(self, *, clean: bool) -> list[Event]:
         events: list[Event] = []
         for frame in self._framing.close():
             events += self._reader.read(frame)
-        events += self._reader.close()
+        events += self._reader.close(clean=clean)
         return events
 
 
@@ -234,7 +276,7 @@ class Codec(ABC):
     def prepare(self, request: Request) -> Prepared:
         """Encode a request. Returns the body, the losses, and the data for the decoder of the reply."""
         offered = self._offer(request.tools)
-        losses = list(offered.losses)
+        losses = [*offered.losses, *_find_foreign(offered.tools, self.name)]
         messages = self._select_messages(request, losses)
         history = arrange(messages, self._history_rules(), offered.namer, self._history_quirks())
         losses += history.losses
@@ -290,7 +332,7 @@ class Codec(ABC):
         """Decode a whole body to a reply. An error body gives a reply with `failure`."""
         return fold(self.open_reader(sent).read_whole(as_object(body)))
 
-    def reply_stream(self, sent: Prepared | None = None) -> Stage[bytes, Event]:
+    def reply_stream(self, sent: Prepared | None = None) -> ReplyStream:
         """Return a stage from the bytes of a streamed reply to events."""
         return ReplyStream(self.framing(), self.open_reader(sent))
 
@@ -367,8 +409,5 @@ class Codec(ABC):
 def as_object(body: Any) -> JsonObject:
     """Return a JSON object from an object or its text; an empty one for anything else."""
     if isinstance(body, bytes | bytearray | str):
-        try:
-            body = _read(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return {}
+        body = parse(bytes(body) if isinstance(body, bytearray) else body)
     return body if isinstance(body, dict) else {}

@@ -79,7 +79,8 @@ _STATUS: dict[FailureKind, int] = {
 }
 _BY_WORD: tuple[tuple[str, FailureKind], ...] = (
     (
-        r"context.?length|context.?window|context.?size|too many tokens|prompt is too long|maximum context",
+        r"context.?length|context.?window|context.?size|too.?many.?(prompt.?|input.?)?tokens|prompt is too long"
+        r"|maximum context",
         "context_too_long",
     ),
     (r"rate.?limit|throttl|resource.?exhausted|too.?many.?requests|quota", "rate_limited"),
@@ -90,6 +91,19 @@ _BY_WORD: tuple[tuple[str, FailureKind], ...] = (
     (r"not.?found", "not_found"),
     (r"invalid|validation|bad.?request|malformed|unprocessable", "bad_request"),
 )
+# What some servers answer with the status of a bad request.
+_BY_WORD_OF_400: tuple[tuple[str, FailureKind], ...] = (
+    (
+        r"(invalid|incorrect|wrong|missing|expired|no valid).?api.?key|api.?key (is )?(invalid|incorrect|not valid)"
+        r"|authentication.?(error|failed)",
+        "unauthorized",
+    ),
+    (
+        r"model.?not.?found|(no such|unknown|invalid) model|model [^.]{0,120}(does not exist|not found|not exist)",
+        "not_found",
+    ),
+)
+_MISTAKEN = tuple((re.compile(pattern, re.IGNORECASE).search, kind) for pattern, kind in _BY_WORD_OF_400)
 _WORDS = tuple((re.compile(pattern, re.IGNORECASE).search, kind) for pattern, kind in _BY_WORD)
 _ERRORS: dict[FailureKind, type[ProviderError]] = {
     "rate_limited": RateLimited,
@@ -108,6 +122,8 @@ def classify(status: int | None, code: str, message: str) -> FailureKind:
     words = f"{code} {message}"[:2000]
     if _WORDS[0][0](words):
         return "context_too_long"
+    if status == 400:
+        return next((kind for search, kind in _MISTAKEN if search(words)), "bad_request")
     if status is not None and status in _BY_STATUS:
         return _BY_STATUS[status]
     if status is not None and status >= 500:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from dragoman.events import Event
 from dragoman.types import Failure, JsonObject
@@ -21,9 +21,13 @@ class Reader(ABC):
     `read`, `read_whole` and `close` are template methods; a subclass reads the JSON of one protocol.
     """
 
+    answers: ClassVar[tuple[str, ...]]
+    """The fields of a whole body, one of which every reply has."""
+
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         self._builder = ReplyBuilder(wire, sent, masks_length=quirks.masks_length)
         self._quirks = quirks
+        self._is_torn = False
 
     @abstractmethod
     def read(self, frame: Any) -> list[Event]: ...
@@ -31,11 +35,18 @@ class Reader(ABC):
     def read_whole(self, body: JsonObject) -> list[Event]:
         """Return all events of a whole body, including the end."""
         self._read_body(body)
+        if not self._builder.has_news and not self._is_reply(body):
+            self._refuse(body)
         self._builder.terminate()
         return self.close()
 
-    def close(self) -> list[Event]:
-        """End the stream: return the end of the reply, or its truncation."""
+    def close(self, *, clean: bool = True) -> list[Event]:
+        """End the stream: return the end of the reply, or its truncation.
+
+        `clean`: the transport saw the end of the body, so that nothing but the last frame may be missing.
+        """
+        if clean and not self._is_torn and self._may_end():
+            self._builder.terminate()
         self._end()
         return self._builder.take()
 
@@ -43,6 +54,14 @@ class Reader(ABC):
         """Handle a frame that is not JSON. A partial frame at the end is a truncation, which `close` reports."""
         if complete and text.strip() and event != "ping":  # without data it only keeps the connection alive
             self._fail({"message": f"a frame is not JSON: {text[:200]}"})
+        self._is_torn = self._is_torn or not complete
+
+    def _is_reply(self, body: Any) -> bool:
+        return isinstance(body, dict) and any(body.get(name) for name in self.answers)
+
+    def _refuse(self, body: Any) -> None:
+        self._builder.fail(Failure("broken_protocol", "the body is no reply: it has none of its fields", body=body))
+        self._end()
 
     def _fail(self, body: Any) -> None:
         self._builder.fail(self._read_failure(None, body))
@@ -68,6 +87,10 @@ class Reader(ABC):
     @abstractmethod
     def _read_failure(status: int | None, body: Any, headers: Mapping[str, str] | None = None) -> Failure:
         """What an error says."""
+
+    def _may_end(self) -> bool:
+        """Whether a stream that ends here, without the last frame of its protocol, has said everything."""
+        return False
 
     @abstractmethod
     def _settle(self) -> None:

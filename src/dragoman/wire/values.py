@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, get_args
@@ -24,6 +25,7 @@ from dragoman.types import (
     Thinking,
     ToolCall,
     ToolResult,
+    find_media_type,
 )
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -110,6 +112,8 @@ def to_utf8(text: str) -> bytes:
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
+_decode_odd = json.JSONDecoder().decode
+_ODD = ("\\ud", "\\uD", "NaN", "Infinity")
 
 _LINE_ENDS = (("\x85", "\\u0085"), ("\u2028", "\\u2028"), ("\u2029", "\\u2029"))
 
@@ -146,7 +150,30 @@ def parse(text: str | bytes) -> Any:
     try:
         return _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return _parse_odd(text)
+
+
+def _parse_odd(text: str | bytes) -> Any:
+    """JSON with what no standard allows and servers send: half a character, whose other half is in the next frame, and
+    NaN. Both stay what they are: whoever needs that very field has to say what they are good for."""
+    try:
+        words = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        return _decode_odd(words) if any(odd in words for odd in _ODD) else BROKEN
+    except (ValueError, RecursionError):
         return BROKEN
+
+
+def join_halves(text: str) -> str:
+    """Text with its surrogate pairs made characters, and U+FFFD for every half that is left alone."""
+    if not half_character.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def is_same_json(one: str, other: str) -> bool:
+    """Whether two texts are the same JSON value, however they are written."""
+    value = parse(one)
+    return value is not BROKEN and value == parse(other)
 
 
 def write(value: Any) -> str:
@@ -216,21 +243,6 @@ def invert_stops(stops: Mapping[str, StopReason], default: str) -> dict[StopReas
 def describe(failure: Failure) -> str:
     """Return the message of a failure for a client; never empty."""
     return failure.message or failure.code or failure.kind.replace("_", " ")
-
-
-# The first characters of base64 data of common types.
-_BEGINNINGS = (
-    ("iVBOR", "image/png"),
-    ("/9j/", "image/jpeg"),
-    ("R0lGOD", "image/gif"),
-    ("UklGR", "image/webp"),
-    ("JVBERi", "application/pdf"),
-)
-
-
-def find_media_type(data: str) -> str | None:
-    """Return the media type of base64 data without one, by its first bytes."""
-    return next((kind for beginning, kind in _BEGINNINGS if data.startswith(beginning)), None)
 
 
 def read_call(
@@ -308,7 +320,7 @@ def data_url(part: Image | File) -> str:
     """Return the URL of an image or file: its own, or a `data:` URL."""
     if part.data is None:
         return part.url or ""
-    return f"data:{part.media_type or 'application/octet-stream'};base64,{part.data}"
+    return f"data:{part.media_type or find_media_type(part.data) or 'application/octet-stream'};base64,{part.data}"
 
 
 def split_data_url(url: str) -> tuple[str, str] | None:

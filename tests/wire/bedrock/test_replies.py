@@ -439,3 +439,17 @@ def test_text_comes_at_once() -> None:
     assert stream.feed(to_frame("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"text": "x"}})) == [
         TextDelta("x")
     ]
+
+
+@pytest.mark.parametrize("kind", [None, "tool_use", "client_tool_use", "server_tool_use"])
+def test_only_calls_that_the_server_runs_are_not_ours(kind: str | None) -> None:
+    use = {"toolUseId": "t1", "name": "weather", **({"type": kind} if kind else {})}
+    body = {"output": {"message": {"content": [{"toolUse": {**use, "input": {"city": "Paris"}}}]}}}
+    frames = [START, *bedrock_block(0, {"toolUse": {"input": '{"city": "Paris"}'}}, toolUse=use), stop("tool_use"), END]
+    for reply in (Bedrock().decode_reply({**body, "stopReason": "tool_use"}), fold(events_of(*frames))):
+        ours = [] if kind == "server_tool_use" else [("weather", {"city": "Paris"})]
+        assert [(call.name, call.arguments) for call in reply.calls] == ours
+        # A type that nobody knows can be seen in what is kept of the call.
+        assert [call.extra for call in reply.calls if call.extra] == (
+            [{"bedrock": {"type": kind}}] if kind == "client_tool_use" else []
+        )

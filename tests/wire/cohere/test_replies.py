@@ -211,7 +211,7 @@ COUNTS: list[tuple[Any, Usage]] = [
 @pytest.mark.parametrize(("counts", "usage"), COUNTS)
 def test_usage(counts: Any, usage: Usage) -> None:
     assert read_frames(BEGIN, end(usage=counts)).usage == usage
-    assert WIRE.decode_reply({"message": {}, "usage": counts}).usage == usage
+    assert WIRE.decode_reply({"message": {"content": []}, "usage": counts}).usage == usage
 
 
 # ---- content that is written in other ways --------------------------------------------------------------------------

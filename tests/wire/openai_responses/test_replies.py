@@ -443,3 +443,54 @@ def test_reasoning_whose_item_ends_late_keeps_its_state() -> None:
     states = [part.extra[WIRE] for part in reply.message.parts if isinstance(part, Thinking) and part.extra]
     assert [state["encrypted_content"] for state in states] == ["gAAAAB"]
     assert not any(isinstance(part, InvalidCall) for part in reply.message.parts)
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+@pytest.mark.parametrize("ends", [True, False])
+def test_text_is_told_once_wherever_the_numbers_of_its_parts_begin(first: int, ends: bool) -> None:
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    content = [{"type": "output_text", "text": text, "annotations": []} for text in ("Hello ", "there")]
+    at = {"item_id": "msg_1", "output_index": 0}
+    events: list[dict[str, Any]] = [{"type": "response.output_item.added", **at, "item": {**message, "content": []}}]
+    for number, part in enumerate(content, first):
+        text = {**at, "content_index": number}
+        events += [{"type": "response.output_text.delta", **text, "delta": part["text"]}]
+        events += [{"type": "response.content_part.done", **text, "part": part}] if ends else []
+    item = {**message, "content": content}
+    events.append({"type": "response.output_item.done", **at, "item": item})
+    reply = folded(*events, {"type": "response.completed", "response": {"status": "completed", "output": [item]}})
+    assert reply.text == "Hello there"
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_two_items_under_one_id_are_two(streamed: bool) -> None:
+    items = [
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": text}]}
+        for text in ("one", "two")
+    ]
+    body = {"status": "completed", "output": items}
+    if streamed:
+        done = [{"type": "response.output_item.done", "output_index": 0, "item": item} for item in (*items, items[1])]
+        reply = folded(*done, {"type": "response.completed", "response": body})
+    else:
+        reply = whole(body)
+    assert [part.text for part in reply.message.parts if isinstance(part, Thinking)] == ["one", "two"]
+
+
+@pytest.mark.parametrize("name", ["x_keyword_search", "x_semantic_search", "x_anything_new", "ours"])
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_search_that_the_server_ran_is_no_call_of_ours(name: str, streamed: bool) -> None:
+    identity = "call_1" if name == "ours" else "xs_call_1"
+    item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": identity, "name": name, "input": "{}"}
+    body = {"status": "completed", "output": [{**item, "status": "completed"}]}
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "input": ""}},
+        {"type": "response.custom_tool_call_input.delta", "output_index": 0, "item_id": "ctc_1", "delta": "{}"},
+        {"type": "response.output_item.done", "output_index": 0, "item": body["output"][0]},
+        {"type": "response.completed", "response": body},
+    ]
+    reply = folded(*events) if streamed else whole(body)
+    assert [call.name for call in reply.calls] == (["ours"] if name == "ours" else [])
+    # It is kept, and goes back as it came.
+    kept = [part.extra["openai_responses"].get("item") for part in reply.message.parts]
+    assert kept == ([None] if name == "ours" else body["output"])

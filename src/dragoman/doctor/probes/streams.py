@@ -49,7 +49,7 @@ def judge_text(subject: Subject, observation: Observation) -> Judgement:
 
 def judge_end(subject: Subject, observation: Observation) -> Judgement:
     if observation.failure is None:
-        return works("the last frame arrived", evidence="")
+        return works("the end is recognisable", evidence="")
     if not observation.was_stream_cut:
         return cannot_tell(observation) or unknown("there was no stream", evidence="")
     words = "the stream ends without its last frame"

@@ -270,6 +270,7 @@ class MessageReader(SseReader):
     """Reads the frames of one reply. Blocks are known by their index, and an index may come twice or not at all."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("content", "stop_reason", "role")
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
@@ -281,6 +282,10 @@ class MessageReader(SseReader):
         self._stop = ""
 
     # ---- frames -----------------------------------------------------------------------------------------------------
+
+    def _is_reply(self, body: Any) -> bool:
+        # A turn may be over without a word.
+        return isinstance(body.get("content"), list) or super()._is_reply(body)
 
     def _read_frame(self, content: Any, event: str | None) -> None:
         frame = as_dict(content)

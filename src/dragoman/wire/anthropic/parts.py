@@ -25,6 +25,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
+    find_media_type,
 )
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
@@ -40,7 +41,6 @@ from dragoman.wire.values import (
     as_text,
     describe,
     dicts,
-    find_media_type,
     invert_stops,
     split_data_url,
 )
@@ -70,6 +70,7 @@ STOPS: dict[str, StopReason] = {
     "stop_sequence": "stop_sequence",
     "refusal": "refusal",
     "pause_turn": "pause",
+    "compaction": "pause",
 }
 # There is no word for an error: a reply that failed is not written as a message at all.
 _WORDS = invert_stops(STOPS, "end_turn")
@@ -196,7 +197,7 @@ def write_error(failure: Failure) -> JsonObject:
     message = describe(failure)
     if failure.kind == "context_too_long" and _TOO_LONG not in message.lower():
         message = f"{_TOO_LONG}: {message}"
-    return {"type": "error", "error": {"type": kind or _TYPES[failure.kind], "message": message}}
+    return {"type": "error", "error": {"type": kind or _TYPES.get(failure.kind, "api_error"), "message": message}}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from dragoman.wire.bedrock.parts import (
     family_of,
     find_type,
     is_servers,
+    odd_type,
     open_reasoning,
     own,
     read_failure,
@@ -365,6 +366,7 @@ class ConverseReader(Reader):
     """Reads one answer. Blocks come one after the other; a text has no start: its first piece begins it."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("output",)
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
@@ -447,7 +449,7 @@ class ConverseReader(Reader):
         if not said_before:
             self._switch("call", index, anew=True)
             self._start = {"id": identity}
-            self._builder.open_call(index, identity, use.get("name"))
+            self._builder.open_call(index, identity, use.get("name"), odd_type(use))
         if use.get("input"):
             self._builder.call_delta(index, arguments=use["input"])
 
@@ -593,7 +595,7 @@ class ConverseReader(Reader):
             builder.text(block["text"])
             builder.end_part("text")
         elif isinstance(use, dict) and not is_servers(use):
-            builder.whole_call(use.get("toolUseId"), use.get("name"), use.get("input"))
+            builder.whole_call(use.get("toolUseId"), use.get("name"), use.get("input"), odd_type(use))
         elif "reasoningContent" in block:
             text, opaque = open_reasoning(block["reasoningContent"])
             if text or len(opaque) > 1 or "redacted" in opaque:

@@ -178,7 +178,11 @@ def _clean_name(name: Any) -> str:
 def name_failure(failure: Failure) -> str:
     """Bedrock's name for a failure: its own where it came from there."""
     own = failure.code[:1].upper() + failure.code[1:]
-    return own if own in _KINDS and _KINDS[own][0] == failure.kind else _BY_KIND[failure.kind]
+    return (
+        own
+        if own in _KINDS and _KINDS[own][0] == failure.kind
+        else _BY_KIND.get(failure.kind, "InternalServerException")
+    )
 
 
 def write_failure(failure: Failure) -> tuple[int, JsonObject]:
@@ -506,7 +510,9 @@ def read_call(use: JsonObject, fallback: str) -> ToolCall | InvalidCall:
     """A call of a history, as a client sends it back."""
     wire_id = as_text(use.get("toolUseId")) or None
     name = as_text(use.get("name"))
-    return values.read_call(WIRE, wire_id or fallback, name, use.get("input"), wire_id, {})
+    return values.read_call(
+        WIRE, wire_id or fallback, name, use.get("input"), wire_id, values.wrap_own(odd_type(use), WIRE)
+    )
 
 
 def read_answers(content: Any) -> str | list[Text | Image | File]:
@@ -528,4 +534,10 @@ def read_answers(content: Any) -> str | list[Text | Image | File]:
 
 def is_servers(use: JsonObject) -> bool:
     """Whether a call is one that the provider runs itself; nobody else may run it."""
-    return bool(use.get("type"))
+    return use.get("type") == "server_tool_use"
+
+
+def odd_type(use: JsonObject) -> JsonObject:
+    """A type of a call that is neither of the two that AWS sends: kept with the call, so that it can be seen."""
+    kind = use.get("type")
+    return {"type": kind} if kind and kind != "tool_use" else {}

@@ -13,7 +13,7 @@ from dragoman.wire.failures import Loss
 from dragoman.wire.history import HistoryRules
 from dragoman.wire.openai_chat import wrap_message
 from dragoman.wire.openai_chat.client import write_definitions
-from dragoman.wire.openai_chat.parts import read_failure
+from dragoman.wire.openai_chat.parts import read_failure, settle_media
 from dragoman.wire.openai_chat.server import read_tools
 from dragoman.wire.values import as_text
 
@@ -41,7 +41,8 @@ class Cohere(Codec):
 
     def _write_body(self, draft: Draft) -> JsonObject:
         request, losses = draft.request, draft.losses
-        messages = client.write_messages(draft.history.messages, self.quirks, losses)
+        history = [settle_media(message, self.name, losses) for message in draft.history.messages]
+        messages = client.write_messages(history, self.quirks, losses)
         tools = client.write_tools(request, draft.offered, self.quirks, losses)
         settings = parts.write_settings(request.options, self.quirks, losses, with_tools="tools" in tools)
         return {"model": request.model, "messages": messages, **tools, **settings}
@@ -49,7 +50,7 @@ class Cohere(Codec):
     # ---- server -------------------------------------------------------------------------------------------------
 
     def _read_request(self, fields: JsonObject, model: str) -> Request:
-        tools, others = read_tools({"tools": fields.get("tools")})
+        tools, others = read_tools({"tools": fields.get("tools")}, self.name)
         messages = server.MessageReader().read(fields.get("messages"))
         return Request(as_text(fields.get("model"), model), messages, tools, parts.read_settings(fields, others))
 
@@ -62,7 +63,7 @@ class Cohere(Codec):
     # ---- verbs --------------------------------------------------------------------------------------------------
 
     def _write_definitions(self, offered: Offer, losses: list[Loss]) -> list[JsonObject]:
-        return write_definitions(offered, False)
+        return write_definitions(offered, False, self.name)
 
     def write_result(self, result: ToolResult) -> JsonObject:
         return client.write_result(result, self.quirks)

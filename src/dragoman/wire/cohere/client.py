@@ -107,7 +107,7 @@ def write_result(result: ToolResult, quirks: Quirks) -> JsonObject:
 def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The fields of a body that speak of tools."""
     own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
-    definitions = write_definitions(offered, strict=False) + own
+    definitions = write_definitions(offered, False, WIRE) + own
     if not definitions:
         return {}
     if request.options.get("parallel_tool_calls") is False:
@@ -139,6 +139,7 @@ class CohereReader(SseReader):
     """Reads one reply, whole or frame by frame."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("message", "finish_reason")
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
@@ -229,6 +230,9 @@ class CohereReader(SseReader):
         message = body.get("message")
         if body.get("error") or (isinstance(message, str) and message):
             self._fail(body)
+            return
+        if not self._is_reply(body):
+            self._refuse(body)
             return
         self._builder.start(body.get("model"), body.get("id"))
         self._read_message(as_dict(message))

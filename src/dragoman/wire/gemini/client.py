@@ -459,6 +459,7 @@ class GeminiReader(SseReader):
     """Reads one reply. Only the first candidate counts: a conversation goes on from one."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("candidates", "promptFeedback", "prompt_feedback")
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
@@ -531,6 +532,9 @@ class GeminiReader(SseReader):
         if reason:
             message = as_text(candidate.get("finishMessage"))
             self._stop = STOPS.get(reason, "unknown")
+            if reason == "UNEXPECTED_TOOL_CALL" and self._builder.has_calls:
+                # The call is whole, but of a tool that was not offered: that is what the model has to be told.
+                self._stop = "tool_calls"
             self._builder.stop(self._stop, {"reason": reason, **({"message": message} if message else {})})
             self._builder.terminate()
             self._finished = True

@@ -22,6 +22,7 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
+    find_media_type,
 )
 from dragoman.wire import values
 from dragoman.wire.failures import Loss, fail, status_of
@@ -32,7 +33,6 @@ from dragoman.wire.values import (
     as_text,
     describe,
     dicts,
-    find_media_type,
     invert_stops,
     join_texts,
     parse,
@@ -50,6 +50,7 @@ STOPS: Mapping[str, StopReason] = {
     "STOP": "end",
     "MAX_TOKENS": "length",
     **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), "refusal"),
+    "MODEL_ARMOR": "refusal",
     **dict.fromkeys(("IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "IMAGE_OTHER"), "refusal"),
     "CONTINUATION": "pause",
     **dict.fromkeys(("OTHER", "MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "error"),
@@ -178,7 +179,7 @@ def write_failure(failure: Failure) -> tuple[int, JsonObject]:
     error: JsonObject = {
         "code": status,
         "message": describe(failure),
-        "status": _WORDS[failure.kind],
+        "status": _WORDS.get(failure.kind, "INTERNAL"),
     }
     if failure.retry_after is not None:
         error["details"] = [{"@type": _RETRY_INFO, "retryDelay": f"{failure.retry_after:.9g}s"}]

@@ -195,6 +195,7 @@ class OllamaReader(Reader):
     """Reads one reply. A call always comes whole, in any line; `done` ends the reply."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("message", "response", "done")
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)

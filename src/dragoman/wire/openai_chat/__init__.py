@@ -60,7 +60,7 @@ class OpenAIChat(Codec):
 
     def _write_body(self, draft: Draft) -> JsonObject:
         request, losses, dialect = draft.request, draft.losses, self.dialect
-        history = draft.history.messages
+        history = [parts.settle_media(message, dialect.wire, losses) for message in draft.history.messages]
         messages = [entry for message in history for entry in client.write_message(message, dialect, self.quirks)]
         tools = client.write_tools(request, draft.offered, dialect, self.quirks, losses)
         options = client.write_options(request, dialect, self.quirks, losses)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.types import JsonObject, Message, Request, Text, ToolResult
-from dragoman.wire.codec import Offer, Prepared
+from dragoman.wire.codec import Offer, Prepared, wants_strict
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
     STOPS,
@@ -27,7 +27,17 @@ from dragoman.wire.openai_chat.parts import (
 from dragoman.wire.options import SAMPLING, OptionTable, read_choice, settle_choice, unsupported_options, write_parallel
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
-from dragoman.wire.values import as_dict, as_list, as_text, find_calls, join_texts, mark_error, read_result
+from dragoman.wire.values import (
+    as_dict,
+    as_list,
+    as_text,
+    dicts,
+    find_calls,
+    is_same_json,
+    join_texts,
+    mark_error,
+    read_result,
+)
 
 # --------------------------------------------------------------------------------------------------------------------
 # The documented fields of a body, for endpoints that refuse any other.
@@ -173,7 +183,7 @@ def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -
         function["parameters"] = entry.schema
         if tool.metadata:
             function.update(as_dict(tool.metadata.get(wire)))
-        if strict:
+        if strict or (tool.metadata and wire in ("openai_chat", "mistral") and wants_strict(tool)):
             function["strict"] = True
         definitions.append({"type": "function", "function": function})
     return definitions
@@ -257,10 +267,18 @@ _WORDS = {"content"}
 _CALL_FIELDS = frozenset({"tool_calls", "function_call"})
 
 
+def _is_same_call(one: JsonObject, other: JsonObject) -> bool:
+    if one.get("name") != other.get("name"):
+        return False
+    first, second = one.get("arguments"), other.get("arguments")
+    return first == second or (isinstance(first, str) and isinstance(second, str) and is_same_json(first, second))
+
+
 class ChatReader(SseReader):
     """Reads one chat completion. Only the first choice counts: a conversation goes on from one."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("choices",)
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
@@ -270,6 +288,9 @@ class ChatReader(SseReader):
         self._reasoning: list[str] = []
         self._answered = False
         self._whole = False
+        self._has_deltas = False
+        self._is_finished = False
+        self._repeats = False
 
     def _read_body(self, body: JsonObject) -> None:
         self._whole = True
@@ -287,12 +308,13 @@ class ChatReader(SseReader):
             if isinstance(choice, dict) and choice.get("index") in (0, None):
                 self._read_choice(choice)
         usage = read_usage(chunk["usage"]) if "usage" in chunk else None
+        if usage is None and "x_groq" in chunk:
+            usage = read_usage(as_dict(chunk["x_groq"]).get("usage"))
         if usage is not None:
             builder.usage(usage)
 
     def _read_choice(self, choice: JsonObject) -> None:
-        delta = choice.get("delta")
-        message = delta if isinstance(delta, dict) and delta else as_dict(choice.get("message"))
+        message = self._find_message(choice)
         if message.keys() == _WORDS:
             # By far the most: the next words of the answer.
             self._read_content(message["content"])
@@ -301,8 +323,19 @@ class ChatReader(SseReader):
         reason = choice.get("finish_reason")
         if reason and isinstance(reason, str):
             self._builder.stop(STOPS.get(reason, "unknown"), {"reason": reason})
+            self._is_finished = True
             if not self._quirks.final_frame:
                 self._builder.terminate()
+
+    def _find_message(self, choice: JsonObject) -> JsonObject:
+        """What is new in a choice. Some servers give both: an empty delta in a whole reply, all so far in a stream."""
+        delta, message = choice.get("delta"), choice.get("message")
+        if self._whole:
+            return as_dict(message) or as_dict(delta)
+        if isinstance(delta, dict) and delta:
+            self._has_deltas = True
+            return delta
+        return {} if self._has_deltas else as_dict(message)
 
     def _read_message(self, message: JsonObject) -> None:
         self._read_reasoning(message)
@@ -369,8 +402,18 @@ class ChatReader(SseReader):
             else:
                 self._builder.call_delta(entry.get("index"), identity, name, arguments, own)
         old = message.get("function_call")
-        if isinstance(old, dict):
+        if isinstance(old, dict) and not self._is_repeated(old, message):
             self._builder.call_delta("function_call", None, old.get("name"), old.get("arguments"))
+
+    def _is_repeated(self, old: JsonObject, message: JsonObject) -> bool:
+        """Whether the old form of a call says once more what stands in `tool_calls`, as some servers do."""
+        if not self._repeats and not self._builder.has_call("function_call"):
+            told = [as_dict(entry.get("function")) for entry in dicts(message.get("tool_calls"))]
+            self._repeats = any(_is_same_call(old, call) for call in told)
+        return self._repeats
+
+    def _may_end(self) -> bool:
+        return self._is_finished
 
     def _settle(self) -> None:
         self._end_reasoning()

@@ -21,7 +21,7 @@ from dragoman.types import (
     Usage,
 )
 from dragoman.wire import values
-from dragoman.wire.failures import fail, status_of
+from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
     as_count,
@@ -124,6 +124,42 @@ _ODD_FIELDS = frozenset({"custom", "extra_content"})
 # ---- content -------------------------------------------------------------------------------------------------------
 
 
+def settle_media(message: Message, wire: str, losses: list[Loss]) -> Message:
+    """The message without what this wire cannot carry: a file id of another one, a file by address. Words say so."""
+    if not any(isinstance(part, Image | File) for part in message.parts):
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        why = _find_obstacle(part, wire) if isinstance(part, Image | File) else ""
+        if why:
+            kind = f"file {part.name}".rstrip() if isinstance(part, File) else "image"
+            losses.append(Loss("dropped", kind, why))
+            parts.append(Text(f"[{kind}: not available]"))
+        else:
+            parts.append(part)
+    return Message(message.role, parts, message.extra)
+
+
+def _find_obstacle(part: Image | File, wire: str) -> str:
+    own = as_dict(part.extra.get(wire))
+    if own.keys() & {"block", "file_id", "file_data"}:
+        return ""
+    if part.data is None and not part.url:
+        return "it has neither data nor an address that this wire can use"
+    if isinstance(part, File) and wire == "openai_chat":
+        if part.data is None:
+            return "this wire takes no files by address"
+        if (part.media_type or "").startswith("audio/") and _audio_format(part) is None:
+            return f"this wire takes recordings as wav and mp3, not as {part.media_type}"
+    return ""
+
+
+def _audio_format(part: File) -> str | None:
+    kinds = {"wav": "wav", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav", "mpeg": "mp3", "mp3": "mp3"}
+    kind, _, format = (part.media_type or "").partition("/")
+    return kinds.get(format) if kind == "audio" else None
+
+
 def write_content(parts: list[Part], wire: str) -> str | list[JsonObject]:
     """The content of a user message: a text where it is nothing but one, else a list of blocks."""
     if len(parts) == 1 and isinstance(parts[0], Text) and wire not in parts[0].extra:
@@ -144,7 +180,11 @@ def write_block(part: Part, wire: str) -> JsonObject | None:
     if isinstance(part, File) and wire == "mistral":
         return {"type": "document_url", "document_url": data_url(part), "document_name": part.name, **own}
     if isinstance(part, File):
-        file = {"file_data": data_url(part), "filename": part.name} if part.data or part.url else {}
+        sound = _audio_format(part) if part.data and not own else None
+        if sound is not None:
+            return {"type": "input_audio", "input_audio": {"data": part.data, "format": sound}}
+        named = {"filename": part.name} if part.name else {}
+        file = {"file_data": data_url(part), **named} if part.data or part.url else {}
         return {"type": "file", "file": {**file, **own}}
     return None
 
@@ -215,8 +255,8 @@ def name_and_arguments(entry: JsonObject) -> tuple[Any, Any, JsonObject]:
     """The name, the arguments and this wire's own fields of a call, in the shapes that servers give it."""
     own: JsonObject = {}
     if not _ODD_FIELDS.isdisjoint(entry):
-        custom = entry.get("custom")
-        if isinstance(custom, dict):
+        custom = as_dict(entry.get("custom"))
+        if any(custom.values()) and (entry.get("type") == "custom" or not any(as_dict(entry.get("function")).values())):
             return custom.get("name"), {"input": as_text(custom.get("input"))}, {"type": "custom"}
         if isinstance(entry.get("extra_content"), dict):
             own["extra_content"] = entry["extra_content"]

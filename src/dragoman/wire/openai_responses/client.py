@@ -28,6 +28,7 @@ from dragoman.wire.openai_responses.parts import (
     FUNCTION,
     WIRE,
     arguments_of,
+    is_servers,
     keep_call,
     keep_reasoning,
     own_of,
@@ -68,6 +69,10 @@ class OutputItem(Struct, eq=False):
     pieces: list[str] = field(default_factory=list)
     """Arguments that came before the name, and the input of a custom call."""
     whole: Any = None
+    said: JsonObject | None = None
+    """What the end of the item said."""
+    is_shared: bool = False
+    """Whether an item before it had the same id."""
 
     @property
     def known(self) -> JsonObject:
@@ -103,6 +108,7 @@ class Items:
         item = OutputItem(("item", len(self.all)), kind, fields, id, call_id)
         self.all.append(item)
         if item.id:
+            item.is_shared = item.id in self._by_id
             self._by_id[item.id] = item
         index = frame.get("output_index")
         if type(index) is int:
@@ -112,7 +118,7 @@ class Items:
     def close(self, frame: JsonObject, fields: JsonObject) -> OutputItem:
         """The item whose end this is. Some servers give it a new id, others number all items the same."""
         found = self._same(fields)
-        if found is not None:
+        if found is not None and (not found.done or found.said == fields):
             return found
         item = self._at(frame)
         if item is None and "output_index" not in frame and self.all:
@@ -124,8 +130,8 @@ class Items:
 
     def match(self, output: list[JsonObject]) -> list[tuple[OutputItem, JsonObject]]:
         """The final output beside what came of it: by id where possible, else in order; the rest had never come."""
-        found = [self._same(fields) for fields in output]
-        claimed = {id(item) for item in found if item is not None}
+        claimed: set[int] = set()
+        found = [self._claim(fields, claimed) for fields in output]
         free: dict[str, list[OutputItem]] = {}
         for item in reversed(self.all):
             if id(item) not in claimed:
@@ -137,6 +143,16 @@ class Items:
             item.call_id = item.call_id or as_text(fields.get("call_id"))
             pairs.append((item, fields))
         return pairs
+
+    def _claim(self, fields: JsonObject, claimed: set[int]) -> OutputItem | None:
+        """The item of this id. One that was claimed before is another one: some servers give two the same id."""
+        item = self._same(fields)
+        if item is not None and (id(item) in claimed or item.is_shared):
+            shared = (other for other in self.all if other.id == item.id and _may_be(other, fields))
+            item = next((other for other in shared if id(other) not in claimed), None)
+        if item is not None:
+            claimed.add(id(item))
+        return item
 
     def _same(self, fields: JsonObject) -> OutputItem | None:
         item = self._by_id.get(as_text(fields.get("id")))
@@ -315,6 +331,7 @@ class ResponsesReader(SseReader):
     """Reads one response."""
 
     _read_failure = staticmethod(read_failure)
+    answers = ("output", "status")
 
     def __init__(self, wire: str, sent: Prepared | None, quirks: Quirks) -> None:
         super().__init__(wire, sent, quirks)
@@ -333,10 +350,10 @@ class ResponsesReader(SseReader):
             status = body.get("status")
             self._end_response({"response": body}, status if isinstance(status, str) else "completed")
 
-    def close(self) -> list[Event]:
+    def close(self, *, clean: bool = True) -> list[Event]:
         if not self._quirks.final_frame and self._items.all and all(item.done for item in self._items.all):
             self._builder.terminate()
-        return super().close()
+        return super().close(clean=clean)
 
     def _read_frame(self, content: Any, event: str | None) -> None:
         frame = as_dict(content)
@@ -423,7 +440,7 @@ class ResponsesReader(SseReader):
     def _open(self, frame: JsonObject) -> None:
         fields = as_dict(frame.get("item"))
         item = self._items.add(frame, fields)
-        if item.kind in (FUNCTION, CUSTOM):
+        if item.kind in (FUNCTION, CUSTOM) and not is_servers(fields):
             self._begin_call(item, fields)
 
     def _begin_call(self, item: OutputItem, fields: JsonObject, *, nameless: bool = False) -> None:
@@ -476,12 +493,12 @@ class ResponsesReader(SseReader):
     def _finish(self, item: OutputItem, fields: JsonObject) -> None:
         if item.done:
             return
-        item.done = True
+        item.done, item.said = True, fields
         if item.kind == "message":
             self._finish_message(item, fields)
         elif item.kind == "reasoning":
             self._finish_reasoning(item, fields)
-        elif item.kind in (FUNCTION, CUSTOM):
+        elif item.kind in (FUNCTION, CUSTOM) and not is_servers(fields):
             self._end_call(item, fields)
             self._builder.close_call(item.key, keep_call(fields))
         elif item.kind == "image_generation_call" and as_text(fields.get("result")):
@@ -495,8 +512,9 @@ class ResponsesReader(SseReader):
         content = fields.get("content")
         blocks = [content] if isinstance(content, str) else as_list(content)
         known = {name: fields[name] for name in ("id", "phase") if fields.get(name) is not None}
+        places = _number_parts(item, len(blocks))
         for index, block in enumerate(blocks):
-            place = ("text", index)
+            place = ("text", places[index])
             text = read_answer_part(block, known)
             if text is None or place in item.ended:
                 continue
@@ -543,9 +561,16 @@ class ResponsesReader(SseReader):
     def _settle(self) -> None:
         # An incomplete item is reported as far as it is known.
         for item in self._items.all:
-            if not item.done and item.kind in (FUNCTION, CUSTOM):
+            if not item.done and item.kind in (FUNCTION, CUSTOM) and not is_servers(item.fields):
                 self._end_call(item, item.fields)
         self._leave()
+
+
+def _number_parts(item: OutputItem, count: int) -> list[int]:
+    """The numbers under which the parts of a message came. Some servers begin at 1: the first number is the first."""
+    heard = sorted(number for _, number in item.heard | item.ended)
+    begins = heard[0] if heard and heard[-1] >= count else 0
+    return list(range(begins, begins + count))
 
 
 _HANDLERS: dict[str, Callable[[ResponsesReader, JsonObject], None]] = {

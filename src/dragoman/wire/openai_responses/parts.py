@@ -23,11 +23,12 @@ from dragoman.types import (
     ToolCall,
     ToolResult,
     Usage,
+    find_media_type,
 )
 from dragoman.wire import options as neutral
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule
-from dragoman.wire.codec import Offer, Offered, as_object
+from dragoman.wire.codec import Offer, Offered, as_object, wants_strict
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.openai_chat.parts import TYPES, write_error_body
 from dragoman.wire.options import OptionTable, add_own, keep_unknown, settle_choice, unsupported_options, write_parallel
@@ -39,7 +40,6 @@ from dragoman.wire.values import (
     as_text,
     describe,
     dicts,
-    find_media_type,
     mark_error,
     parse,
     split_data_url,
@@ -57,6 +57,14 @@ FUNCTION = "function_call"
 CUSTOM = "custom_tool_call"
 OUTPUTS = {FUNCTION: "function_call_output", CUSTOM: "custom_tool_call_output"}
 """The item that answers each kind of call."""
+_RUN_BY_XAI = frozenset({"x_user_search", "x_keyword_search", "x_semantic_search", "x_thread_fetch", "view_x_video"})
+
+
+def is_servers(fields: JsonObject) -> bool:
+    """Whether a call is one that the provider runs itself: xAI tells of its searches as custom calls."""
+    if fields.get("type") != CUSTOM:
+        return False
+    return fields.get("name") in _RUN_BY_XAI or as_text(fields.get("call_id")).startswith("xs_call")
 
 
 def read_stop(response: JsonObject, status: str, *, refused: bool) -> tuple[StopReason, str]:
@@ -475,7 +483,8 @@ def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
     own = as_dict(tool.metadata.get(WIRE)) if tool.metadata else {}
     if own:
         written.update({name: own[name] for name in _OWN_FIELDS if name in own})
-        written["strict"] = strict or own.get("strict") is True
+    if tool.metadata:
+        written["strict"] = strict or wants_strict(tool)
     return written
 
 

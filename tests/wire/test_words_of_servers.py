@@ -1,0 +1,204 @@
+"""Words that servers use for an end or an error, each read for what it means; and none that nobody has looked at."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from dragoman.errors import DragomanError
+from dragoman.types import Failure, FailureKind, Message, Request, Text, Tool
+from dragoman.wire import get
+from dragoman.wire.anthropic.parts import STOPS as ANTHROPIC
+from dragoman.wire.bedrock.parts import STOPS as BEDROCK
+from dragoman.wire.cohere.parts import STOPS as COHERE
+from dragoman.wire.failures import as_error, classify
+from dragoman.wire.gemini.parts import STOPS as GEMINI
+from dragoman.wire.ollama.client import STOPS as OLLAMA
+from dragoman.wire.openai_chat.parts import STOPS as CHAT
+from dragoman.wire.values import BROKEN, parse
+
+WIRES = ["openai_chat", "mistral", "anthropic", "gemini", "openai_responses", "bedrock", "cohere", "ollama"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "kind"),
+    [
+        (400, "model_not_found", "The requested model 'x' does not exist.", "not_found"),
+        (400, "invalid_request_error", "The model `gpt-9` does not exist or you do not have access", "not_found"),
+        (400, "", "Incorrect API key provided: xa***. You can obtain one at https://console.x.ai", "unauthorized"),
+        (400, "API_KEY_INVALID", "API key not valid. Please pass a valid API key.", "unauthorized"),
+        (400, "too_many_prompt_tokens", "Prompt exceeds the limit", "context_too_long"),
+        (400, "", "too many input tokens", "context_too_long"),
+        (400, "invalid_request_error", "temperature: must be at most 1", "bad_request"),
+        (400, "", "tools.0.name: no such field", "bad_request"),
+        (422, "", "Field required", "bad_request"),
+    ],
+)
+def test_a_bad_request_may_be_something_else(status: int, code: str, message: str, kind: str) -> None:
+    assert classify(status, code, message) == kind
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "body", [{}, {"id": "x", "model": "m"}, {"choices": [], "candidates": [], "detail": "?"}, b"[]"]
+)
+def test_a_body_that_is_no_reply_is_a_failure(wire: str, body: Any) -> None:
+    reply = get(wire).decode_reply(body)
+    assert reply.failure is not None and reply.stop == "error"
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "stop"),
+    [
+        ("gemini", {"candidates": [{"finishReason": "MODEL_ARMOR"}]}, "refusal"),
+        ("gemini", {"candidates": [{"finishReason": "UNEXPECTED_TOOL_CALL"}]}, "error"),
+        ("anthropic", {"content": [], "stop_reason": "compaction"}, "pause"),
+    ],
+)
+def test_why_a_reply_stopped(wire: str, body: Any, stop: str) -> None:
+    assert get(wire).decode_reply(body).stop == stop
+
+
+def test_a_call_that_was_not_expected_is_whole() -> None:
+    part = {"functionCall": {"name": "rm", "args": {"path": "/"}}}
+    body = {"candidates": [{"content": {"parts": [part]}, "finishReason": "UNEXPECTED_TOOL_CALL"}]}
+    sent = get("gemini").prepare(Request("m", [Message("user", [Text("go")])], [Tool("weather")]))
+    (call,) = get("gemini").decode_reply(body, sent).calls
+    assert (call.name, call.known_tool) == ("rm", False)
+
+
+# ---- recordings ------------------------------------------------------------------------------------------------------
+
+STOPS = {
+    "openai_chat": ("finish_reason", set(CHAT)),
+    "mistral": ("finish_reason", set(CHAT)),
+    "anthropic": ("stop_reason", set(ANTHROPIC)),
+    "gemini": ("finishReason", set(GEMINI)),
+    "bedrock": ("stopReason", set(BEDROCK)),
+    "cohere": ("finish_reason", set(COHERE)),
+    "ollama": ("done_reason", set(OLLAMA)),
+    "openai_responses": ("status", {"completed", "incomplete", "failed", "cancelled", "in_progress", "queued"}),
+}
+SERVERS_OWN = (
+    "server_tool_use mcp_tool_use mcp_tool_result web_search_tool_result web_fetch_tool_result compaction fallback"
+    " code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result"
+    " tool_search_tool_result advisor_tool_result container_upload"
+)
+KINDS = {
+    "anthropic": {"text", "thinking", "redacted_thinking", "tool_use", *SERVERS_OWN.split()},
+    "openai_responses": set(
+        [
+            "message",
+            "reasoning",
+            "function_call",
+            "custom_tool_call",
+            "web_search_call",
+            "file_search_call",
+            "code_interpreter_call",
+            "image_generation_call",
+            "mcp_call",
+            "mcp_list_tools",
+            "mcp_approval_request",
+            "tool_search_call",
+            "tool_search_output",
+            "apply_patch_call",
+            "shell_call",
+            "shell_call_output",
+            "program",
+            "program_output",
+            "moderation_result",
+            "compaction",
+            "x_search_call",
+            "local_shell_call",
+            "computer_call",
+        ]
+    ),
+    "openai_chat": {"text", "refusal"},
+    "mistral": {"text", "thinking", "reference"},
+    "cohere": {"text", "thinking"},
+    "bedrock": {"text", "toolUse", "reasoningContent", "citationsContent", "image", "toolResult", "type"},
+    "gemini": set(
+        [
+            "text",
+            "thought",
+            "functionCall",
+            "inlineData",
+            "fileData",
+            "executableCode",
+            "codeExecutionResult",
+            "thoughtSignature",
+            "videoMetadata",
+            "toolCall",
+            "toolResponse",
+        ]
+    ),
+}
+RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "recordings_dev.jsonl.gz"
+
+
+def bodies(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    data = base64.b64decode(row["body"]) if row["encoded"] else row["body"].encode("utf-8", "surrogateescape")
+    texts = re.findall(rb"(?m)^data: ?(.*)$", data) if row["streamed"] else [data]
+    return (value for text in texts if (value := parse(text)) is not BROKEN and isinstance(value, dict))
+
+
+def ends_of(wire: str, body: dict[str, Any]) -> Iterator[Any]:
+    field = STOPS[wire][0]
+    for holder in (
+        body,
+        body.get("delta"),
+        body.get("response"),
+        *(body.get("choices") or body.get("candidates") or ()),
+    ):
+        if isinstance(holder, dict) and isinstance(holder.get(field), str):
+            yield holder[field]
+
+
+def blocks_of(wire: str, body: dict[str, Any]) -> Iterator[Any]:
+    if wire == "openai_responses":
+        items = [body.get("item"), *(body.get("output") or ()), *((body.get("response") or {}).get("output") or ())]
+        yield from (item["type"] for item in items if isinstance(item, dict))
+    elif wire == "anthropic":
+        blocks = [body.get("content_block"), *(body.get("content") or ())]
+        yield from (block["type"] for block in blocks if isinstance(block, dict))
+    elif wire in ("gemini", "bedrock"):
+        holders = body.get("candidates") or [(body.get("output") or {}).get("message") or {}]
+        for holder in holders:
+            content = holder.get("content") or ()
+            for block in content.get("parts") or () if isinstance(content, dict) else content:
+                yield from block
+    else:
+        for choice in body.get("choices") or [body]:
+            message = choice.get("message") or choice.get("delta") or {}
+            content = message.get("content") if isinstance(message, dict) else None
+            yield from (
+                (block["type"] for block in content if isinstance(block, dict)) if isinstance(content, list) else ()
+            )
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="the recordings are not here")
+def test_every_end_and_every_kind_in_the_recordings_is_known() -> None:
+    unknown: set[tuple[str, str]] = set()
+    with gzip.open(RECORDED) as file:
+        for line in file:
+            row = msgspec.json.decode(line)
+            wire = row["wire"]
+            for body in bodies(row):
+                unknown |= {(wire, word) for word in ends_of(wire, body) if word not in STOPS[wire][1]}
+                unknown |= {(wire, kind) for kind in blocks_of(wire, body) if kind not in KINDS.get(wire, ())}
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("kind", get_args(FailureKind))
+@pytest.mark.parametrize("wire", WIRES)
+def test_every_failure_can_be_told_on_every_wire(wire: str, kind: Any) -> None:
+    status, body = get(wire).encode_failure(Failure(kind, "it went wrong"))
+    assert status >= 400 and "it went wrong" in str(body)
+    assert isinstance(as_error(Failure(kind, "it went wrong")), DragomanError)
