@@ -175,14 +175,25 @@ def shield_imports(workspace: str | None) -> None:
     dragoman and of what it depends on are found outside the workspace, or in an environment that tools cannot change
     without asking. Where dragoman itself lies in the workspace, it is loaded as a whole now.
     """
-    top = os.path.realpath(workspace or os.getcwd())
-    if _shield.knows(top) or not any(is_below(os.path.realpath(entry), top) for entry in sys.path):
+    try:
+        here = os.getcwd()
+    except OSError:  # The current folder was removed: nothing can be imported from it.
+        here = "/"
+    top = os.path.realpath(os.path.join(here, workspace or ""))
+    # The whole file system as a workspace leaves no place to import from.
+    if top == "/" or _shield.knows(top) or not _is_exposed(top, here, tuple(sys.path)):
         return
     _shield.add(top)
     if not is_outside(__file__, (top,)):
         _load_package()
     for name in _DEPENDENCIES:
         importlib.import_module(name)
+
+
+@functools.lru_cache(maxsize=64)
+def _is_exposed(top: str, here: str, entries: tuple[str, ...]) -> bool:
+    """Whether a folder of `sys.path` lies in the workspace. A run asks this before each of its batches of calls."""
+    return any(is_below(os.path.realpath(os.path.join(here, entry)), top) for entry in entries)
 
 
 def _load_package() -> None:

@@ -189,3 +189,11 @@ def test_threat_25_without_an_interpreter_elsewhere_nothing_is_started(monkeypat
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(dragoman.errors.ConfigError, match="no Python outside the workspace"):
         own_code.find_interpreter(os.path.dirname(os.path.realpath(sys.executable)))
+
+
+@pytest.mark.parametrize("workspace", ["/", ""])
+def test_threat_25_a_workspace_that_is_the_whole_file_system_shields_nothing(workspace: str) -> None:
+    program = f"from dragoman.own_code import shield_imports; shield_imports({workspace!r}); import wave; print('done')"
+    environment = {**os.environ, "PYTHONPATH": str(Path(dragoman.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", program], cwd="/", env=environment, capture_output=True, text=True)
+    assert done.stdout == "done\n", done.stderr

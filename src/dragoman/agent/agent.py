@@ -32,7 +32,6 @@ from dragoman.extraction.tool_mode import ToolMode, choose_tool_mode
 from dragoman.extraction.trust import get_profile, stricter
 from dragoman.journal.journal import Journal, RunBusy, RunSummary
 from dragoman.keywords import known_keywords
-from dragoman.own_code import shield_imports
 from dragoman.policy import Mode, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.prices import Prices
@@ -468,7 +467,6 @@ class Agent(Generic[DepsT]):
     ) -> Driver:
         parent, on_event = start.parent, start.on_event
         above = parent.services if parent is not None else None
-        shield_imports(self.safety.workspace)
         listeners = [*self.listeners, *run.listeners]
         if on_event is not None:
             listeners.append(lambda run_id, event: on_event(event))

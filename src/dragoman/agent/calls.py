@@ -21,6 +21,7 @@ from dragoman.agent.protocol import Planned, RunTools, Stopped, ToolAnswered
 from dragoman.agent.redaction import LOST, hide_secrets, restore_secrets
 from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
 from dragoman.errors import InvalidArguments
+from dragoman.own_code import shield_imports
 from dragoman.tools import Answer, BoundCall, Error, ToolContext, answer_sync, bind, run_async, to_answer, to_result
 from dragoman.types import Operand, Tool, ToolCall, ToolResult
 
@@ -225,6 +226,8 @@ class Calls:
 
     async def run(self, command: RunTools) -> None:
         """Run the calls of a batch concurrently, up to the limit. The machine receives each result at once."""
+        # Not earlier: where dragoman lies in the workspace, this takes a second, and a run may never call a tool.
+        shield_imports(self._services.workspace)
         if len(command.batch) == 1:
             await self._run_one(command.batch[0], command.turn)
             return
