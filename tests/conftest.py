@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FrameType
@@ -95,7 +96,16 @@ def _stay_alive(number: int, frame: FrameType | None) -> None:
     """A run under `nohup` outlives its terminal. A handler, unlike an ignored signal, is not inherited by programs."""
 
 
+def _unshield() -> None:
+    """A run shields the imports of its process for good. Every test begins without that."""
+    own_code = sys.modules.get("dragoman.own_code")
+    if own_code is not None:
+        own_code._shield._tops = ()
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not own_code._shield]
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    _unshield()
     # The library takes the jitter of its retries from this generator.
     random.seed(item.config.getoption("--hypothesis-seed") or 0)
     for mark in item.iter_markers("needs"):

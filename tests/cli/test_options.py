@@ -61,7 +61,7 @@ def test_a_number_is_repeated_as_a_word() -> None:
 def test_the_help_explains_every_mode(mode: str) -> None:
     by_name = {row.name: row for row in COMMANDS}
     helps = [each.help for each in by_name["run"].load().params if each.name == "mode"]
-    assert f" {mode} " in f" {helps[0]} "
+    assert f" {mode}: " in f" {helps[0]} "
 
 
 def test_the_settings_for_commands_reach_the_box() -> None:

@@ -165,7 +165,7 @@ def test_a_server_with_a_schema_that_multiplies_loses_that_tool(kind: str) -> No
     found, problems = read_definitions(StdioServer("s", ["x"]), listed, Limits())
     assert [each.name for each in found] == ["fine"]
     assert problems == [
-        f"s: the tool 'bomb' is left out: its schema applies more than {MOST_NODES} schemas to one value"
+        f"s: the tool 'bomb' is ignored: its schema applies more than {MOST_NODES} schemas to one value"
     ]
 
 

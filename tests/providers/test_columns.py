@@ -92,9 +92,9 @@ def _readings(quirks: Quirks) -> list[Any]:
     codec = wire.get("openai_chat", quirks)
     sent = codec.prepare(Request("m", [Message("user", [Text("Hi")])], TOOLS, {"max_tokens": 9}))
     seen = []
-    for data in (CUT, CUT + b"data: [DONE]\n\n", THOUGHT):
+    for data, is_clean in ((CUT, True), (CUT, False), (CUT + b"data: [DONE]\n\n", True), (THOUGHT, True)):
         stream = codec.reply_stream(sent)
-        seen.append([*stream.feed(data), *stream.close()])
+        seen.append([*stream.feed(data), *(stream.close() if is_clean else stream.cut())])
     return seen
 
 

@@ -330,15 +330,15 @@ def test_a_body_that_breaks_off_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("sent", "timeouts", "why"),
     [
-        (b"H", Timeouts(first_byte=0.05), "took more than 0.05 s to begin its answer"),
-        (b"HTTP/1.1 200 OK\r\nX", Timeouts(first_byte=0.05), "took more than 0.05 s to begin its answer"),
-        (reply(b"x" * 9)[:-4], Timeouts(idle=0.05), "nothing came for 0.05 s in the middle of an answer"),
+        (b"H", Timeouts(first_byte=0.05), "did not start its answer within 0.05 s"),
+        (b"HTTP/1.1 200 OK\r\nX", Timeouts(first_byte=0.05), "did not start its answer within 0.05 s"),
+        (reply(b"x" * 9)[:-4], Timeouts(idle=0.05), "no data arrived for 0.05 s in the middle of an answer"),
     ],
 )
 def test_a_server_that_is_too_slow_is_given_up(sent: bytes, timeouts: Timeouts, why: str) -> None:
     assert get(
         sent, timeouts=timeouts
-    ) == f"Error: http://example.test/ could not be fetched: the server {why}".replace("the server nothing", "nothing")
+    ) == f"Error: http://example.test/ could not be fetched: the server {why}".replace("the server no data", "no data")
 
 
 def test_a_call_ends_with_its_deadline() -> None:
