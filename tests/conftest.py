@@ -100,6 +100,7 @@ def _unshield() -> None:
     """A run shields the imports of its process for good. Every test begins without that."""
     own_code = sys.modules.get("dragoman.own_code")
     if own_code is not None:
+        own_code._protect.cache_clear()
         own_code._shield._tops = ()
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not own_code._shield]
 

@@ -179,21 +179,22 @@ def shield_imports(workspace: str | None) -> None:
         here = os.getcwd()
     except OSError:  # The current folder was removed: nothing can be imported from it.
         here = "/"
-    top = os.path.realpath(os.path.join(here, workspace or ""))
+    _protect(os.path.join(here, workspace or ""), here, tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=64)
+def _protect(workspace: str, here: str, entries: tuple[str, ...]) -> None:
+    """Cached, because a run asks for it before each batch of calls, and the answer changes with the arguments only."""
+    top = os.path.realpath(workspace)
+    is_exposed = any(is_below(os.path.realpath(os.path.join(here, entry)), top) for entry in entries)
     # The whole file system as a workspace leaves no place to import from.
-    if top == "/" or _shield.knows(top) or not _is_exposed(top, here, tuple(sys.path)):
+    if top == "/" or _shield.knows(top) or not is_exposed:
         return
     _shield.add(top)
     if not is_outside(__file__, (top,)):
         _load_package()
     for name in _DEPENDENCIES:
         importlib.import_module(name)
-
-
-@functools.lru_cache(maxsize=64)
-def _is_exposed(top: str, here: str, entries: tuple[str, ...]) -> bool:
-    """Whether a folder of `sys.path` lies in the workspace. A run asks this before each of its batches of calls."""
-    return any(is_below(os.path.realpath(os.path.join(here, entry)), top) for entry in entries)
 
 
 def _load_package() -> None:
