@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import shutil
@@ -12,7 +13,8 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
@@ -71,6 +73,12 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"examples: random, from the seed {seed}; `make test-full SEED={seed}` repeats them"
 
 
+@functools.cache
+def _register_random() -> None:
+    """Hypothesis registers its generator with its first test, and fails if a command has frozen the heap before."""
+    given(st.none())(lambda nothing: None)()
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     # The process that only hands out tests to workers keeps its signals, so that they inherit what `nohup` asked for.
     if session.config.getoption("dist", "no") == "no":
@@ -107,6 +115,7 @@ def _unshield() -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     _unshield()
+    _register_random()
     # The library takes the jitter of its retries from this generator.
     random.seed(item.config.getoption("--hypothesis-seed") or 0)
     for mark in item.iter_markers("needs"):
