@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -140,7 +140,6 @@ KINDS = {
         ]
     ),
 }
-RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "recordings_dev.jsonl.gz"
 
 
 def bodies(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -183,10 +182,9 @@ def blocks_of(wire: str, body: dict[str, Any]) -> Iterator[Any]:
             )
 
 
-@pytest.mark.skipif(not RECORDED.exists(), reason="the recordings are not here")
-def test_every_end_and_every_kind_in_the_recordings_is_known() -> None:
+def test_every_end_and_every_kind_in_the_recordings_is_known(shared_data: Callable[[str], Path]) -> None:
     unknown: set[tuple[str, str]] = set()
-    with gzip.open(RECORDED) as file:
+    with gzip.open(shared_data("recordings_dev.jsonl.gz")) as file:
         for line in file:
             row = msgspec.json.decode(line)
             wire = row["wire"]
