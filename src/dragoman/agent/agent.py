@@ -46,13 +46,11 @@ AnswerForm = type[AnswerT] | Mapping[str, Any] | None
 """The form of a structured answer: a type, a JSON Schema, or None for text."""
 
 _MOVED = {
-    **dict.fromkeys(("transport", "timeouts", "retries", "environment", "registry", "facts", "prices"), "connection"),
-    **dict.fromkeys(("policy", "rules", "trust", "nonce", "aliases", "watch", "defer_approvals"), "safety"),
-    **dict.fromkeys(("approval_seconds", "ask_user", "scrub", "secrets", "audit", "sandbox", "workspace"), "safety"),
-    **dict.fromkeys(("compactor", "summary", "max_output"), "context"),
+    name: f"{place}={value.__name__}({name}=...)"
+    for place, value in (("connection", Connection), ("safety", Safety), ("context", ContextSettings))
+    for name in value.__struct_fields__
 }
-_VALUES = {"connection": "Connection", "safety": "Safety", "context": "ContextSettings"}
-_MOVED_KEYWORDS = {name: f"{place}={_VALUES[place]}({name}=...)" for name, place in _MOVED.items()}
+"""What to write instead of a setting that is part of one of the three values."""
 
 
 class _Start(Struct, frozen=True):
@@ -78,7 +76,7 @@ class Agent(Generic[DepsT]):
     `Agent[Deps]` declares the type of `data`, which the tools receive in their context.
     """
 
-    @known_keywords(_MOVED_KEYWORDS)
+    @known_keywords(_MOVED)
     def __init__(
         self,
         model: Model,
