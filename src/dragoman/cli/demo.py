@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -376,6 +378,11 @@ def _draw_conclusion(screen: Screen, answers: list[AnsweredQuestion], question: 
     width = max(len(command) for command, _ in NEXT_COMMANDS)
     for command, words in NEXT_COMMANDS:
         screen.line("  ", (command.ljust(width), "bold"), f"  {words}")
+    folder = Path(sys.executable).parent
+    if shutil.which("dragoman") is None and (folder / "activate").exists():
+        # `make demo` calls the command by its path, so the shell does not know it yet.
+        shown = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+        screen.line("The shell does not find the command yet: ", (f"source {shown / 'activate'}", "bold"))
 
 
 def _as_data(engine: Engine, answers: list[AnsweredQuestion], unguided: UnguidedReply) -> dict[str, Any]:
