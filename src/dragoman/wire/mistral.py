@@ -111,7 +111,6 @@ class Mistral(OpenAIChat):
         system="first",
         merges=True,
         bridges_results=True,
-        keeps_empty_text=True,
         error_flags=False,
     )
     dialect: ClassVar[Dialect] = Dialect(

@@ -31,7 +31,7 @@ from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.history import HistoryRules
-from dragoman.wire.options import OptionTable, add_own, is_count, unsupported_options
+from dragoman.wire.options import OptionTable, add_own, is_count, report_format, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
 from dragoman.wire.values import (
@@ -471,6 +471,7 @@ class SettingsWriter:
         self._taken.add("response_format")
         compiled = compile_schema(Tool("response_format", "", schema), "anthropic_strict")
         self._losses += compiled.losses
+        report_format(wanted, ("name", "description"), self._losses, WIRE)
         if compiled.schema is not None:
             form = {"type": "json_schema", "schema": compiled.schema}
             self.fields["output_config"] = {**self.fields.get("output_config", {}), "format": form}
@@ -524,7 +525,7 @@ class SettingsWriter:
 _KNOWN = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "metadata")
 
 
-def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of this wire."""
     rest = without(body, *_KNOWN, *_OPTIONS.names.values())
     options = _OPTIONS.read(body)

@@ -113,7 +113,7 @@ def _read_image(data: str) -> Image:
     return Image(None, data, next((kind for start, kind in kinds.items() if data.startswith(start)), None))
 
 
-def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+def read_options(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     rest = dict(as_dict(body.get("options")))
     options = OPTIONS.take(rest)
     if body.get("stream", True) is not False:
