@@ -28,7 +28,7 @@ from dragoman.types import (
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder
-from dragoman.wire.history import History, HistoryRules, arrange
+from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
 from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
@@ -201,7 +201,9 @@ def _find_foreign(tools: Iterable[Offered], wire: str) -> list[Loss]:
             if other == wire or other not in WIRES or not isinstance(fields, dict):
                 continue
             shared = {*_MARKS, "strict"} if {wire, other} <= set(_STRICT) else _MARKS
-            names = sorted(name for name in fields.keys() - shared if fields[name] not in (None, False))
+            said = spread(fields)
+            known = shared | SHARED.get((other, wire), _MARKS)
+            names = sorted(name for name in said.keys() - known if said[name] not in (None, False))
             losses += [
                 Loss("dropped", f"tool {offered.tool.name}", f"{name}, which only {other} knows") for name in names
             ]

@@ -9,7 +9,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.types import File, Image, InvalidCall, Message, Part, Role, Text, Thinking, ToolCall, ToolResult
+from dragoman.types import (
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.wire.aliases import FREE_IDS, PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import DEFAULTS, Quirks
@@ -331,7 +343,7 @@ def note_foreign(extra: dict[str, Any], wire: str, place: int, losses: list[Loss
         if other == wire:
             continue
         quiet = _FORMS | SHARED.get((other, wire), _NO_FIELDS)
-        names = [_name_field(name, value) for name, value in as_dict(fields).items() if name not in quiet]
+        names = [_name_field(name, value) for name, value in spread(as_dict(fields)).items() if name not in quiet]
         if names or not isinstance(fields, dict):
             words = f"data that only {other} understands was left out: {', '.join(names)}".removesuffix(": ")
             losses.append(Loss("dropped", f"message {place}", words))
@@ -341,7 +353,13 @@ def _name_field(name: str, value: Any) -> str:
     """What a loss calls a field of a wire: a block by its type."""
     if name in ("block", "part", "item") and isinstance(value, dict):
         return str(value.get("type") or next(iter(value), name))
-    return ", ".join(map(str, value)) if name == "beside" and isinstance(value, dict) else name
+    return name
+
+
+def spread(fields: JsonObject) -> JsonObject:
+    """The fields of a wire, with those that stood beside the content among the others."""
+    beside = as_dict(fields.get("beside"))
+    return {**{name: value for name, value in fields.items() if name != "beside"}, **beside} if beside else fields
 
 
 # --------------------------------------------------------------------------------------------------------------------

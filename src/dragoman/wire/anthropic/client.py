@@ -12,6 +12,7 @@ from dragoman.wire.anthropic.parts import (
     STOPS,
     add_usage,
     own,
+    own_of,
     read_failure,
     read_own_usage,
     read_usage,
@@ -170,7 +171,7 @@ def write_definitions(offered: Offer, quirks: Quirks, losses: list[Loss]) -> lis
             "input_schema": entry.schema,
         }
         if entry.tool.metadata:
-            definition.update(own(entry.tool.metadata))
+            definition.update(own_of(entry.tool.metadata))
         if quirks.strict_tools and len(definitions) < _MOST_STRICT:
             definition["strict"] = True
         elif quirks.strict_tools:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.types import File, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
+from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
 from dragoman.wire.codec import Offer, Prepared, wants_strict
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
@@ -15,6 +15,7 @@ from dragoman.wire.openai_chat.parts import (
     Details,
     find_reasoning,
     name_and_arguments,
+    read_block,
     read_failure,
     read_thinking_block,
     read_usage,
@@ -325,6 +326,8 @@ def _write_format(wanted: JsonObject) -> JsonObject:
 
 _WORDS = {"content"}
 _CALL_FIELDS = frozenset({"tool_calls", "function_call"})
+_MADE = frozenset({"annotations", "audio", "images"})
+_SOURCES = frozenset({"citations", "search_results"})
 
 
 def _is_same_call(one: JsonObject, other: JsonObject) -> bool:
@@ -351,6 +354,9 @@ class ChatReader(SseReader):
         self._has_deltas = False
         self._is_finished = False
         self._repeats = False
+        self._annotations: list[Any] = []
+        self._audio: JsonObject = {}
+        self._images: list[Image] = []
 
     def _read_body(self, body: JsonObject) -> None:
         self._whole = True
@@ -367,6 +373,8 @@ class ChatReader(SseReader):
         for choice in as_list(chunk.get("choices")):
             if isinstance(choice, dict) and choice.get("index") in (0, None):
                 self._read_choice(choice)
+        if not _SOURCES.isdisjoint(chunk):
+            builder.keep({name: chunk[name] for name in _SOURCES if chunk.get(name)})
         usage = read_usage(chunk["usage"]) if "usage" in chunk else None
         if usage is None and "x_groq" in chunk:
             usage = read_usage(as_dict(chunk["x_groq"]).get("usage"))
@@ -407,8 +415,19 @@ class ChatReader(SseReader):
             self._end_reasoning()
             self._refusing = True
             self._builder.text(refusal)
+        if not _MADE.isdisjoint(message):
+            self._read_made(message)
         if not _CALL_FIELDS.isdisjoint(message):
             self._read_calls(message)
+
+    def _read_made(self, message: JsonObject) -> None:
+        """What comes beside the words: where they are from, a recording of them, images."""
+        self._annotations += as_list(message.get("annotations"))
+        for name, value in as_dict(message.get("audio")).items():
+            grows = name in ("data", "transcript") and isinstance(value, str) and isinstance(self._audio.get(name), str)
+            self._audio[name] = self._audio[name] + value if grows else value
+        parts = [read_block(block, self._builder.wire) for block in dicts(message.get("images"))]
+        self._images += [part for part in parts if isinstance(part, Image) and (part.url or part.data)]
 
     def _read_content(self, content: Any) -> None:
         if isinstance(content, str):
@@ -430,11 +449,17 @@ class ChatReader(SseReader):
             self._builder.thinking(text)
             if "signature" in own:
                 self._end_reasoning(own)
+        elif isinstance(block, dict) and block.get("type") in (None, "text", "refusal"):
+            self._read_content(as_text(block.get("text")) or as_text(block.get("refusal")))
         elif isinstance(block, dict):
-            self._read_content(as_text(block.get("text")))
+            self._end_reasoning()
+            self._builder.end_part("text", {"block": block})
 
     def _read_reasoning(self, message: JsonObject) -> None:
         field, text = find_reasoning(message)
+        if field == "reasoning_details" and self._field not in ("", field):
+            # The text came in a field of its own.
+            text = ""
         if field:
             self._field = self._field or field
             self._details.add(message.get("reasoning_details"))
@@ -454,6 +479,7 @@ class ChatReader(SseReader):
             if not isinstance(entry, dict):
                 continue
             self._end_reasoning()
+            self._end_text()
             name, arguments, own = name_and_arguments(entry)
             identity = entry.get("id") or entry.get("call_id")
             if self._whole:
@@ -472,12 +498,26 @@ class ChatReader(SseReader):
             self._repeats = any(_is_same_call(old, call) for call in told)
         return self._repeats
 
+    def _end_text(self) -> None:
+        """Tell what was said of the text, if anything was."""
+        marks: JsonObject = {"refusal": True} if self._refusing else {}
+        if self._annotations:
+            marks["annotations"] = self._annotations
+        if marks:
+            self._builder.end_part("text", marks)
+        self._refusing, self._annotations = False, []
+
     def _may_end(self) -> bool:
         return self._is_finished
 
     def _settle(self) -> None:
         self._end_reasoning()
-        if self._refusing:
-            self._builder.end_part("text", {"refusal": True})
+        self._end_text()
+        for image in self._images:
+            self._builder.part(image)
+        if self._audio:
+            data, wire = as_text(self._audio.get("data")) or None, self._builder.wire
+            kept = {name: value for name, value in self._audio.items() if name != "data"}
+            self._builder.part(File("audio", data, None, None, {wire: {"audio": kept}}))
         if self._reasoning and not self._answered:
             self._builder.text("".join(self._reasoning))

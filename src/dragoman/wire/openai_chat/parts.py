@@ -128,6 +128,8 @@ _MARKS = frozenset({"refusal", "annotations"})
 
 def settle_media(message: Message, wire: str, losses: list[Loss]) -> Message:
     """The message without what this wire cannot carry: a file id of another one, a file by address. Words say so."""
+    if any(part.extra and "annotations" in as_dict(part.extra.get(wire)) for part in message.parts):
+        losses.append(Loss("dropped", "history", "annotations of an answer, which this wire takes from nobody"))
     if not any(isinstance(part, Image | File) for part in message.parts):
         return message
     parts: list[Part] = []

@@ -10,6 +10,7 @@ from dragoman.events import (
     CallEnded,
     Event,
     PartEnded,
+    PartReceived,
     ReplyEnded,
     TextDelta,
     ThinkingDelta,
@@ -17,6 +18,8 @@ from dragoman.events import (
 from dragoman.toolset import as_tool
 from dragoman.types import (
     Failure,
+    File,
+    Image,
     InvalidCall,
     JsonObject,
     Message,
@@ -38,6 +41,7 @@ from dragoman.wire.openai_chat.parts import (
     read_call,
     read_content,
     read_thinking_block,
+    write_block,
     write_call,
     write_failure,
     write_usage,
@@ -259,13 +263,30 @@ def write_message(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
     calls = [write_call(renamed(part, identifier), wire) for part in parts if isinstance(part, ToolCall)]
     texts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in parts]
     refusals = [part for part in texts if isinstance(part, Text) and "refusal" in as_dict(part.extra.get(wire))]
-    content = join_texts(part for part in texts if part not in refusals)
+    # As the stream has them, one directly after the other.
+    content = "".join(part.text for part in texts if isinstance(part, Text) and part not in refusals)
     message: JsonObject = {"role": "assistant", "content": content or (None if calls or refusals else "")}
     message["refusal"] = join_texts(refusals) or None
+    message.update(_write_made(parts, wire))
     message.update(write_thinking(parts, wire))
     if calls:
         message["tool_calls"] = calls
     return message
+
+
+def _write_made(parts: list[Part], wire: str) -> JsonObject:
+    """What stands beside the words: where they are from, a recording of them, images."""
+    own = [as_dict(part.extra.get(wire)) for part in parts]
+    fields: JsonObject = {}
+    annotations = [entry for fields in own for entry in as_list(fields.get("annotations"))]
+    if annotations:
+        fields["annotations"] = annotations
+    for part, said in zip(parts, own, strict=True):
+        if isinstance(part, File) and isinstance(said.get("audio"), dict):
+            fields["audio"] = {**said["audio"], "data": part.data}
+        elif isinstance(part, Image):
+            fields.setdefault("images", []).append(write_block(part, wire))
+    return fields
 
 
 def write_thinking(parts: list[Part], wire: str) -> JsonObject:
@@ -293,7 +314,13 @@ def write_completion(reply: Reply, wire: str, ids: IdRule, created: int) -> Json
         "model": reply.model,
         "choices": [choice],
         "usage": write_usage(reply.usage),
+        **_write_sources(reply.extra, wire),
     }
+
+
+def _write_sources(extra: dict[str, Any], wire: str) -> JsonObject:
+    own = as_dict(extra.get(wire))
+    return {name: own[name] for name in ("citations", "search_results") if name in own}
 
 
 class ChunkWriter(StreamWriter[JsonObject | str]):
@@ -328,14 +355,18 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
             entry = write_call(renamed(event.call, self._identifier), self._wire)
             self._calls += 1
             return [self._chunk({"tool_calls": [{"index": self._calls - 1, **entry}]})]
+        if isinstance(event, PartReceived):
+            made = _write_made([event.part], self._wire)
+            return [self._chunk(made)] if made else []
         return []
 
     def _write_thinking(self, text: str) -> JsonObject:
         return {"reasoning_content": text}
 
     def _end_part(self, event: PartEnded) -> list[JsonObject | str]:
-        details = as_list(as_dict(event.extra.get(self._wire)).get("details"))
-        return [self._chunk({"reasoning_details": details})] if details else []
+        own = as_dict(event.extra.get(self._wire))
+        kept = {"reasoning_details": own.get("details"), "annotations": own.get("annotations")}
+        return [self._chunk({name: value}) for name, value in kept.items() if isinstance(value, list) and value]
 
     def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -343,7 +374,8 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
 
     def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        chunks: list[JsonObject | str] = [self._chunk({}, finish_of(event.stop, event.extra, self._wire))]
+        last = self._chunk({}, finish_of(event.stop, event.extra, self._wire))
+        chunks: list[JsonObject | str] = [{**last, **_write_sources(event.extra, self._wire)}]
         if self._include_usage:
             chunks.append({**self._head, "choices": [], "usage": write_usage(self._usage)})
         return [*chunks, "[DONE]"]
