@@ -176,7 +176,9 @@ def _settle(schema: Any, root: JsonObject) -> JsonObject:
     for _ in range(_MOST_STEPS):
         if not isinstance(schema, dict):
             return {}
-        branches = next((schema[key] for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list)), [])
+        branches: list[Any] = next(
+            (schema[key] for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list)), []
+        )
         if "$ref" in schema:
             schema = resolve(schema["$ref"], root, missing={})
         elif branches and not schema.keys() & {"type", "properties", "enum", "const"}:
