@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypedDict
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
@@ -108,10 +108,17 @@ class Thinking(Struct, frozen=True, tag="thinking"):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-class PathLike(Protocol):
-    """A path object, such as one of `pathlib`."""
+class ReadablePath(Protocol):
+    """A path that reads its file itself, such as a `pathlib.Path`."""
 
-    def __fspath__(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+    def read_bytes(self) -> bytes: ...
+
+
+Data = str | bytes | bytearray | memoryview
+"""The data of an image or file: bytes, or base64 text."""
 
 
 # How base64 of the common kinds begins.
@@ -147,12 +154,8 @@ _BY_ENDING = {
 }
 
 
-def _read_path(path: Any, media_type: str | None) -> tuple[str, bytes, str]:
-    """The name, the content and the media type of a file that the caller named: the only place here that reads one."""
-    with open(path, "rb") as file:
-        data = file.read()
-    name = str(path).replace("\\", "/").rpartition("/")[2]
-    return name, data, media_type or _BY_ENDING.get(name.rpartition(".")[2].lower(), "application/octet-stream")
+def _find_type(name: str) -> str:
+    return _BY_ENDING.get(name.rpartition(".")[2].lower(), "application/octet-stream")
 
 
 class Image(Struct, frozen=True, tag="image"):
@@ -163,16 +166,27 @@ class Image(Struct, frozen=True, tag="image"):
     media_type: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            url: str | None = None,
+            data: Data | None = None,
+            media_type: str | None = None,
+            extra: dict[str, Any] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         _encode_data(self)
 
     @classmethod
-    def from_path(cls, path: str | PathLike, media_type: str | None = None) -> Image:
-        """The image in a file; its media type is that of its name unless it is given."""
-        _, data, kind = _read_path(path, media_type)
+    def from_path(cls, path: ReadablePath, media_type: str | None = None) -> Image:
+        """The image in a file: `Image.from_path(Path("a.png"))`. Its media type is that of its name unless it is
+        given."""
+        kind = media_type or _find_type(path.name)
         if not kind.startswith("image/"):
             raise ValueError(f"{path} is no image by its name ({kind}): give the media_type, or use File.from_path")
-        return cls(data=b64encode(data).decode(), media_type=kind)
+        return cls(data=path.read_bytes(), media_type=kind)
 
 
 class File(Struct, frozen=True, tag="file"):
@@ -184,14 +198,24 @@ class File(Struct, frozen=True, tag="file"):
     media_type: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str,
+            data: Data | None = None,
+            url: str | None = None,
+            media_type: str | None = None,
+            extra: dict[str, Any] = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         _encode_data(self)
 
     @classmethod
-    def from_path(cls, path: str | PathLike, media_type: str | None = None) -> File:
+    def from_path(cls, path: ReadablePath, media_type: str | None = None) -> File:
         """The content of a file under its name; its media type is that of its name unless it is given."""
-        name, data, kind = _read_path(path, media_type)
-        return cls(name, b64encode(data).decode(), None, kind)
+        return cls(path.name, path.read_bytes(), None, media_type or _find_type(path.name))
 
 
 class ToolResult(Struct, frozen=True, tag="result"):

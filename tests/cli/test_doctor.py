@@ -45,7 +45,7 @@ def test_a_healthy_server_by_its_address_alone(desk: Desk) -> None:
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert lines[0] == f"llamacpp:scripted at {upstream.url} (openai_chat)"
-    assert lines[1] == "at most 18 requests of at most 1024 tokens each"
+    assert lines[1] == "at most 19 requests of at most 1024 tokens each"
     assert "  works    native calls         the call is in its own field" in lines
     assert "nothing is broken" in done.out
     assert f'next: dragoman run -m llamacpp:scripted --base-url {upstream.url} "Hello"' in lines

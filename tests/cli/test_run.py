@@ -322,7 +322,7 @@ BROKEN = "import dragoman\n\ndef weather(:\n    pass\n"
         (["go", "-m", "custom:m", "--tools", "broken.py"], "broken.py:3: SyntaxError"),
         (["go", "-m", "custom:m", "--tools", "missing.py"], "there is no file of tools"),
         (["go", "-m", "custom:m", "--option", "temprature=1"], "did you mean 'temperature'?"),
-        (["go", "-m", "custom:m", "--option", "temperature=hot"], "--option temperature must be a number from 0 to 2"),
+        (["go", "-m", "custom:m", "--option", "temperature=hot"], "for example --option temperature=1"),
         (["go", "-m", "custom:m", "--turns", "few"], "--turns must be a whole number, at least 1"),
         (["go", "-m", "custom:m", "--workspace", "nowhere"], "there is no folder nowhere"),
         (["go", "-m", "custom:m", "--approve", "ask", "--approve", "never"], "both ask and never"),

@@ -10,6 +10,7 @@ import pytest
 from dragoman.doctor.metadata import (
     ListedModel,
     choose_model,
+    find_model,
     judge_context,
     judge_models,
     lookups_for,
@@ -39,7 +40,7 @@ def listed(owner: str = "me", **more: Any) -> dict[str, Any]:
         ({"/v1/models": listed("somebody")}, "custom", "/v1", "", ["m"]),
         ({"/v1/models": listed(has_more=False)}, "custom", "/v1", "anthropic", ["m"]),
         ({"/models": listed()}, "custom", "", "", ["m"]),
-        ({"/v1beta/models": {"models": [{"name": "models/g"}]}}, "custom", "/v1beta", "gemini", ["g"]),
+        ({"/v1beta/models": {"models": [{"name": "models/g"}]}}, "custom", "/v1beta", "gemini", ["models/g"]),
         # A site with a page for everything says nothing.
         ({"/v1/models": listed("vllm"), "/props": ["no"], "/api/tags": "no"}, "vllm", "/v1", "", ["m"]),
     ],
@@ -68,7 +69,23 @@ def test_an_address_where_nobody_is_known_says_what_to_do() -> None:
 
     with pytest.raises(ConfigError) as caught:
         asyncio.run(recognise("http://127.0.0.1:8080", look))
-    assert "--base-url" in caught.value.next_step
+    assert "--model" in caught.value.next_step
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/x/y"])
+def test_a_server_without_a_list_is_examined_where_the_model_is_named(url: str) -> None:
+    async def look(url: str) -> Any:
+        return None
+
+    found = asyncio.run(recognise(url, look, "m"))
+    assert (found.provider, found.base_url, found.models) == ("custom", url, ())
+
+
+@pytest.mark.parametrize("named", ["models/g", "g"])
+def test_a_model_is_found_under_the_name_that_is_sent(named: str) -> None:
+    listed = read_models({"models": [{"name": "models/g"}]}) or []
+    assert find_model(listed, named) == ListedModel("models/g")
+    assert choose_model(listed) == "models/g"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +93,8 @@ def test_an_address_where_nobody_is_known_says_what_to_do() -> None:
     [
         ({"data": [{"id": "a", "max_model_len": 4096}]}, [ListedModel("a", "", 4096)]),
         ({"data": [{"id": "a", "context_length": 8}, {"name": "b"}]}, [ListedModel("a", "", 8), ListedModel("b")]),
-        ({"models": [{"name": "models/g", "inputTokenLimit": 9}]}, [ListedModel("g", "", 9)]),
+        ({"models": [{"name": "models/g", "inputTokenLimit": 9}]}, [ListedModel("models/g", "", 9)]),
+        ({"data": [{"id": "models/a"}]}, [ListedModel("models/a")]),
         ({"data": [{"id": "a", "meta": {"n_ctx": 7}, "owned_by": "llamacpp"}]}, [ListedModel("a", "llamacpp", 7)]),
         ([{"id": "a", "context_window": True}], [ListedModel("a")]),
         ({"data": [None, 3, {}, {"id": 5}]}, []),

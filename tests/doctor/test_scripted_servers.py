@@ -49,7 +49,7 @@ def test_no_more_requests_are_sent_than_was_said() -> None:
         report = diagnose(server, quick=quick)
         said = count_requests(admit(chat_endpoint(), quick=quick))
         assert report.requests == len(server.exchanges) <= said
-        assert said == (7 if quick else 18)
+        assert said == (8 if quick else 19)
         assert all(body["temperature"] == 0 for body in server.bodies)
         assert all(body["max_completion_tokens"] <= 1024 for body in server.bodies)
 
@@ -87,6 +87,18 @@ def write_calls_as_text(request: Request, body: dict[str, Any]) -> Scripted:
         calls = [said] if isinstance(said, ToolCall) else list(said)  # type: ignore[arg-type]
         return formats.render(calls, "hermes")  # type: ignore[arg-type]
     return said
+
+
+def _is_forced(request: Request) -> bool:
+    return request.options.get("tool_choice", "auto") not in ("auto", "none")
+
+
+def call_only_if_required(request: Request, body: dict[str, Any]) -> Scripted:
+    return answer_well(request, body) if _is_forced(request) else talk_instead(request, body)
+
+
+def parse_only_required_calls(request: Request, body: dict[str, Any]) -> Scripted:
+    return answer_well(request, body) if _is_forced(request) else write_calls_as_text(request, body)
 
 
 def talk_instead(request: Request, body: dict[str, Any]) -> Scripted:
@@ -226,6 +238,14 @@ SERVERS: dict[str, tuple[Callable[[], Clinic], dict[str, str]]] = {
     "refuses tools with 400": (lambda: Clinic(refuse_tools), {**NOT_ASKED, "native_calls": "absent"}),
     "gives calls as text": (lambda: Clinic(write_calls_as_text), {**NOT_ASKED, "native_calls": "broken"}),
     "never calls": (lambda: Clinic(talk_instead), {**NOT_ASKED, "native_calls": "broken"}),
+    "calls only if it must": (
+        lambda: Clinic(call_only_if_required),
+        {},
+    ),
+    "parses calls only if they are required": (
+        lambda: Clinic(parse_only_required_calls),
+        {"native_calls": "broken"},
+    ),
     "calls one tool at a time": (
         lambda: Clinic(one_call_at_a_time),
         {"parallel_calls": "absent", "stream_parallel": "unknown"},

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from dragoman import Tool, Toolset
+from dragoman.args.loader import validate
 from dragoman.events import CallRefused
 from dragoman.extraction import as_result, explain_invalid
 from dragoman.extraction.mistakes import write_notice
@@ -44,3 +49,33 @@ def test_a_notice_names_each_refused_call_once() -> None:
     assert notice.count("search(") == 1
     assert "the same call stands in a page" in notice
     assert write_notice([refused], told=notice) == ""
+
+
+KINDS = {"enum": ["red", "blue"]}
+PLACE = {"type": "object", "properties": {"city": {"type": "string"}, "zip": {"type": "integer"}}, "required": ["zip"]}
+DEFS = {"Kind": KINDS, "Place": PLACE, "Way": {"$ref": "#/$defs/Stop"}, "Stop": {"anyOf": [{"type": "null"}, PLACE]}}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"$ref": "#/$defs/Kind"},
+        {"$ref": "#/$defs/Place"},
+        {"$ref": "#/$defs/Way"},
+        {"allOf": [{"$ref": "#/$defs/Place"}]},
+        {"oneOf": [{"$ref": "#/$defs/Kind"}, {"type": "integer"}]},
+        {"type": ["null", "integer"]},
+        {"type": "array", "items": {"$ref": "#/$defs/Place"}, "minItems": 1},
+        {"type": "object", "properties": {"to": {"$ref": "#/$defs/Place"}}, "required": ["to"]},
+        {"$ref": "#/$defs/Nowhere"},
+    ],
+)
+def test_the_right_shape_fits_the_schema(rule: dict[str, object]) -> None:
+    schema = {"type": "object", "properties": {"it": rule}, "required": ["it"], "$defs": DEFS}
+    for parameters in (schema, {"$ref": "#/$defs/All", "$defs": {**DEFS, "All": schema}}):
+        tools = Toolset([Tool("go", parameters=parameters)])
+        told = explain_invalid(InvalidCall("i", "go", "", (Fault("$", "bad"),), kind="bad_arguments"), tools)
+        shape = json.loads(told.partition("The right shape is: ")[2])
+        assert shape["name"] == "go" and "it" in shape["arguments"]
+        if rule != {"$ref": "#/$defs/Nowhere"}:
+            assert list(validate(shape["arguments"], schema)) == []

@@ -217,7 +217,7 @@ def test_reasoning_of_this_wire_is_kept_untouched() -> None:
 def test_opaque_data_of_another_wire_is_reported() -> None:
     call = ToolCall("a", "t", {}, extra={"gemini": {"thought_signature": "s"}})
     history = run([user("go"), Message("assistant", [call]), results("a")])
-    assert said(history) == ["message 1: data that only gemini understands was left out"]
+    assert said(history) == ["message 1: data that only gemini understands was left out: thought_signature"]
 
 
 def test_a_message_of_another_kind_is_refused_with_the_way_to_read_it() -> None:

@@ -24,18 +24,16 @@ def prepare(wire: str, part: Any) -> tuple[str, tuple[Any, ...]]:
 
 
 def test_bytes_become_base64_with_their_media_type() -> None:
-    assert Image(data=PNG) == Image(data=base64.b64encode(PNG).decode(), media_type="image/png")  # type: ignore[arg-type]
-    assert File("a", PDF).media_type == "application/pdf"  # type: ignore[arg-type]
-    assert Image(data=b"?", media_type="image/x").media_type == "image/x"  # type: ignore[arg-type]
+    assert Image(data=PNG) == Image(data=base64.b64encode(PNG).decode(), media_type="image/png")
+    assert File("a", PDF).media_type == "application/pdf"
+    assert Image(data=b"?", media_type="image/x").media_type == "image/x"
 
 
 def test_parts_from_files(tmp_path: Path) -> None:
     for name, data in (("a.png", PNG), ("b.pdf", PDF), ("c.bin", b"?")):
         (tmp_path / name).write_bytes(data)
     assert Image.from_path(tmp_path / "a.png") == Image(data=base64.b64encode(PNG).decode(), media_type="image/png")
-    assert File.from_path(str(tmp_path / "b.pdf")) == File(
-        "b.pdf", base64.b64encode(PDF).decode(), None, "application/pdf"
-    )
+    assert File.from_path(tmp_path / "b.pdf") == File("b.pdf", base64.b64encode(PDF).decode(), None, "application/pdf")
     assert File.from_path(tmp_path / "c.bin").media_type == "application/octet-stream"
     with pytest.raises(ValueError, match="no image"):
         Image.from_path(tmp_path / "b.pdf")
@@ -45,12 +43,12 @@ def test_parts_from_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_an_image_from_bytes_is_sent_on_every_wire(wire: str) -> None:
-    body, _ = prepare(wire, Image(data=PNG))  # type: ignore[arg-type]
+    body, _ = prepare(wire, Image(data=PNG))
     assert base64.b64encode(PNG).decode() in body and "\\x89" not in body
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("part", [File("a.pdf", PDF), File("a.wav", WAV, None, "audio/wav")])  # type: ignore[arg-type]
+@pytest.mark.parametrize("part", [File("a.pdf", PDF), File("a.wav", WAV, None, "audio/wav")])
 def test_a_file_is_sent_or_named_in_the_report(wire: str, part: File) -> None:
     body, losses = prepare(wire, part)
     assert (part.data or "") in body or losses
@@ -65,8 +63,8 @@ def test_the_file_id_of_another_wire_leaves_nothing_empty_behind(wire: str, part
 
 
 def test_recordings_on_chat_completions() -> None:
-    body, losses = prepare("openai_chat", File("a.wav", WAV, None, "audio/wav"))  # type: ignore[arg-type]
+    body, losses = prepare("openai_chat", File("a.wav", WAV, None, "audio/wav"))
     assert '"input_audio": {"data": ' in body and losses == ()
-    for part in (File("a.ogg", WAV, None, "audio/ogg"), File("a.pdf", None, "https://e.example/a.pdf")):  # type: ignore[arg-type]
+    for part in (File("a.ogg", WAV, None, "audio/ogg"), File("a.pdf", None, "https://e.example/a.pdf")):
         body, (loss,) = prepare("openai_chat", part)
         assert "not available" in body and loss.rule == "dropped"

@@ -18,6 +18,7 @@ from dragoman.wire import get
 from dragoman.wire.anthropic.parts import STOPS as ANTHROPIC
 from dragoman.wire.bedrock.parts import STOPS as BEDROCK
 from dragoman.wire.cohere.parts import STOPS as COHERE
+from dragoman.wire.eventstream import EventStreamDecoder, Frame
 from dragoman.wire.failures import as_error, classify
 from dragoman.wire.gemini.parts import STOPS as GEMINI
 from dragoman.wire.ollama.client import STOPS as OLLAMA
@@ -192,6 +193,135 @@ def test_every_end_and_every_kind_in_the_recordings_is_known(shared_data: Callab
                 unknown |= {(wire, word) for word in ends_of(wire, body) if word not in STOPS[wire][1]}
                 unknown |= {(wire, kind) for kind in blocks_of(wire, body) if kind not in KINDS.get(wire, ())}
     assert unknown == set()
+
+
+# Kinds of frames, deltas, parts and calls, and the fields of a message, by wire: read, or left alone on purpose.
+FIELDS_OF_CHAT = "role content tool_calls function_call refusal annotations audio images reasoning reasoning_content"
+WORDS: dict[tuple[str, str], str] = {
+    ("anthropic", "frame"): "message_start content_block_start content_block_delta content_block_stop message_delta"
+    " message_stop ping error",
+    (
+        "anthropic",
+        "delta",
+    ): "text_delta input_json_delta thinking_delta signature_delta citations_delta compaction_delta",
+    ("bedrock", "frame"): "messageStart contentBlockStart contentBlockDelta contentBlockStop messageStop metadata",
+    ("bedrock", "delta"): "text toolUse toolResult reasoningContent citation image",
+    ("bedrock", "start"): "toolUse toolResult image",
+    ("bedrock", "stop"): " ".join(BEDROCK),
+    ("bedrock", "reasoning"): "text signature redactedContent",
+    ("cohere", "frame"): "message-start message-end content-start content-delta content-end tool-plan-delta"
+    " tool-call-start tool-call-delta tool-call-end citation-start citation-end",
+    ("cohere", "field"): "role content tool_plan tool_calls citations",
+    ("ollama", "field"): "role content thinking tool_calls images",
+    ("openai_chat", "call"): "function custom",
+    ("mistral", "call"): "function",
+    # `extra_content` and `thought_signature` beside a call are Google's; `channel` says only that it is the answer.
+    ("openai_chat", "field"): FIELDS_OF_CHAT + " reasoning_details extra_content thought_signature channel",
+    ("mistral", "field"): "role content tool_calls index",
+    ("openai_responses", "part"): "output_text refusal reasoning_text summary_text",
+}
+# The rest of a Responses stream tells of items whose ends are read.
+OF_ITEMS = re.compile(
+    r"response\.(created|queued|in_progress|completed|incomplete|failed|cancelled)"
+    r"|response\.(output_item|content_part|reasoning_summary_part)\.(added|done)"
+    r"|response\.(output_text|refusal|reasoning_text|reasoning_summary_text|function_call_arguments"
+    r"|custom_tool_call_input)\.(delta|done)"
+    r"|response\.output_text\.annotation\.added"
+    r"|response\.[a-z_]+_call(_[a-z_]+)?\.(in_progress|searching|interpreting|generating|completed|failed|calling"
+    r"|partial_image|delta|done)"
+    r"|response\.mcp_list_tools\.(in_progress|completed|failed)|error|keepalive"
+).fullmatch
+
+
+def frames_of(row: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The kind and the content of every frame of a stream; of a whole body, the content alone."""
+    data = base64.b64decode(row["body"]) if row["encoded"] else row["body"].encode("utf-8", "surrogateescape")
+    if row["wire"] == "bedrock" and row["streamed"]:
+        decoder = EventStreamDecoder()
+        for frame in [*decoder.feed(data), *decoder.close()]:
+            if isinstance(frame, Frame):
+                yield frame.headers.get(":event-type"), parse(frame.payload)
+    elif row["wire"] == "ollama":
+        lines = (parse(line) for line in data.splitlines())
+        yield from ((None, line) for line in lines if isinstance(line, dict))
+    else:
+        yield from ((body.get("type") if row["streamed"] else None, body) for body in bodies(row))
+
+
+def words_of(wire: str, kind: Any, body: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    if kind is not None and wire != "gemini":
+        yield "frame", kind
+    if wire == "anthropic" and kind == "content_block_delta":
+        yield "delta", body["delta"].get("type")
+    elif wire == "bedrock":
+        for name, holder in (("delta", body.get("delta")), ("start", body.get("start"))):
+            yield from ((name, word) for word in holder or ())
+        yield from (("reasoning", word) for word in (body.get("delta") or {}).get("reasoningContent", ()))
+        yield from [("stop", body["stopReason"])] if "stopReason" in body else []
+    elif wire in ("openai_chat", "mistral"):
+        for choice in body.get("choices") or ():
+            message = choice.get("message") or choice.get("delta") or {}
+            yield from (("field", name) for name, value in message.items() if value not in (None, [], "", {}))
+            yield from (("call", call["type"]) for call in message.get("tool_calls") or () if call.get("type"))
+    elif wire in ("cohere", "ollama"):
+        message = (body.get("delta") or {}).get("message") or body.get("message") or {}
+        yield from (("field", name) for name in (message if isinstance(message, dict) else ()))
+    elif wire == "openai_responses":
+        items = [body.get("item"), *(body.get("output") or ()), *((body.get("response") or {}).get("output") or ())]
+        parts = [part for item in items if isinstance(item, dict) for part in item.get("content") or ()]
+        yield from (("part", part["type"]) for part in [*parts, body.get("part")] if isinstance(part, dict))
+
+
+def test_every_frame_delta_part_and_field_in_the_recordings_is_known(shared_data: Callable[[str], Path]) -> None:
+    unknown: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str]] = set()
+    with gzip.open(shared_data("recordings_dev.jsonl.gz")) as file:
+        for line in file:
+            row = msgspec.json.decode(line)
+            wire = row["wire"]
+            for kind, body in frames_of(row):
+                for category, word in words_of(wire, kind, body):
+                    seen.add((wire, category))
+                    if (wire, category) == ("openai_responses", "frame"):
+                        known = OF_ITEMS(str(word)) is not None
+                    else:
+                        known = word in WORDS[wire, category].split()
+                    if not known:
+                        unknown.add((wire, category, str(word)))
+    assert unknown == set()
+    assert seen == {*WORDS, ("openai_responses", "frame")}
+
+
+def _find_stops() -> dict[str, set[str]]:
+    """The reasons to stop that the official clients have types for."""
+    import botocore.session  # type: ignore[import-untyped]
+    from anthropic.types.beta import BetaStopReason
+    from cohere.types import ChatFinishReason
+    from google.genai.types import FinishReason
+    from mistralai.client.models import ChatCompletionChoice
+    from openai.types.chat.chat_completion import Choice
+
+    service = botocore.session.get_session().get_service_model("bedrock-runtime")
+
+    def words(hint: Any) -> set[str]:
+        found = set(get_args(hint))
+        return {each for each in found if isinstance(each, str)}.union(
+            *(words(each) for each in found if get_args(each))
+        )
+
+    return {
+        "anthropic": words(BetaStopReason),
+        "cohere": words(ChatFinishReason),
+        "gemini": {reason.value for reason in FinishReason} - {"FINISH_REASON_UNSPECIFIED"},
+        "mistral": words(ChatCompletionChoice.model_fields["finish_reason"].annotation),
+        "openai_chat": words(Choice.model_fields["finish_reason"].annotation),
+        "bedrock": set(service.shape_for("StopReason").enum),
+    }
+
+
+def test_every_end_that_the_official_clients_know_is_known() -> None:
+    for wire, words in _find_stops().items():
+        assert words and words <= STOPS[wire][1], wire
 
 
 @pytest.mark.parametrize("kind", get_args(FailureKind))

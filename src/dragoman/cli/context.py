@@ -394,7 +394,8 @@ def _read_setting(name: str, text: str, option: str) -> Any:
         value = kind.from_text(text.strip())
         kind.read(value)
     except ValueError:
-        raise ConfigError(f"{option} must be {kind.words}, not {text!r}", hint=f"for example {option} 10") from None
+        example = f"{option}=1" if option.startswith("--option ") else f"{option} 10"
+        raise ConfigError(f"{option} must be {kind.words}, not {text!r}", hint=f"for example {example}") from None
     return value
 
 

@@ -217,7 +217,7 @@ class DoctorRun:
     async def _find_by_url(self, url: str) -> Endpoint:
         self._spinner.show(f"detecting the server at {url}")
         unknown = self.registry.resolve("custom", self.options.model, base_url=url)
-        found = await recognise(url, partial(self._fetch_json, unknown))
+        found = await recognise(url, partial(self._fetch_json, unknown), self.options.model)
         model = self.options.model or self._choose_model(found)
         wire = self.options.wire or found.wire
         return self.registry.resolve(found.provider, model, base_url=found.base_url, wire=wire)

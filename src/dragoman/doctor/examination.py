@@ -240,7 +240,7 @@ def _ask_ids(subject: Subject) -> tuple[Question, ...]:
 
 PROBES: tuple[Probe, ...] = (
     Probe("reachable", "It answers", (basics.GREETING,), basics.judge_reachable, quick=True, needs=()),
-    Probe("native_calls", "Native calls", (calls.ONE_CITY,), calls.judge_native, quick=True),
+    Probe("native_calls", "Native calls", (calls.ONE_CITY,), calls.judge_native, calls.follow_native, quick=True),
     Probe("streaming", "Streams", (basics.COUNTING,), streams.judge_text, quick=True),
     Probe("stream_end", "The end of a stream", (basics.COUNTING,), streams.judge_end, quick=True, needs=_STREAMS),
     # This probe also uses a native call.
@@ -355,7 +355,7 @@ async def examine(subject: Subject, prober: Prober, prices: Prices | None = None
             yield ProbeStarted(probe.name, probe.title)
         finding = ruled_out or await _make(probe, subject, prober)
         if probe.name == "native_calls":
-            subject = structs.replace(subject, native=finding.verdict == "works")
+            subject = structs.replace(subject, native=finding.verdict == "works", forced=finding.is_usable)
         findings.append(finding)
         yield finding
         if probe.name == "reachable" and finding.verdict != "works":

@@ -80,14 +80,13 @@ def read_models(body: Any) -> list[ListedModel] | None:
             named = next((entry[key] for key in ("id", "model", "name") if isinstance(entry.get(key), str)), "")
             if named:
                 owner = entry.get("owned_by")
-                own = str(named).removeprefix("models/")
-                found.append(ListedModel(own, owner if isinstance(owner, str) else "", _size(entry)))
+                found.append(ListedModel(named, owner if isinstance(owner, str) else "", _size(entry)))
     return found
 
 
 def find_model(listed: list[ListedModel], model: str) -> ListedModel | None:
-    """Return the model of that name; for Ollama, `qwen3` is `qwen3:latest`."""
-    names = (model, f"{model}:latest")
+    """Return the model of that name; for Ollama, `qwen3` is `qwen3:latest`, and Gemini lists `models/NAME`."""
+    names = (model, f"{model}:latest", f"models/{model}")
     return next((entry for entry in listed if entry.id in names), None)
 
 
@@ -152,8 +151,11 @@ class RecognizedServer(Struct, frozen=True):
     models: tuple[ListedModel, ...] = ()
 
 
-async def recognise(url: str, look: Look) -> RecognizedServer:
-    """Detect the server at a URL with a few free lookups. Raises ConfigError if it is not known."""
+async def recognise(url: str, look: Look, model: str = "") -> RecognizedServer:
+    """Detect the server at a URL with a few free lookups.
+
+    Raises ConfigError if it lists no models, unless the caller names the `model`: then it is a custom server.
+    """
     given = normalise_base_url(url)
     root = given.partition("?")[0].removesuffix("/v1").removesuffix("/api")
     listed = await look(f"{root}/v1/models")
@@ -168,10 +170,12 @@ async def recognise(url: str, look: Look) -> RecognizedServer:
         models = read_models(await look(f"{base}/models"))
         if models is not None:
             return RecognizedServer("custom", base, wire, tuple(models))
+    if model:
+        return RecognizedServer("custom", given)
     raise ConfigError(
         f"the server at {url} is not of a known kind: it returns no list of models",
-        hint="check that it is running and whether it needs a key (--key-env NAME), or name the provider: "
-        "dragoman doctor PROVIDER:MODEL --base-url URL",
+        hint="check that it is running and whether it needs a key (--key-env NAME), or name the model: "
+        "dragoman doctor URL --model NAME; if it is no server of chat completions, also its --wire",
     )
 
 

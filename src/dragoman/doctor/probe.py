@@ -36,7 +36,7 @@ class Finding(Struct, frozen=True, omit_defaults=True):
     """What to do about it; empty if nothing has to be done."""
     fact: Fact | None = None
     is_usable: bool = False
-    """Broken, but the probes that need it can still run."""
+    """It works under a condition, which the probes that need it meet."""
 
 
 class Report(Struct, frozen=True):
@@ -172,6 +172,8 @@ class Subject(Struct, frozen=True):
     """The maximum tokens of one reply."""
     native: bool = True
     """Whether native calls work; assumed until a probe decides."""
+    forced: bool = False
+    """Whether calls come only where one is required."""
     declared: Endpoint | None = None
     """The endpoint as its row describes it; `endpoint` has more capabilities switched on."""
 
@@ -241,13 +243,22 @@ class Probe(Struct, frozen=True):
     """Probes that must have the verdict `works` for this one to run."""
 
     def questions_for(self, subject: Subject) -> tuple[Question, ...]:
-        return self.questions if isinstance(self.questions, tuple) else self.questions(subject)
+        questions = self.questions if isinstance(self.questions, tuple) else self.questions(subject)
+        return tuple(map(_force, questions)) if subject.forced else questions
 
     def find(self, subject: Subject, observations: Sequence[Observation]) -> Finding:
         found = self.judge(subject, *observations)
         shown = observations[0].shown if observations else ""
         evidence = shown if found.evidence is None else found.evidence
         return Finding(self.name, found.verdict, found.summary, evidence, found.fix, found.fact, found.is_usable)
+
+
+def _force(question: Question) -> Question:
+    """The question with a demand for a call, if it asks for one."""
+    if question.mode != "native" or "tool_choice" in question.options or question.messages[-1].role != "user":
+        return question
+    options = {**question.options, "tool_choice": "required"}
+    return structs.replace(question, name=f"{question.name} required", options=options)
 
 
 def cannot_tell(*observations: Observation) -> Judgement | None:

@@ -21,6 +21,7 @@ from dragoman.providers import Endpoint
 from dragoman.providers.provider import overrule
 from dragoman.toolset import Toolset
 from dragoman.types import InvalidCall, JsonObject, Message, Part, Request, Text, ToolCall, ToolModeName, ToolResult
+from dragoman.wire import registry as wires
 from dragoman.wire.failures import Loss
 from dragoman.wire.options import Choice, read_choice
 from dragoman.wire.quirks import Quirks
@@ -139,7 +140,11 @@ def compose(
     boundaries: Iterable[str] = (),
 ) -> ComposedRequest:
     """Write the request. `nonce` and `boundaries` are random strings for text mode, from the caller."""
+    wire = chosen_mode.endpoint.wire
     given = dict(options or {})
+    if wire in wires.ROWS:
+        # The messages are the whole conversation, so nobody else has to store it.
+        given = wires.get(wire).keep_history(given)
     choice = read_choice(given) or Choice()
     conversation = list(messages)
     _check_choice(choice, chosen_mode)

@@ -13,6 +13,7 @@ from dragoman.formats.plan import Plan
 from dragoman.formats.registry import get, plan_for
 from dragoman.formats.renderer import as_calls, render
 from dragoman.formats.template import Format
+from dragoman.jsonschema.references import resolve
 from dragoman.toolset import Toolset
 from dragoman.types import JsonObject, Tool
 
@@ -27,6 +28,8 @@ _ENUM_LIMIT = 60
 _SAMPLE_LIMIT = 200
 _first_sentence = re.compile(r"[^\n]*?[.!?](?=\s|$)").match
 _SAMPLES: dict[Any, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+_DEEPEST = 3
+_MOST_STEPS = 8
 _WORDS = {
     "command": "date",
     "path": "notes.txt",
@@ -163,23 +166,46 @@ def sample_calls(tools: Iterable[Tool]) -> Iterator[tuple[str, JsonObject]]:
 
 
 def _sample_arguments(schema: JsonObject) -> JsonObject:
-    parameters = [*_parameters(schema)]
+    parameters = [*_parameters(_settle(schema, schema))]
     chosen = [found for found in parameters if found[2]] or parameters[:2]
-    return {name: _sample(name, rule) for name, rule, _ in chosen}
+    return {name: _sample(name, rule, schema) for name, rule, _ in chosen}
 
 
-def _sample(name: str, schema: Any) -> Any:
+def _settle(schema: Any, root: JsonObject) -> JsonObject:
+    """Follow references, and take the first alternative that is not null."""
+    for _ in range(_MOST_STEPS):
+        if not isinstance(schema, dict):
+            return {}
+        branches: list[Any] = next(
+            (schema[key] for key in ("anyOf", "oneOf", "allOf") if isinstance(schema.get(key), list)), []
+        )
+        if "$ref" in schema:
+            schema = resolve(schema["$ref"], root, missing={})
+        elif branches and not schema.keys() & {"type", "properties", "enum", "const"}:
+            schema = next((each for each in branches if each != {"type": "null"}), {})
+        else:
+            return schema
+    return {}
+
+
+def _sample(name: str, schema: Any, root: JsonObject, depth: int = 0) -> Any:
     """Return a value for the example: one from the schema, else one that fits its type."""
-    if not isinstance(schema, dict):
-        return "value"
+    schema = _settle(schema, root)
     lists = [schema.get(key) for key in ("examples", "enum")]
     listed = [values[0] for values in lists if isinstance(values, list) and values]
     for value in (schema.get("const"), *listed, schema.get("example"), schema.get("default")):
         if value is not None and _is_short(value):
             return value
     kind = schema.get("type")
-    if kind in ("string", None):
+    if isinstance(kind, list):
+        kind = next((each for each in kind if each != "null"), "null")
+    if kind in ("string", None) and "properties" not in schema:
         return _WORDS.get(name.lower(), "value")
+    if "properties" in schema and depth < _DEEPEST:
+        needed = [(inner, rule) for inner, rule, required in _parameters(schema) if required]
+        return {inner: _sample(inner, rule, root, depth + 1) for inner, rule in needed}
+    if kind == "array" and depth < _DEEPEST and schema.get("minItems") == 1:
+        return [_sample(name, schema.get("items"), root, depth + 1)]
     return _SAMPLES.get(kind, "value") if isinstance(kind, str) else "value"
 
 

@@ -177,6 +177,10 @@ class ReplyBuilder:
         if extra:
             self._extra = {**self._extra, **extra}
 
+    def keep(self, extra: dict[str, Any]) -> None:
+        """Keep what only this wire understands of the whole reply."""
+        self._extra = {**self._extra, **extra}
+
     def fail(self, failure: Failure) -> None:
         """Record an error of the server; the first one counts."""
         if self._failure is None:

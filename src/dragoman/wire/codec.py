@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -19,10 +19,8 @@ from dragoman.types import (
     Failure,
     JsonObject,
     Message,
-    NeutralOptions,
     Reply,
     Request,
-    RequestOptions,
     Tool,
     ToolCall,
     ToolResult,
@@ -30,7 +28,8 @@ from dragoman.types import (
 from dragoman.wire.aliases import Aliases, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseDecoder
-from dragoman.wire.history import History, HistoryRules, arrange
+from dragoman.wire.history import SHARED, History, HistoryRules, arrange, spread
+from dragoman.wire.options import WIRES
 from dragoman.wire.quirks import DEFAULTS, Quirks
 from dragoman.wire.schemas import compile_schema
 from dragoman.wire.values import parse
@@ -107,14 +106,14 @@ class _Plan(Struct, frozen=True):
 
 _KEPT = 64
 _LONGEST_KEPT = 256_000
-_remembered: dict[tuple[bytes, NameRule, int, str, bool], _Plan] = {}
+_remembered: dict[tuple[bytes, NameRule, int, bool], _Plan] = {}
 """The cached plans, by the text of the list and all other inputs."""
 
 
-def offer(tools: Iterable[Tool], names: NameRule, target: str, quirks: Quirks) -> Offer:
-    """Compile the tools for a schema target and name them by a rule."""
+def offer(tools: Iterable[Tool], names: NameRule, target: Callable[[Tool], str], quirks: Quirks) -> Offer:
+    """Compile each tool for its schema target and name them by a rule."""
     given = [tool if type(tool) is Tool else as_tool(tool) for tool in tools]
-    plan = _plan(given, names, target, quirks)
+    plan = _plan(given, [target(tool) for tool in given], names, quirks)
     offered = [
         Offered(given[place], name, given[place].parameters if schema is None else schema)
         for place, name, schema in plan.entries
@@ -123,17 +122,17 @@ def offer(tools: Iterable[Tool], names: NameRule, target: str, quirks: Quirks) -
     return Offer(offered, list(plan.losses), plan.namer.fork(), dict(plan.undo))
 
 
-def _plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) -> _Plan:
+def _plan(given: list[Tool], targets: list[str], names: NameRule, quirks: Quirks) -> _Plan:
     # Every request sends the same tools. The cache compares their text and not their identity, because a schema may
     # have been changed in place.
     try:
-        text = _write([(tool.name, tool.parameters) for tool in given])
+        text = _write([targets, [(tool.name, tool.parameters) for tool in given]])
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return _make_plan(given, names, target, quirks)
-    key = (text, names, quirks.name_limit, target, quirks.inline_references)
+        return _make_plan(given, targets, names, quirks)
+    key = (text, names, quirks.name_limit, quirks.inline_references)
     known = _remembered.get(key)
     if known is None:
-        known = _make_plan(given, names, target, quirks)
+        known = _make_plan(given, targets, names, quirks)
         if len(text) <= _LONGEST_KEPT:
             if len(_remembered) >= _KEPT:
                 _remembered.clear()
@@ -141,7 +140,7 @@ def _plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) -> _P
     return known
 
 
-def _make_plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) -> _Plan:
+def _make_plan(given: list[Tool], targets: list[str], names: NameRule, quirks: Quirks) -> _Plan:
     losses: list[Loss] = []
     namer = Namer(names, [tool.name for tool in given], quirks.name_limit)
     entries: list[tuple[int, str, JsonObject | None]] = []
@@ -153,7 +152,7 @@ def _make_plan(given: list[Tool], names: NameRule, target: str, quirks: Quirks) 
             losses.append(Loss("left_out", where, "a second tool of the same name was left out"))
             continue
         seen.add(tool.name)
-        compiled = compile_schema(tool, target, inline=quirks.inline_references)
+        compiled = compile_schema(tool, targets[place], inline=quirks.inline_references)
         losses += compiled.losses
         if compiled.schema is None:
             continue
@@ -184,7 +183,8 @@ class Prepared(Struct, frozen=True):
     """The requested limit of output tokens."""
 
 
-_WIRES = RequestOptions.__annotations__.keys() - NeutralOptions.__annotations__.keys()
+_MARKS = frozenset({"added", "json_schema"})
+"""What a wire notes of the form in which a tool came; it says nothing to others."""
 _STRICT = ("openai_chat", "openai_responses", "mistral")
 
 
@@ -198,10 +198,12 @@ def _find_foreign(tools: Iterable[Offered], wire: str) -> list[Loss]:
     losses: list[Loss] = []
     for offered in tools:
         for other, fields in offered.tool.metadata.items():
-            if other == wire or other not in _WIRES or not isinstance(fields, dict):
+            if other == wire or other not in WIRES or not isinstance(fields, dict):
                 continue
-            shared = {"added", "strict"} if {wire, other} <= set(_STRICT) else {"added"}
-            names = sorted(name for name in fields.keys() - shared if fields[name] not in (None, False))
+            shared = {*_MARKS, "strict"} if {wire, other} <= set(_STRICT) else _MARKS
+            said = spread(fields)
+            known = shared | SHARED.get((other, wire), _MARKS)
+            names = sorted(name for name in said.keys() - known if said[name] not in (None, False))
             losses += [
                 Loss("dropped", f"tool {offered.tool.name}", f"{name}, which only {other} knows") for name in names
             ]
@@ -297,7 +299,8 @@ class Codec(ABC):
         """Write the body of a request whose tools and history are prepared for this wire."""
 
     def _offer(self, tools: Iterable[Tool]) -> Offer:
-        return offer(tools, self.rules.names, self._schema_target(), self.quirks)
+        target = self._schema_target()
+        return offer(tools, self.rules.names, lambda _: target, self.quirks)
 
     def _schema_target(self) -> str:
         """Return the name of the schema target in `schemas.targets`."""
@@ -316,6 +319,10 @@ class Codec(ABC):
     def _known_tools(self, request: Request) -> list[Tool]:
         """Return the tools that the reply may call."""
         return request.tools
+
+    def keep_history(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options for a caller that keeps the conversation itself and sends all of it with each request."""
+        return dict(options)
 
     def encode_request(self, request: Request) -> JsonObject:
         """Return the body of a request."""

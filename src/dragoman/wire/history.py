@@ -9,11 +9,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.types import File, Image, InvalidCall, Message, Part, Role, Text, Thinking, ToolCall, ToolResult
+from dragoman.types import (
+    File,
+    Image,
+    InvalidCall,
+    JsonObject,
+    Message,
+    Part,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from dragoman.wire.aliases import FREE_IDS, PLAIN_NAMES, Identifier, IdRule, Namer, NameRule
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import DEFAULTS, Quirks
-from dragoman.wire.values import find_calls, own_of
+from dragoman.wire.values import as_dict, find_calls, own_of
 
 # --------------------------------------------------------------------------------------------------------------------
 # The requirements of a wire for a conversation, as a row.
@@ -235,10 +247,12 @@ class OrderedHistory:
         texts = [part for part in message.parts if type(part) is Text]
         if len(texts) < len(message.parts) or (self._begun and (rules.system != "anywhere" or self._system_first)):
             return False
+        if message.extra and (rules.system == "front" or rules.wire not in message.extra):
+            return False
         if rules.system == "front":
             self.system += texts
-            return True
-        if (message.extra and rules.wire not in message.extra) or not self._is_shown(message.parts):
+            return all([self._is_own(part.extra) for part in texts])
+        if not self._is_shown(message.parts):
             return False
         self.messages.append(message)
         return True
@@ -287,7 +301,7 @@ class OrderedHistory:
             if type(part) is not ToolResult or len(results) == len(self._waiting):
                 return False
             call, identity = self._waiting[len(results)]
-            if not call.id or part.call_id != call.id or not self._is_own(part.extra) or not _is_text(part):
+            if not call.id or part.call_id != call.id or not self._is_own(part.extra) or not self._is_text(part):
                 return False
             results.append(self._name_result(part, identity, part.name or call.name))
         if not message.parts:
@@ -300,6 +314,12 @@ class OrderedHistory:
             self._results = []
         return True
 
+    def _is_text(self, result: ToolResult) -> bool:
+        content = result.content
+        if type(content) is str:
+            return True
+        return type(content) is list and all([type(part) is Text and self._is_own(part.extra) for part in content])
+
     def _name_result(self, result: ToolResult, identity: str, ours: str) -> ToolResult:
         if result.is_error and not self._rules.error_flags:
             words = f"the error flag of the result of {ours or result.call_id} became words"
@@ -310,9 +330,36 @@ class OrderedHistory:
         return replace(result, call_id=identity, name=name)
 
 
-def _is_text(result: ToolResult) -> bool:
-    content = result.content
-    return type(content) is str or (type(content) is list and all(type(part) is Text for part in content))
+_FORMS = frozenset({"role", "blocks", "bare", "field", "group", "inside"})
+"""What a wire notes of the form in which something came, or calls it; it says nothing to others."""
+_NO_FIELDS: frozenset[str] = frozenset()
+SHARED = {("openai_chat", "anthropic"): frozenset({"cache_control"})}
+"""Fields of one wire that another takes over, because they mean the same there."""
+
+
+def note_foreign(extra: dict[str, Any], wire: str, place: int, losses: list[Loss]) -> None:
+    """Report the fields of other wires that this one leaves out."""
+    for other, fields in sorted(extra.items()):
+        if other == wire:
+            continue
+        quiet = _FORMS | SHARED.get((other, wire), _NO_FIELDS)
+        names = [_name_field(name, value) for name, value in spread(as_dict(fields)).items() if name not in quiet]
+        if names or not isinstance(fields, dict):
+            words = f"data that only {other} understands was left out: {', '.join(names)}".removesuffix(": ")
+            losses.append(Loss("dropped", f"message {place}", words))
+
+
+def _name_field(name: str, value: Any) -> str:
+    """What a loss calls a field of a wire: a block by its type."""
+    if name in ("block", "part", "item") and isinstance(value, dict):
+        return str(value.get("type") or next(iter(value), name))
+    return name
+
+
+def spread(fields: JsonObject) -> JsonObject:
+    """The fields of a wire, with those that stood beside the content among the others."""
+    beside = as_dict(fields.get("beside"))
+    return {**{name: value for name, value in fields.items() if name != "beside"}, **beside} if beside else fields
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -343,6 +390,7 @@ def arrange(messages: Iterable[Message], rules: HistoryRules, namer: Namer, quir
                 f"message {place} of the request is a {type(message).__name__}, not a Message",
                 hint='wire.get("openai_chat").decode_request({"messages": [...]}) reads messages that are dicts',
             )
+    offered = namer.back
     identifier = Identifier(rules.ids, quirks.id_pattern)
     quick = OrderedHistory(rules, namer, identifier, system_first=quirks.system_first)
     if quick.take(given):
@@ -352,6 +400,11 @@ def arrange(messages: Iterable[Message], rules: HistoryRules, namer: Namer, quir
         identifier = Identifier(rules.ids, quirks.id_pattern)
         system, turns = _split_system(given, rules, quirks, losses)
         arranged = _Arranger(rules, quirks, namer, identifier, losses).arrange(pair(turns, losses))
+    losses += [
+        Loss("renamed", f"tool {ours}", f"it is called {name} on this wire")
+        for name, ours in namer.back.items()
+        if name not in offered
+    ]
     if rules.merges or quirks.alternates:
         arranged = _merge(arranged)
     if rules.bridges_results or quirks.bridges_results:
@@ -376,6 +429,13 @@ def _split_system(
             turns.append(Turn(place, message.role, list(message.parts), message.extra))
             continue
         texts = [part for part in message.parts if isinstance(part, Text)]
+        if apart and own_of(message, rules.wire).get("role") == "system":
+            # A client of this wire put it there.
+            turns.append(Turn(place, "system", list(texts), message.extra))
+            continue
+        if apart or begun:
+            for extra in (message.extra, *(part.extra for part in texts)):
+                note_foreign(extra, rules.wire, place, losses)
         if len(texts) < len(message.parts):
             losses.append(Loss("dropped", f"message {place}", "a system message can hold nothing but text"))
         if begun and (rules.system != "anywhere" or quirks.system_first):
@@ -421,10 +481,11 @@ class _Arranger:
         return messages
 
     def _add(self, messages: list[Message], turn: Turn, parts: list[Part]) -> None:
-        if parts or turn.role == "assistant":
-            extra = turn.extra if self._rules.wire in turn.extra else {}
-            if parts or extra or self._rules.keeps_empty_text:
-                messages.append(Message(turn.role, parts, extra))
+        note_foreign(turn.extra, self._rules.wire, turn.place, self._losses)
+        if parts or (turn.role == "assistant" and self._rules.keeps_empty_text):
+            messages.append(Message(turn.role, parts, turn.extra if self._rules.wire in turn.extra else {}))
+        else:
+            self._losses.append(Loss("dropped", f"message {turn.place}", "a message without content was left out"))
 
     def _without_empty(self, parts: Iterable[Part]) -> list[Part]:
         if self._rules.keeps_empty_text:
@@ -439,7 +500,7 @@ class _Arranger:
         for part in turn.parts:
             self._note_foreign(part, turn.place)
             if isinstance(part, ToolCall | InvalidCall):
-                calls.append(self._rename(part, next(slots)))
+                calls.append(self._rename(part, next(slots), turn.place))
                 if self._rules.text_after_calls:
                     parts.append(calls[-1])
             elif isinstance(part, Thinking):
@@ -455,12 +516,13 @@ class _Arranger:
 
     def _note_foreign(self, part: Part, place: int) -> None:
         """Report the opaque data of other wires that is left out; thinking is reported elsewhere."""
-        others = [wire for wire in part.extra if wire != self._rules.wire]
-        if others and not isinstance(part, Thinking):
-            names = ", ".join(sorted(others))
-            self._losses.append(Loss("dropped", f"message {place}", f"data that only {names} understands was left out"))
+        if part.extra and not isinstance(part, Thinking):
+            note_foreign(part.extra, self._rules.wire, place, self._losses)
 
-    def _rename(self, call: ToolCall | InvalidCall, slot: Slot) -> ToolCall | InvalidCall:
+    def _rename(self, call: ToolCall | InvalidCall, slot: Slot, place: int) -> ToolCall | InvalidCall:
+        if isinstance(call, InvalidCall):
+            words = f"a call of {call.name or 'no tool'} could not be read and is sent without arguments"
+            self._losses.append(Loss("approximated", f"message {place}", words))
         identity = slot.identity = self._identifier.identify(call.id)
         name = self._namer.name(call.name)
         return call if identity == call.id and name == call.name else replace(call, id=identity, name=name)
@@ -482,6 +544,9 @@ class _Arranger:
             if not isinstance(part, ToolResult):
                 continue
             self._note_foreign(part, turn.place)
+            for inner in part.content if isinstance(part.content, list) else ():
+                if isinstance(inner, Text | Image | File):
+                    self._note_foreign(inner, turn.place)
             if part.is_error and not self._rules.error_flags:
                 words = f"the error flag of the result of {part.name or part.call_id} became words"
                 self._losses.append(Loss("approximated", f"message {turn.place}", words))
@@ -560,7 +625,7 @@ def _merge(messages: list[Message]) -> list[Message]:
     """Merge adjacent messages of the same role; the encoder joins results and user text."""
     merged: list[Message] = []
     for message in messages:
-        if merged and merged[-1].role == message.role and message.role in ("user", "assistant"):
+        if merged and merged[-1].role == message.role != "tool":
             last = merged[-1]
             merged[-1] = Message(last.role, [*last.parts, *message.parts], {**last.extra, **message.extra})
         else:

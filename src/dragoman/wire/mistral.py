@@ -60,6 +60,9 @@ def write_completion(reply: Reply, ids: IdRule, created: int) -> JsonObject:
             calls.append(write_call(renamed(part, identifier), _WIRE))
         elif isinstance(part, Thinking):
             blocks.append(thinking_block(part.text, as_dict(part.extra.get(_WIRE))))
+        elif isinstance(part, Text) and "block" in as_dict(part.extra.get(_WIRE)):
+            blocks += [{"type": "text", "text": part.text}] if part.text else []
+            blocks.append(part.extra[_WIRE]["block"])
         elif isinstance(part, Text | InvalidCall):
             text = part.text if isinstance(part, Text) else describe_invalid(part)
             blocks.append({"type": "text", "text": text})
@@ -87,7 +90,7 @@ class MistralWriter(ChunkWriter):
         own = as_dict(event.extra.get(_WIRE))
         if event.kind == "thinking" and "signature" in own:
             return [self._chunk({"content": [thinking_block("", own)]})]
-        return []
+        return [self._chunk({"content": [own["block"]]})] if "block" in own else []
 
     def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
@@ -111,7 +114,6 @@ class Mistral(OpenAIChat):
         system="first",
         merges=True,
         bridges_results=True,
-        keeps_empty_text=True,
         error_flags=False,
     )
     dialect: ClassVar[Dialect] = Dialect(

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.types import JsonObject, NeutralOptions
+from dragoman.types import JsonObject, NeutralOptions, RequestOptions
 from dragoman.wire.failures import Loss
 from dragoman.wire.quirks import Quirks
 
@@ -19,6 +19,9 @@ SAMPLING = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "freque
 
 NEUTRAL = frozenset(NeutralOptions.__annotations__) - {"parallel"}
 """`RequestOptions` in `dragoman.types` describes them; `parallel` is replaced by its long name."""
+
+WIRES = RequestOptions.__annotations__.keys() - NeutralOptions.__annotations__.keys()
+"""The wires whose fields `options` can hold."""
 
 _KINDS = {
     "max_tokens": "count",
@@ -186,6 +189,13 @@ def settle_choice(
     return Chosen("", names, only)
 
 
+def report_choice(options: Mapping[str, Any], losses: list[Loss]) -> None:
+    """Report a demand for a call in a request that offers no tools. Any other choice says nothing there."""
+    choice = read_choice(options)
+    if choice is not None and choice.mode == "required":
+        losses.append(Loss("dropped", "options", "tool_choice: no tool is offered"))
+
+
 def write_choice(choice: Choice) -> Any:
     """The neutral option for a tool choice, as `read_choice` reads it."""
     if choice.kind == "named":
@@ -210,17 +220,64 @@ def write_parallel(options: Mapping[str, Any], quirks: Quirks, losses: list[Loss
 def unsupported_options(options: Mapping[str, Any], taken: Iterable[str], wire: str) -> list[Loss]:
     """Return a loss for every option that this wire does not support; `taken` are the ones that it wrote."""
     known = {*taken, wire}
-    return [
-        Loss("dropped", "options", f"{name} has no place on {wire}" if name in NEUTRAL else f"{name} is not for {wire}")
-        for name, value in options.items()
-        if name not in known and value is not None and value != {} and value is not False
-    ]
+    losses: list[Loss] = []
+    for name, value in options.items():
+        if name in known or value is None or value == {} or value is False:
+            continue
+        if name in WIRES and isinstance(value, Mapping):
+            said = {field: given for field, given in value.items() if given is not None}
+            fields = [_name_tools(given) if field == "tools" else field for field, given in said.items()]
+            losses += [Loss("dropped", "options", f"{field}, which only {name} knows") for field in fields]
+        else:
+            why = f"{name} has no place on {wire}" if name in NEUTRAL else f"{name} is not for {wire}"
+            losses.append(Loss("dropped", "options", why))
+    return losses
 
 
-def add_own(options: dict[str, Any], own: JsonObject, others: list[JsonObject], wire: str) -> dict[str, Any]:
+def report_format(wanted: Mapping[str, Any], unsaid: Iterable[str], losses: list[Loss], wire: str) -> None:
+    """Report the fields of a response format that a wire has no place for."""
+    names = [name for name in unsaid if wanted.get(name) is not None]
+    if wanted.get("type") == "json_schema" and names:
+        losses.append(Loss("dropped", "options", f"response_format: {', '.join(names)} has no place on {wire}"))
+
+
+# ---- tools of the provider -------------------------------------------------------------------------------------------
+#
+# `options[wire]["tools"]` holds tools that only this wire has, as it writes them. They follow the functions of the
+# request, except where the list names functions: then these stand in their place, as in `[{"type": "web_search"},
+# "find"]`.
+
+
+def keep_places(entries: list[Any]) -> list[Any]:
+    """The list for `options[wire]["tools"]` from all tools of a body, in which functions are their names."""
+    first = next((place for place, entry in enumerate(entries) if not isinstance(entry, str)), len(entries))
+    return entries[first:]
+
+
+def place_tools(functions: Mapping[str, JsonObject], own: Iterable[Any]) -> list[Any]:
+    """All tools of a body: `functions` by our names, and the wire's `own` ones, each in its place."""
+    given = list(own)
+    named = {entry for entry in given if isinstance(entry, str)}
+    tools: list[Any] = [definition for name, definition in functions.items() if name not in named]
+    for entry in given:
+        if isinstance(entry, dict):
+            tools.append(entry)
+        elif entry in named and entry in functions:
+            named.remove(entry)
+            tools.append(functions[entry])
+    return tools
+
+
+def _name_tools(tools: Any) -> str:
+    kinds = [str(tool.get("type") or next(iter(tool), "")) for tool in tools or () if isinstance(tool, Mapping)]
+    return f"tools ({', '.join(kinds)})" if kinds else "tools"
+
+
+def add_own(options: dict[str, Any], own: JsonObject, others: list[Any], wire: str) -> dict[str, Any]:
     """Return the options with the data of this wire only: fields without a neutral name, and tools of other kinds."""
-    if others:
-        own["tools"] = others
+    placed = keep_places(others)
+    if placed:
+        own["tools"] = placed
     return {**options, wire: own} if own else options
 
 

@@ -270,7 +270,7 @@ def test_tools_of_the_caller_and_of_the_provider_are_told_apart() -> None:
     bash = {"type": "bash_20250124", "name": "bash"}
     request = decode(tools=[{"name": "a", "type": "custom"}, bash, {"name": ""}, 5, {"name": "b", "input_schema": 1}])
     assert request.tools == [Tool("a", metadata={"anthropic": {"type": "custom"}}), Tool("b")]
-    assert request.options["anthropic"]["tools"] == [bash, {"name": ""}]
+    assert request.options["anthropic"]["tools"] == [bash, {"name": ""}, "b"]
 
 
 # ---- anything at all -------------------------------------------------------------------------------------------------

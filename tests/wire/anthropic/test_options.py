@@ -39,7 +39,7 @@ def test_tools_of_the_history_are_declared_where_none_are_offered() -> None:
     assert [tool["name"] for tool in sent.body["tools"]] == ["fs_read"]
     assert sent.body["tool_choice"] == {"type": "none"}
     assert sent.tools is None
-    assert reports(sent) == ["inserted"]
+    assert reports(sent) == ["renamed", "inserted"]
 
 
 def test_tools_of_the_provider_follow_ours() -> None:

@@ -114,7 +114,7 @@ def test_ids_and_names_are_those_of_the_wire_and_come_back() -> None:
 def test_blank_text_is_left_out_and_reported(text: str) -> None:
     sent = prepare([Message("user", [Text(text), Text("Hi")]), Message("assistant", [Text(text)]), HELLO])
     assert sent.body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "Hi"}] * 2}]
-    assert reports(sent) == ["dropped", "dropped"]
+    assert reports(sent) == ["dropped", "dropped", "dropped"]
 
 
 def test_empty_text_and_empty_messages_leave_nothing() -> None:
@@ -126,7 +126,7 @@ def test_empty_text_and_empty_messages_leave_nothing() -> None:
 def test_a_conversation_in_which_nobody_speaks_gets_a_first_message(messages: list[Message]) -> None:
     sent = CODEC.prepare(Request(MODEL, messages))
     assert violations("anthropic", sent.body) == []
-    assert reports(sent) == ["inserted"]
+    assert reports(sent)[-1:] == ["inserted"]
 
 
 def test_the_assistant_does_not_begin() -> None:

@@ -293,7 +293,7 @@ def test_options_under_their_names(options: dict[str, Any], fields: dict[str, An
 LOST: list[tuple[dict[str, Any], str]] = [
     ({"user": "u1"}, "options: user has no place on cohere"),
     ({"metadata": {"a": "b"}}, "options: metadata has no place on cohere"),
-    ({"gemini": {"x": 1}}, "options: gemini is not for cohere"),
+    ({"gemini": {"x": 1}}, "options: x, which only gemini knows"),
     ({"stop": list("abcdef")}, "options: stop: only the first 5 of 6 texts are sent"),
     ({"reasoning": {"effort": "high"}}, "options: reasoning: effort 'high' became plain thinking"),
     ({"reasoning": {"summary": "auto"}}, "options: reasoning: a summary has no place on cohere"),

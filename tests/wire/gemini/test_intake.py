@@ -221,7 +221,9 @@ CONVERSATION = [
     Message(
         "tool",
         [
-            ToolResult("odd id §", "a.b", [Text("a map"), Image(None, PIXEL, "image/png")]),
+            ToolResult(
+                "odd id §", "a.b", [Text("a map"), Image(None, PIXEL, "image/png", {"gemini": {"inside": True}})]
+            ),
             ToolResult("c2", "ping", "gone", is_error=True),
         ],
     ),
@@ -337,13 +339,10 @@ def test_media_in_results() -> None:
         {"neither": 1},
     ]
     [message] = read({"contents": [turn("user", answer("a", {"output": "map"}, parts=parts))]}).messages
-    assert message.parts == [
-        ToolResult(
-            "",
-            "a",
-            [Text("map"), Image(None, "+/8=", "image/png"), File("", None, "gs://b/a.pdf", "application/pdf")],
-        )
-    ]
+    inside = {"gemini": {"inside": True}}
+    picture, file = Image(None, "+/8=", "image/png", inside), File("", None, "gs://b/a.pdf", "application/pdf", inside)
+    rest = {"gemini": {"parts": [{"neither": 1}]}}
+    assert message.parts == [ToolResult("", "a", [Text("map"), picture, file], extra=rest)]
 
 
 # ---- whatever clients send -----------------------------------------------------------------------------------------

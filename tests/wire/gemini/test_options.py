@@ -176,7 +176,7 @@ def test_what_has_no_place_is_reported() -> None:
     assert [str(loss) for loss in prepared.losses] == [
         "options: user has no place on gemini",
         "options: cache has no place on gemini",
-        "options: anthropic is not for gemini",
+        "options: service_tier, which only anthropic knows",
     ]
 
 

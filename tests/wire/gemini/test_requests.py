@@ -116,7 +116,7 @@ def test_text_stays_behind_the_call_it_followed() -> None:
 def test_a_conversation_without_words_gets_some(messages: tuple[Message, ...]) -> None:
     prepared = prepare(ask(*messages))
     assert prepared.body["contents"] == [{"role": "user", "parts": [{"text": "Continue."}]}]
-    assert rules_of(prepared) == ["inserted"]
+    assert rules_of(prepared)[-1:] == ["inserted"]
 
 
 def test_neighbours_of_one_role_are_merged() -> None:

@@ -54,7 +54,7 @@ def test_options_have_their_place(options: dict[str, Any], fields: dict[str, Any
     ("options", "words"),
     [
         ({"top_k": 3}, "options: top_k has no place on openai_chat"),
-        ({"anthropic": {"service_tier": "auto"}}, "options: anthropic is not for openai_chat"),
+        ({"anthropic": {"service_tier": "auto"}}, "options: service_tier, which only anthropic knows"),
         ({"reasoning": {"budget": 5}}, "options: reasoning: this wire knows only an effort"),
     ],
 )

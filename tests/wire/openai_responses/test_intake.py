@@ -190,7 +190,7 @@ def test_an_input_that_is_a_text() -> None:
         ({"role": "stranger", "content": "Hi"}, Message("user", [Text("Hi")])),
         (
             {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
-            Message("assistant", [Text("No.", {WIRE: {"refusal": True}})]),
+            Message("assistant", [Text("No.", {WIRE: {"group": 1, "refusal": True}})]),
         ),
         (
             {"role": "user", "content": [{"type": "input_image", "file_id": "file_1"}]},

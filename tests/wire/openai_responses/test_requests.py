@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 from tests.wire.judges import openai_responses as judge
 from tests.wire.openai_responses.samples import PING, PIXEL, WEATHER, WIRE
-from tests.wire.rules import violations
+from tests.wire.rules import WIRES, violations
 
+from dragoman import providers
+from dragoman.extraction.tool_mode import choose_tool_mode, compose
+from dragoman.toolset import Toolset
 from dragoman.types import (
     Fault,
     File,
@@ -57,20 +60,39 @@ def called(*calls: ToolCall | InvalidCall, results: list[ToolResult]) -> list[Me
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_stored_and_reasoning_is_asked_for_in_a_form_that_can_be_sent_back() -> None:
-    assert prepare(HELLO).body == {
-        "model": "gpt-5.6",
-        "input": [user("Hello")],
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-    }
+def test_a_request_says_nothing_of_storage_that_its_caller_did_not_say() -> None:
+    assert prepare(HELLO).body == {"model": "gpt-5.6", "input": [user("Hello")]}
+
+
+@pytest.mark.parametrize("source", WIRES)
+def test_a_request_of_a_client_is_never_made_one_that_nothing_is_stored_of(source: str) -> None:
+    body = get(source).encode_request(Request("m", [HELLO]))
+    written = get(WIRE).encode_request(get(source).decode_request(body, model="m"))
+    assert written.keys().isdisjoint({"store", "include"})
+
+
+@pytest.mark.parametrize(
+    "own, expected",
+    [
+        ({}, {"store": False, "include": ["reasoning.encrypted_content"]}),
+        ({"include": None}, {"store": False}),
+        ({"store": True}, {"store": True}),
+        ({"previous_response_id": "resp_0"}, {"previous_response_id": "resp_0"}),
+        ({"conversation": "conv_0"}, {"conversation": "conv_0"}),
+    ],
+)
+def test_who_keeps_the_conversation_asks_to_store_nothing_unless_told_otherwise(own: Any, expected: Any) -> None:
+    endpoint = providers.resolve("openai:gpt-5.6")
+    composed = compose([HELLO], choose_tool_mode(endpoint, Toolset(())), {WIRE: own})
+    body = get(WIRE).encode_request(composed.request)
+    assert body == {"model": "gpt-5.6", "input": [user("Hello")], **expected}
 
 
 @pytest.mark.parametrize(
     "own, expected",
     [
         ({"store": True}, {"store": True}),
-        ({"include": None}, {"store": False}),
+        ({"store": False, "include": None}, {"store": False}),
         ({"previous_response_id": "resp_0"}, {"previous_response_id": "resp_0"}),
         ({"service_tier": "flex", "store": True}, {"service_tier": "flex", "store": True}),
     ],
@@ -302,7 +324,7 @@ def test_own_reasoning_goes_back_unchanged_before_the_call_it_led_to() -> None:
     ],
 )
 def test_reasoning_that_would_be_refused_is_left_out_and_reported(parts: Any, why: str) -> None:
-    prepared = prepare(HELLO, Message("assistant", parts), HELLO)
+    prepared = prepare(HELLO, Message("assistant", parts), HELLO, options={WIRE: {"store": False}})
     kinds = [item["type"] for item in prepared.body["input"]]
     assert kinds.count("reasoning") == parts.count(OWN_THOUGHT) // 2
     assert any(why in loss.detail for loss in prepared.losses)

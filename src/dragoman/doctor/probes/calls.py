@@ -63,6 +63,7 @@ _ASK_BOOKING = (
     "Book a table for 4 people on the terrace. The guest is Ada Lee. Dishes: soup and bread. Use the tool book_table."
 )
 ONE_CITY = Question("weather", [user(_ASK_WEATHER)], [WEATHER], mode="native")
+FORCED = structs.replace(ONE_CITY, name="weather required", options={"tool_choice": "required"})
 TWO_CITIES = Question("two cities", [user(_ASK_BOTH)], [WEATHER], mode="native")
 ONE_CITY_STREAMED = structs.replace(ONE_CITY, name="weather streamed", stream=True)
 TWO_CITIES_STREAMED = structs.replace(TWO_CITIES, name="two cities streamed", stream=True)
@@ -89,25 +90,38 @@ def sound_calls(observation: Observation) -> list[ToolCall]:
     return [call for call in observation.reply.calls if is_sound(call, WEATHER)]
 
 
-def judge_native(subject: Subject, observation: Observation) -> Judgement:
+def follow_native(subject: Subject, observation: Observation) -> Question | None:
+    """Without a call, ask for the same call once more, and require it: a model may prefer to talk."""
+    if observation.failure is not None or observation.is_cut or sound_calls(observation):
+        return None
+    return FORCED
+
+
+def judge_native(subject: Subject, observation: Observation, forced: Observation | None = None) -> Judgement:
     if doubt := cannot_tell(observation):
         return doubt
     if observation.is_refused:
         return _judge_refusal(subject, observation)
     if sound_calls(observation):
         return works("the call is in its own field", fact=Fact(native_tool_calls=True))
+    is_forced = forced is not None and bool(sound_calls(forced))
+    if is_forced and not formats.parse(observation.reply.text, tools=[WEATHER]).calls:
+        words = "a required call is in its own field; without the demand the model answered with text"
+        return works(words, fact=Fact(native_tool_calls=True), is_usable=True)
     server = SERVER_OPTIONS.get(subject.endpoint.provider.name, "")
     fix = "; ".join(filter(None, ["use text: --tool-mode text, or tool_mode in the configuration", server]))
     written = formats.parse(observation.reply.text, tools=[WEATHER]).calls
     found = written[0].provenance.format if written and written[0].provenance is not None else ""
-    if written:
+    if written and is_forced:
+        words = f"the call is text ({found}) unless a call is required: the server does not parse the model's output"
+    elif written:
         words = f"the call is text ({found}): the server does not parse the output of the model"
     elif observation.reply.calls or observation.reply.invalid:
         words = "the call does not fit the tool"
     else:
         words = "the model answered with text instead of a call"
     shown = observation.shown or excerpt("; ".join(call.raw for call in observation.reply.invalid))
-    return broken(words, fix, Fact(native_tool_calls=False, why=words), shown)
+    return broken(words, fix, Fact(native_tool_calls=False, why=words), shown, is_usable=is_forced)
 
 
 def _judge_refusal(subject: Subject, observation: Observation) -> Judgement:

@@ -12,6 +12,7 @@ from dragoman.wire.anthropic.parts import (
     STOPS,
     add_usage,
     own,
+    own_of,
     read_failure,
     read_own_usage,
     read_usage,
@@ -21,10 +22,10 @@ from dragoman.wire.anthropic.parts import (
 )
 from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss
-from dragoman.wire.options import Choice, read_choice, settle_choice
+from dragoman.wire.options import Choice, place_tools, read_choice, report_choice, settle_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
-from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, parse
+from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, parse
 
 # --------------------------------------------------------------------------------------------------------------------
 # Marks for the prompt cache: at most four, on parts that do not change from one request to the next.
@@ -118,8 +119,8 @@ def write_messages(messages: Iterable[Message], losses: list[Loss]) -> list[Json
     """The messages with their content as blocks. Results and the user's words behind them stand in one message."""
     written: list[JsonObject] = []
     for message in messages:
-        role = "assistant" if message.role == "assistant" else "user"
-        parts = message.parts if role == "user" else [_without_media(part, losses) for part in message.parts]
+        role = message.role if message.role in ("assistant", "system") else "user"
+        parts = message.parts if role != "assistant" else [_without_media(part, losses) for part in message.parts]
         blocks = [block for part in parts if (block := write_block(part, losses)) is not None]
         if written and written[-1]["role"] == role:
             written[-1]["content"] += blocks
@@ -170,7 +171,7 @@ def write_definitions(offered: Offer, quirks: Quirks, losses: list[Loss]) -> lis
             "input_schema": entry.schema,
         }
         if entry.tool.metadata:
-            definition.update(own(entry.tool.metadata))
+            definition.update(own_of(entry.tool.metadata))
         if quirks.strict_tools and len(definitions) < _MOST_STRICT:
             definition["strict"] = True
         elif quirks.strict_tools:
@@ -187,15 +188,16 @@ class ToolWriter:
         self._offered = offered
         self._quirks = quirks
         self._losses = losses
-        self.tools = write_definitions(offered, quirks, losses) + list(dicts(own(request.options).get("tools")))
+        definitions = write_definitions(offered, quirks, losses)
+        named = {entry.tool.name: each for entry, each in zip(offered.tools, definitions, strict=True)}
+        self.tools: list[JsonObject] = place_tools(named, as_list(own(request.options).get("tools")))
         self.choice: JsonObject = {}
 
     def write(self, messages: list[JsonObject]) -> None:
         """Decide what is sent along with these messages."""
         choice = read_choice(self._request.options)
         if not self.tools:
-            if choice is not None and choice.mode == "required":
-                self._losses.append(Loss("dropped", "options", "tool_choice: no tool is offered"))
+            report_choice(self._request.options, self._losses)
             used = _names_used(messages)
             if used:
                 self._stand_in(used)

@@ -30,8 +30,8 @@ from dragoman.types import (
 from dragoman.wire import values
 from dragoman.wire.aliases import IdRule, NameRule
 from dragoman.wire.failures import Loss, fail, status_of
-from dragoman.wire.history import HistoryRules
-from dragoman.wire.options import OptionTable, add_own, is_count, unsupported_options
+from dragoman.wire.history import HistoryRules, spread
+from dragoman.wire.options import OptionTable, add_own, is_count, report_format, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.schemas import compile_schema
 from dragoman.wire.values import (
@@ -80,6 +80,15 @@ _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_toke
 def own(extra: Mapping[str, Any]) -> JsonObject:
     """What only this wire understands of a part, a reply or a tool."""
     return as_dict(extra.get(WIRE))
+
+
+def own_of(extra: Mapping[str, Any]) -> JsonObject:
+    """The same of a part or a tool, with the cache mark of chat completions, which is the same there."""
+    found = as_dict(extra.get(WIRE))
+    if found or "openai_chat" not in extra:
+        return found
+    mark = spread(as_dict(extra["openai_chat"])).get("cache_control")
+    return {} if mark is None else {"cache_control": mark}
 
 
 def wrap(fields: JsonObject) -> dict[str, Any]:
@@ -216,7 +225,7 @@ def _find_type(part: Image | File, data: str) -> str:
 
 def write_media(part: Image | File, losses: list[Loss]) -> JsonObject:
     """An image or a document as a block; a note in its place where this wire cannot take it."""
-    extra = own(part.extra)
+    extra = own_of(part.extra)
     kind = "image" if isinstance(part, Image) else "document"
     source = as_dict(extra.get("source")) or _write_source(part)
     if source is None:
@@ -304,7 +313,7 @@ def write_block(part: Part, losses: list[Loss]) -> JsonObject | None:
 def write_text(part: Text) -> JsonObject | None:
     if not part.extra:
         return {"type": "text", "text": part.text} if part.text else None
-    extra = own(part.extra)
+    extra = own_of(part.extra)
     block = extra.get("block")
     if isinstance(block, dict):
         # A block that has no neutral form goes back as it came.
@@ -326,7 +335,7 @@ def write_call(call: ToolCall | InvalidCall) -> JsonObject:
     """A call that could not be read goes out without arguments; it never ran."""
     arguments = call.arguments if isinstance(call, ToolCall) else {}
     block: JsonObject = {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
-    return {**block, **own(call.extra)} if call.extra else block
+    return {**block, **own_of(call.extra)} if call.extra else block
 
 
 def write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
@@ -337,7 +346,7 @@ def write_result(result: ToolResult, losses: list[Loss]) -> JsonObject:
         block["content"] = _write_contents(result.content, losses) or ""
     if result.is_error:
         block["is_error"] = True
-    return {**block, **own(result.extra)} if result.extra else block
+    return {**block, **own_of(result.extra)} if result.extra else block
 
 
 def _write_contents(content: list[Text | Image | File], losses: list[Loss]) -> list[JsonObject]:
@@ -471,6 +480,7 @@ class SettingsWriter:
         self._taken.add("response_format")
         compiled = compile_schema(Tool("response_format", "", schema), "anthropic_strict")
         self._losses += compiled.losses
+        report_format(wanted, ("name", "description"), self._losses, WIRE)
         if compiled.schema is not None:
             form = {"type": "json_schema", "schema": compiled.schema}
             self.fields["output_config"] = {**self.fields.get("output_config", {}), "format": form}
@@ -524,7 +534,7 @@ class SettingsWriter:
 _KNOWN = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "metadata")
 
 
-def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of this wire."""
     rest = without(body, *_KNOWN, *_OPTIONS.names.values())
     options = _OPTIONS.read(body)

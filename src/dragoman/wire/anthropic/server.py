@@ -53,10 +53,10 @@ from dragoman.wire.writer import StreamWriter
 # The body of a request, as a client sent it, read into a request.
 
 
-def read_system(system: Any) -> list[Message]:
-    """The instructions at the top of a body, a text or a list of blocks."""
-    texts: list[Part] = [part for part in read_contents(system) if isinstance(part, Text) and part.text]
-    return [Message("system", texts)] if texts else []
+def read_system(system: Any, *, inside: bool = False) -> list[Message]:
+    """Instructions at the top of a body, or inside of the conversation: a text or a list of blocks."""
+    texts: list[Part] = [part for part in read_contents(system) if isinstance(part, Text) and (part.text or part.extra)]
+    return [Message("system", texts, wrap({"role": "system"} if inside else {}))] if texts else []
 
 
 class ConversationReader:
@@ -80,7 +80,7 @@ class ConversationReader:
             if role == "assistant":
                 self._read_assistant(blocks)
             elif role == "system":
-                self._messages += read_system(content)
+                self._messages += read_system(content, inside=True)
             else:
                 self._read_user(blocks)
         return self._messages
@@ -140,10 +140,10 @@ def _without_empty(parts: list[Part]) -> list[Part]:
     return [part for part in parts if not isinstance(part, Text) or part.text or part.extra]
 
 
-def read_tools(tools: Any) -> tuple[list[Tool], list[JsonObject]]:
-    """The tools that a caller runs, and those of the provider as they are."""
+def read_tools(tools: Any) -> tuple[list[Tool], list[Any]]:
+    """The tools that a caller runs; and all in order, those by name and the provider's as they are."""
     ours: list[Tool] = []
-    others: list[JsonObject] = []
+    others: list[Any] = []
     for entry in dicts(tools):
         name = as_text(entry.get("name"))
         if name and entry.get("type") in (None, "custom"):
@@ -151,6 +151,7 @@ def read_tools(tools: Any) -> tuple[list[Tool], list[JsonObject]]:
             schema = as_dict(entry.get("input_schema"))
             rest = without(entry, "name", "description", "input_schema")
             ours.append(Tool(name, description, schema, metadata=wrap(rest)))
+            others.append(name)
         elif entry:
             others.append(entry)
     return ours, others

@@ -32,7 +32,16 @@ from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.eventstream import Frame
 from dragoman.wire.failures import Loss
 from dragoman.wire.history import History, HistoryRules
-from dragoman.wire.options import OptionTable, is_count, read_choice, settle_choice, unsupported_options
+from dragoman.wire.options import (
+    OptionTable,
+    is_count,
+    place_tools,
+    read_choice,
+    report_choice,
+    report_format,
+    settle_choice,
+    unsupported_options,
+)
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import Reader
 from dragoman.wire.values import BROKEN, as_dict, as_list, as_text, dicts, merge_fields, parse, write
@@ -139,33 +148,35 @@ def write_tools(
 
     `free`: the model thinks within a budget, and no call can be demanded.
     """
-    own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
+    own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
     definitions = write_definitions(offered, quirks.strict_tools)
+    named = {entry.tool.name: each for entry, each in zip(offered.tools, definitions, strict=True)}
     choice = read_choice(request.options)
     if choice is not None and choice.mode == "none":
         if not _names_called(messages):
             return {}
         losses.append(Loss("approximated", "options", "tool_choice none: the history needs its tools; it became auto"))
         choice = None
-    if not definitions and (called := _names_called(messages)):
+    if not named and (called := _names_called(messages)):
         losses.append(
             Loss("inserted", "tools", "bare definitions of the tools that the history calls: they must be sent")
         )
-        definitions = [_define(name) for name in called]
-    if not definitions and not any("systemTool" in entry for entry in own):
+        named = {name: _define(name) for name in called}
+    if not named and not any("systemTool" in entry for entry in dicts(own)):
+        report_choice(request.options, losses)
         return {}
     if choice is None:
-        return {"tools": [*definitions, *own]}
+        return {"tools": place_tools(named, own)}
     chosen = settle_choice(choice, offered.name_of, quirks, losses)
     if chosen.only is not None:
-        definitions = [entry for entry in definitions if entry["toolSpec"]["name"] in chosen.only]
+        named = {ours: entry for ours, entry in named.items() if entry["toolSpec"]["name"] in chosen.only}
     said: JsonObject = {_MODES[chosen.mode]: {}} if chosen.mode in _MODES else {}
     if chosen.mode == "named":
         said = {"tool": {"name": chosen.names[0]}}
     if free and not said.keys() <= {"auto"}:
         losses.append(Loss("approximated", "options", "tool_choice: no call can be demanded of a model that thinks"))
         said = {"auto": {}}
-    return {"tools": [*definitions, *own], **({"toolChoice": said} if said else {})}
+    return {"tools": place_tools(named, own), **({"toolChoice": said} if said else {})}
 
 
 def _names_called(messages: list[Message]) -> list[str]:
@@ -222,6 +233,7 @@ def _write_output(options: dict[str, Any], losses: list[Loss]) -> JsonObject:
     wanted = as_dict(options.get("response_format"))
     if wanted.get("type") == "json_schema":
         named = {name: wanted[name] for name in ("name", "description") if isinstance(wanted.get(name), str)}
+        report_format(wanted, ("strict",), losses, WIRE)
         definition = {"schema": write(as_dict(wanted.get("schema"))), **named}
         fields["textFormat"] = {"type": "json_schema", "structure": {"jsonSchema": definition}}
     elif wanted:
@@ -339,7 +351,7 @@ def write_messages(history: History, writer: BlockWriter, losses: list[Loss]) ->
     """The messages of a body. Results and the words behind them make one message of the user, the results first."""
     written: list[JsonObject] = []
     for place, message in enumerate(history.messages):
-        role = "assistant" if message.role == "assistant" else "user"
+        role = message.role if message.role in ("assistant", "system") else "user"
         where = f"message {place}"
         blocks: list[JsonObject] = []
         for part in message.parts:

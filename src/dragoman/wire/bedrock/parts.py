@@ -300,8 +300,9 @@ def read_image(block: JsonObject) -> Image:
     format = as_text(image.get("format"))
     media_type = f"image/{format}" if format else None
     data, url, location = _read_source(image.get("source"))
-    extra = {WIRE: {"location": location}} if location else {}
-    return Image(url, data, media_type, extra)
+    if image.keys() - {"format", "source"}:
+        return Image(url, data, media_type, {WIRE: {"block": block}})
+    return Image(url, data, media_type, {WIRE: {"location": location}} if location else {})
 
 
 def read_document(block: JsonObject) -> File:
@@ -404,7 +405,10 @@ class BlockWriter:
         written: JsonObject = {"toolUseId": result.call_id, "content": content}
         if result.is_error:
             written["status"] = "error"
-        return {"toolResult": written}
+        rest = (
+            {name: value for name, value in own(result.extra).items() if name != "cachePoint"} if result.extra else {}
+        )
+        return {"toolResult": {**written, **rest}}
 
     def _write_answer(self, part: Text | Image | File, where: str) -> JsonObject | None:
         if not isinstance(part, Text):
@@ -429,7 +433,9 @@ def write_text(part: Text) -> JsonObject | None:
         return None
     citations = own(part.extra).get("citations") if part.extra else None
     if isinstance(citations, list):
-        return {"citationsContent": {"content": [{"text": part.text}], "citations": citations}}
+        return {
+            "citationsContent": {"content": [{"text": part.text}], **({"citations": citations} if citations else {})}
+        }
     return {"text": part.text}
 
 
@@ -449,7 +455,10 @@ def write_thinking(part: Thinking) -> JsonObject | None:
 def write_call(call: ToolCall | InvalidCall) -> JsonObject:
     """A call. One that could not be read goes out without arguments; it never ran."""
     arguments = call.arguments if isinstance(call, ToolCall) else {}
-    return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": arguments}}
+    written: JsonObject = {"toolUseId": call.id, "name": call.name, "input": arguments}
+    if call.extra and "type" in own(call.extra):
+        written["type"] = own(call.extra)["type"]
+    return {"toolUse": written}
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -467,9 +476,10 @@ def read_block(block: JsonObject) -> Part:
         if kind in block:
             return read_other(kind, block)
     if "citationsContent" in block:
-        return Text(
-            cited_words(block), {WIRE: {"citations": as_list(as_dict(block["citationsContent"]).get("citations"))}}
-        )
+        cited = as_dict(block["citationsContent"])
+        if len(as_list(cited.get("content"))) != 1 or cited.keys() - {"content", "citations"}:
+            return Text(cited_words(block), {WIRE: {"block": block}})
+        return Text(cited_words(block), {WIRE: {"citations": as_list(cited.get("citations"))}})
     if "reasoningContent" in block:
         return read_thinking(block)
     return Text(_words_of(block), {WIRE: {"block": block}})
@@ -520,9 +530,7 @@ def read_answers(content: Any) -> str | list[Text | Image | File]:
     parts: list[Text | Image | File] = []
     for block in dicts(content):
         if "json" in block:
-            # Only an object may stand there; anything else goes on as its text.
-            kept = {WIRE: {"json": block["json"]}} if isinstance(block["json"], dict) else {}
-            parts.append(Text(show(block["json"]) or "[nested too deeply]", kept))
+            parts.append(Text(show(block["json"]) or "[nested too deeply]", {WIRE: {"json": block["json"]}}))
             continue
         part = read_block(block)
         if isinstance(part, Text | Image | File):

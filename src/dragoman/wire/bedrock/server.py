@@ -64,6 +64,7 @@ _KNOWN = frozenset(
     {"modelId", "messages", "system", "toolConfig", "inferenceConfig", "outputConfig", "additionalModelRequestFields"}
     | {"requestMetadata"}
 )
+_RESULT = frozenset({"toolUseId", "content", "status"})
 _SPEC = frozenset({"name", "description", "inputSchema"})
 
 
@@ -117,6 +118,7 @@ class MessageReader:
     def _read_user(self, blocks: list[Any], role: Role) -> None:
         results: list[Part] = []
         rest: list[Part] = []
+        extra = {WIRE: {"role": "system"}} if role == "system" else {}
         for block in dicts(blocks):
             if isinstance(block.get("toolResult"), dict):
                 results.append(self._read_result(block["toolResult"]))
@@ -127,13 +129,15 @@ class MessageReader:
         elif results:
             self._messages.append(Message("tool", results))
         if rest or not results:
-            self._messages.append(Message(role, rest))
+            self._messages.append(Message(role, rest, extra))
 
     def _read_result(self, entry: JsonObject) -> ToolResult:
         identity = as_text(entry.get("toolUseId")) or next(iter(self._waiting), "")
         self._waiting.pop(identity, None)
         content = read_answers(entry.get("content"))
-        return ToolResult(identity, self._names.get(identity, ""), content, entry.get("status") == "error")
+        rest = keep_unknown(entry, _RESULT)
+        extra = {WIRE: rest} if rest else {}
+        return ToolResult(identity, self._names.get(identity, ""), content, entry.get("status") == "error", extra=extra)
 
     def _make_id(self) -> str:
         self._made += 1
@@ -164,10 +168,10 @@ def _attach_mark(block: JsonObject, parts: list[Part]) -> bool:
 # ---- tools -----------------------------------------------------------------------------------------------------------
 
 
-def read_tools(body: JsonObject) -> tuple[list[Tool], list[JsonObject]]:
-    """The tools with a schema, and what else stands among them, as it is."""
+def read_tools(body: JsonObject) -> tuple[list[Tool], list[Any]]:
+    """The tools with a schema; and all in order, those by name and what else stands among them, as it is."""
     tools: list[Tool] = []
-    others: list[JsonObject] = []
+    others: list[Any] = []
     for entry in dicts(as_dict(body.get("toolConfig")).get("tools")):
         spec = as_dict(entry.get("toolSpec"))
         name = as_text(spec.get("name"))
@@ -176,6 +180,7 @@ def read_tools(body: JsonObject) -> tuple[list[Tool], list[JsonObject]]:
             continue
         description = as_text(spec.get("description"))
         rest = keep_unknown(spec, _SPEC)
+        others.append(name)
         tools.append(
             Tool(
                 name,
@@ -199,7 +204,7 @@ def _read_choice(value: Any) -> Any:
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def read_options(body: JsonObject, model: str, others: list[JsonObject]) -> dict[str, Any]:
+def read_options(body: JsonObject, model: str, others: list[Any]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of the wire."""
     own = keep_unknown(body, _KNOWN)
     inference = dict(as_dict(body.get("inferenceConfig")))

@@ -21,9 +21,9 @@ from dragoman.wire.cohere.parts import (
     write_result_content,
 )
 from dragoman.wire.failures import Loss
-from dragoman.wire.openai_chat.client import keep_named, write_definitions
+from dragoman.wire.openai_chat.client import keep_named, place_functions, write_definitions
 from dragoman.wire.openai_chat.parts import name_and_arguments, read_failure, write_call, write_content
-from dragoman.wire.options import read_choice, settle_choice
+from dragoman.wire.options import read_choice, report_choice, settle_choice
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import as_dict, as_list, as_text, dicts, find_calls, join_thinking
@@ -107,8 +107,9 @@ def write_result(result: ToolResult, quirks: Quirks) -> JsonObject:
 def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The fields of a body that speak of tools."""
     own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
-    definitions = write_definitions(offered, False, WIRE) + own
+    definitions = place_functions(write_definitions(offered, False, WIRE), offered, own)
     if not definitions:
+        report_choice(request.options, losses)
         return {}
     if request.options.get("parallel_tool_calls") is False:
         losses.append(Loss("dropped", "options", f"{WIRE} has no switch against parallel calls"))

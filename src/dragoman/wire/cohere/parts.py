@@ -8,7 +8,7 @@ from typing import Any
 from dragoman.types import Failure, File, Image, JsonObject, Part, StopReason, Text, Thinking, ToolResult, Usage
 from dragoman.wire.failures import Loss, fail, status_of
 from dragoman.wire.openai_chat.parts import read_block, write_block
-from dragoman.wire.options import SAMPLING, OptionTable, add_own, keep_unknown, unsupported_options
+from dragoman.wire.options import SAMPLING, OptionTable, add_own, keep_unknown, report_format, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import as_count, as_dict, as_list, as_text, describe, invert_stops, mark_error, show
 
@@ -231,9 +231,7 @@ def _write_format(wanted: JsonObject, losses: list[Loss], *, with_tools: bool) -
     if with_tools:
         losses.append(Loss("dropped", "options", f"response_format is refused on {WIRE} when tools are offered"))
         return {}
-    unsaid = [name for name in ("name", "strict") if wanted.get(name) is not None]
-    if unsaid:
-        losses.append(Loss("dropped", "options", f"response_format: {', '.join(unsaid)} has no place on {WIRE}"))
+    report_format(wanted, ("name", "strict", "description"), losses, WIRE)
     schema = {"json_schema": as_dict(wanted.get("schema"))} if kind == "json_schema" else {}
     return {"response_format": {"type": "json_object", **schema}}
 
@@ -259,7 +257,7 @@ def _write_thinking(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
 # ---- theirs to ours ------------------------------------------------------------------------------------------------
 
 
-def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name, or an odd value, stands under the name of the wire."""
     own = {name: value for name, value in keep_unknown(body, _KNOWN).items() if value is not None}
     options = _OPTIONS.take(own)

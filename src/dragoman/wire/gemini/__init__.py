@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dragoman.events import Event
 from dragoman.replies import fold
 from dragoman.stage import Stage
-from dragoman.types import JsonObject, Reply, Request, ToolResult
+from dragoman.types import JsonObject, Reply, Request, Tool, ToolResult
 from dragoman.wire.aliases import NameRule
-from dragoman.wire.codec import Codec, Draft, Offer, Prepared
+from dragoman.wire.codec import Codec, Draft, Offer, Prepared, offer
 from dragoman.wire.failures import Loss
 from dragoman.wire.gemini import client, parts, server
 from dragoman.wire.history import HistoryRules
@@ -65,8 +66,8 @@ class Gemini(Codec):
         path = model if model.startswith(("models/", "tunedModels/")) else f"models/{model}"
         return f"/{path}:streamGenerateContent?alt=sse" if stream else f"/{path}:generateContent"
 
-    def _schema_target(self) -> str:
-        return "gemini_json" if self.quirks.json_schema else "gemini"
+    def _offer(self, tools: Iterable[Tool]) -> Offer:
+        return offer(tools, self.rules.names, lambda tool: client.target_of(tool, self.quirks), self.quirks)
 
     def _write_body(self, draft: Draft) -> JsonObject:
         request, losses = draft.request, draft.losses

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 from dragoman.jsonscan import JsonScanner
@@ -18,10 +18,11 @@ from dragoman.types import (
     Request,
     StopReason,
     Text,
+    Tool,
     ToolCall,
     ToolResult,
 )
-from dragoman.wire.codec import Offer, Prepared
+from dragoman.wire.codec import Offer, Offered, Prepared
 from dragoman.wire.failures import Loss
 from dragoman.wire.framing import SseBroken, SseDecoder, SseEvent
 from dragoman.wire.gemini.parts import (
@@ -43,7 +44,15 @@ from dragoman.wire.gemini.parts import (
     write_part,
 )
 from dragoman.wire.history import History
-from dragoman.wire.options import OptionTable, read_choice, settle_choice, unsupported_options
+from dragoman.wire.options import (
+    OptionTable,
+    place_tools,
+    read_choice,
+    report_choice,
+    report_format,
+    settle_choice,
+    unsupported_options,
+)
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import BROKEN, SHOWN, as_dict, as_list, as_text, dicts, parse, show
@@ -272,8 +281,7 @@ def _write_format(wanted: JsonObject, losses: list[Loss]) -> JsonObject:
     config: JsonObject = {"responseMimeType": "application/json"}
     if wanted["type"] == "json_schema":
         config["responseJsonSchema"] = as_dict(wanted.get("schema"))
-        if wanted.get("name"):
-            losses.append(Loss("dropped", "options", f"{WIRE} has no place for the name of a response format"))
+        report_format(wanted, ("name", "strict", "description"), losses, WIRE)
     return config
 
 
@@ -339,32 +347,54 @@ def _merge(ours: Any, own: Any) -> Any:
 MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
-def write_definitions(offered: Offer, quirks: Quirks, names: Container[str] | None = None) -> list[JsonObject]:
-    """All declarations in one object, as the API wants them; `names` lets only some of them through."""
-    key = "parametersJsonSchema" if quirks.json_schema else "parameters"
-    declarations = []
-    for entry in offered.tools:
-        if names is not None and entry.name not in names:
-            continue
-        declaration: JsonObject = {"name": entry.name}
-        if entry.tool.description:
-            declaration["description"] = entry.tool.description
-        if entry.schema:
-            declaration[key] = entry.schema
-        declarations.append({**declaration, **as_dict(entry.tool.metadata.get(WIRE))})
-    # An empty list of declarations is refused.
-    return [{"functionDeclarations": declarations}] if declarations else []
+def target_of(tool: Tool, quirks: Quirks) -> str:
+    """The schema target of a tool: standard JSON Schema where the endpoint or the client asks for it."""
+    own = as_dict(tool.metadata.get(WIRE)) if tool.metadata else {}
+    return "gemini_json" if quirks.json_schema or own.get("json_schema") is True else "gemini"
+
+
+def write_definitions(
+    offered: Offer, quirks: Quirks, names: Container[str] | None = None, own: Iterable[Any] = ()
+) -> list[JsonObject]:
+    """Neighbouring declarations in one object, as the API wants them, with the wire's `own` tools among them.
+
+    `names` lets only some declarations through.
+    """
+    written = {
+        entry.tool.name: {"functionDeclarations": [_write_declaration(entry, quirks)]}
+        for entry in offered.tools
+        if names is None or entry.name in names
+    }
+    groups: list[JsonObject] = []
+    for group in place_tools(written, own):
+        if groups and groups[-1].keys() == group.keys() == {"functionDeclarations"}:
+            groups[-1]["functionDeclarations"] += group["functionDeclarations"]
+        else:
+            groups.append(group)
+    return groups
+
+
+def _write_declaration(entry: Offered, quirks: Quirks) -> JsonObject:
+    declaration: JsonObject = {"name": entry.name}
+    if entry.tool.description:
+        declaration["description"] = entry.tool.description
+    if entry.schema:
+        standard = target_of(entry.tool, quirks) == "gemini_json"
+        declaration["parametersJsonSchema" if standard else "parameters"] = entry.schema
+    own = as_dict(entry.tool.metadata.get(WIRE)) if entry.tool.metadata else {}
+    return {**declaration, **{name: value for name, value in own.items() if name != "json_schema"}}
 
 
 def write_tools(request: Request, offered: Offer, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The fields of a body that speak of tools."""
-    own = list(dicts(as_dict(request.options.get(WIRE)).get("tools")))
+    own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
     if request.options.get("parallel_tool_calls") is False and offered.tools:
         losses.append(Loss("dropped", "options", "this wire has no switch against parallel calls"))
     choice = read_choice(request.options) if offered.tools else None
     chosen = settle_choice(choice, offered.name_of, quirks, losses, lists_tools=True, omits_tools=True)
-    tools = [*write_definitions(offered, quirks, chosen.only), *own]
+    tools = write_definitions(offered, quirks, chosen.only, own)
     if not tools:
+        report_choice(request.options, losses)
         return {}
     config: JsonObject = {"mode": MODES[chosen.mode]} if chosen.mode in MODES else {}
     if chosen.mode in ("named", "listed"):

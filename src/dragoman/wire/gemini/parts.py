@@ -204,6 +204,7 @@ _IMAGES: Mapping[str, str] = {
 _FILES: Mapping[str, str] = {"pdf": "application/pdf", "txt": "text/plain", "csv": "text/csv", "html": "text/html"}
 _CALLS = (ToolCall, InvalidCall)
 _CONTENTS = frozenset(_KINDS)
+_NOT_BESIDE = frozenset({"thought_signature", "displayName", "part", "call", "inside"})
 _BESIDE = frozenset({"thought", "thoughtSignature", *_KINDS})
 
 
@@ -239,7 +240,7 @@ def own_of(part: Part) -> JsonObject:
 
 def write_own(own: JsonObject) -> JsonObject:
     """The fields beside the content of a part, as they came."""
-    fields = {name: value for name, value in own.items() if name not in ("thought_signature", "displayName", "part")}
+    fields = {name: value for name, value in own.items() if name not in _NOT_BESIDE}
     if "thought_signature" in own:
         fields["thoughtSignature"] = own["thought_signature"]
     return fields
@@ -295,7 +296,9 @@ def read_call(given: JsonObject) -> ToolCall | InvalidCall:
     call = camel(as_dict(part.get("functionCall")))
     identity = as_text(call.get("id")) or None
     name = as_text(call.get("name"))
-    extra = _extra(read_own(part))
+    own = read_own(part)
+    rest = {field: value for field, value in call.items() if field not in ("id", "name", "args") and value is not None}
+    extra = _extra({**own, "call": rest} if rest else own)
     return values.read_call(WIRE, identity or "", name, call.get("args"), identity, extra)
 
 
@@ -339,8 +342,11 @@ def write_call(call: ToolCall | InvalidCall) -> JsonObject:
     """A call. One that could not be read goes out without arguments; it never ran."""
     identity = {} if is_anonymous(call) else {"id": call.id}
     arguments = call.arguments if isinstance(call, ToolCall) else {}
-    written: JsonObject = {"functionCall": {**identity, "name": call.name, "args": arguments}}
-    return {**written, **write_own(own_of(call))} if call.extra else written
+    written: JsonObject = {**identity, "name": call.name, "args": arguments}
+    if not call.extra:
+        return {"functionCall": written}
+    own = own_of(call)
+    return {"functionCall": {**written, **as_dict(own.get("call"))}, **write_own(own)}
 
 
 def is_anonymous(call: ToolCall | InvalidCall) -> bool:
@@ -393,6 +399,7 @@ class ResultWriter:
         body["name"] = result.name
         kept = as_dict(own.get("response"))
         body["response"] = kept if kept and _read_response(kept) == (text, result.is_error) else _respond(result, text)
+        inside += own.get("parts", ())
         if inside:
             body["parts"] = inside
         body.update({name: own[name] for name in _OWN_FIELDS if name in own})
@@ -419,7 +426,8 @@ class ResultWriter:
             return [Text(f"[{kind}: not available]")]
         if isinstance(part, File) and part.name and "displayName" not in own_of(part):
             self._losses.append(Loss("dropped", _where(result), f"the name of its file, {part.name}"))
-        if self._holds_media and next(iter(media.values())).get("mimeType") in _INSIDE:
+        fits = self._holds_media and next(iter(media.values())).get("mimeType") in _INSIDE
+        if fits or own_of(part).get("inside") is True:
             inside.append(media)
             return []
         self._beside.append(media)
@@ -456,14 +464,23 @@ def read_result(given: JsonObject) -> ToolResult:
     response = as_dict(body.get("response"))
     text, is_error = _read_response(response)
     result = ToolResult(as_text(body.get("id")), as_text(body.get("name")), text, is_error)
-    media = [read_media(part) for entry in dicts(body.get("parts")) if _is_media(part := camel(entry))]
+    media = [_read_inside(part) for entry in dicts(body.get("parts")) if _is_media(part := camel(entry))]
     if media:
         words = [Text(text)] if text else []
         result = replace(result, content=[*words, *media])
     own = {name: body[name] for name in _OWN_FIELDS if name in body} | read_own(given)
+    others = [entry for entry in dicts(body.get("parts")) if not _is_media(camel(entry))]
+    if others:
+        own["parts"] = others
     if response and response != _respond(result, text):
         own["response"] = response
     return replace(result, extra={WIRE: own}) if own else result
+
+
+def _read_inside(part: JsonObject) -> Image | File:
+    """An image or file that a client put inside of a result, where this wire leaves it."""
+    media = read_media(part)
+    return replace(media, extra={WIRE: {**own_of(media), "inside": True}})
 
 
 def _is_media(part: JsonObject) -> bool:

@@ -248,14 +248,16 @@ _EFFORTS = {level: effort for effort, level in LEVELS.items() if level == effort
 # ---- tools -----------------------------------------------------------------------------------------------------------
 
 
-def read_tools(body: JsonObject) -> tuple[list[Tool], list[JsonObject]]:
-    """The functions, and the tools of other kinds as they are."""
+def read_tools(body: JsonObject) -> tuple[list[Tool], list[Any]]:
+    """The functions; and all tools in order, the functions by name and those of other kinds as they are."""
     tools: list[Tool] = []
-    others: list[JsonObject] = []
+    others: list[Any] = []
     given = body.get("tools")
     for entry in [given] if isinstance(given, dict) else dicts(given):
         group = camel(entry)
-        tools += [tool for declared in dicts(group.get("functionDeclarations")) if (tool := _read_tool(declared))]
+        found = [tool for declared in dicts(group.get("functionDeclarations")) if (tool := _read_tool(declared))]
+        tools += found
+        others += [tool.name for tool in found]
         rest = {name: value for name, value in group.items() if name != "functionDeclarations"}
         if rest:
             others.append(rest)
@@ -266,6 +268,8 @@ def _read_tool(given: JsonObject) -> Tool | None:
     declared = camel(given)
     name = as_text(declared.get("name"))
     own = {key: value for key, value in declared.items() if key not in _DECLARED and value is not None}
+    if isinstance(declared.get("parametersJsonSchema"), dict):
+        own["json_schema"] = True
     metadata = {WIRE: own} if own else {}
     parameters = read_parameters(declared)
     return Tool(name, as_text(declared.get("description")), parameters, metadata=metadata) if name else None
@@ -274,7 +278,7 @@ def _read_tool(given: JsonObject) -> Tool | None:
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def read_options(given: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+def read_options(given: JsonObject, others: list[Any]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of the wire."""
     body = camel(given)
     own = keep_unknown(body, _KNOWN)

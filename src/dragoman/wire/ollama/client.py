@@ -24,8 +24,8 @@ from dragoman.types import (
 from dragoman.wire.codec import Offer, Prepared
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.framing import LineBroken
-from dragoman.wire.openai_chat.client import keep_named, write_definitions
-from dragoman.wire.options import SAMPLING, OptionTable, read_choice, unsupported_options
+from dragoman.wire.openai_chat.client import keep_named, place_functions, write_definitions
+from dragoman.wire.options import SAMPLING, OptionTable, read_choice, report_format, unsupported_options
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import Reader
 from dragoman.wire.values import (
@@ -136,7 +136,7 @@ def write_images(parts: Sequence[Part], losses: list[Loss]) -> list[str]:
 def write_tools(request: Request, offered: Offer, losses: list[Loss]) -> JsonObject:
     """The tools of a body. There is no tool choice on this wire: what can be done is to offer fewer tools."""
     own = as_list(as_dict(request.options.get(WIRE)).get("tools"))
-    definitions = write_definitions(offered, False, WIRE) + own
+    definitions = place_functions(write_definitions(offered, False, WIRE), offered, own)
     choice = read_choice(request.options)
     if choice is not None and choice.mode == "none" and definitions:
         losses.append(Loss("approximated", "options", "tool_choice 'none': no tools are offered"))
@@ -163,8 +163,10 @@ def write_options(request: Request, quirks: Quirks, losses: list[Loss]) -> JsonO
     # The server streams unless it is told otherwise.
     fields: JsonObject = {"stream": options.get("stream") is True}
     fields.update({"options": runtime} if runtime else {})
-    fields.update(_write_format(as_dict(options.get("response_format"))))
-    fields.update(_write_thinking(as_dict(options.get("reasoning"))))
+    wanted = as_dict(options.get("response_format"))
+    report_format(wanted, ("name", "strict", "description"), losses, WIRE)
+    fields.update(_write_format(wanted))
+    fields.update(_write_thinking(as_dict(options.get("reasoning")), losses))
     losses += unsupported_options(options, taken, WIRE)
     return {**fields, **{name: value for name, value in own.items() if name not in ("tools", "options")}}
 
@@ -175,13 +177,18 @@ def _write_format(wanted: JsonObject) -> JsonObject:
     return {"format": as_dict(wanted.get("schema"))} if wanted.get("type") == "json_schema" else {}
 
 
-def _write_thinking(reasoning: JsonObject) -> JsonObject:
+def _write_thinking(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
     if not reasoning:
         return {}
-    if reasoning.get("enabled") is False or reasoning.get("effort") == "none":
-        return {"think": False}
     effort = as_text(reasoning.get("effort"))
-    return {"think": effort if effort in ("low", "medium", "high", "max") else True}
+    known = effort in ("low", "medium", "high", "max", "none", "")
+    lost = [name for name in ("budget", "summary") if reasoning.get(name) is not None]
+    lost += [] if known else [f"effort {effort!r}"]
+    if lost:
+        losses.append(Loss("approximated", "options", f"reasoning: {', '.join(lost)} became plain thinking"))
+    if reasoning.get("enabled") is False or effort == "none":
+        return {"think": False}
+    return {"think": effort if effort and known else True}
 
 
 # --------------------------------------------------------------------------------------------------------------------

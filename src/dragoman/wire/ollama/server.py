@@ -34,7 +34,7 @@ from dragoman.wire.failures import status_of
 from dragoman.wire.ollama.client import OPTIONS, finish_of, write_call
 from dragoman.wire.openai_chat.parts import read_call
 from dragoman.wire.options import add_own, keep_unknown
-from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_texts, join_thinking
+from dragoman.wire.values import as_dict, as_list, as_text, dicts, join_thinking
 from dragoman.wire.writer import StreamWriter
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def _read_image(data: str) -> Image:
     return Image(None, data, next((kind for start, kind in kinds.items() if data.startswith(start)), None))
 
 
-def read_options(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+def read_options(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     rest = dict(as_dict(body.get("options")))
     options = OPTIONS.take(rest)
     if body.get("stream", True) is not False:
@@ -165,7 +165,8 @@ def _number(call: ToolCall, index: int) -> JsonObject:
 def write_reply(reply: Reply, created: int) -> JsonObject:
     """A whole reply: one body that ends like the last line of a stream."""
     parts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in reply.message.parts]
-    message: JsonObject = {"role": "assistant", "content": join_texts(parts)}
+    content = "".join(part.text for part in parts if isinstance(part, Text))
+    message: JsonObject = {"role": "assistant", "content": content}
     thinking = join_thinking(parts)
     message.update({"thinking": thinking} if thinking else {})
     calls = [part for part in parts if isinstance(part, ToolCall)]

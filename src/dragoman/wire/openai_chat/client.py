@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from dragoman.types import JsonObject, Message, Request, Text, ToolResult
+from dragoman.types import File, Image, JsonObject, Message, Part, Request, Text, Thinking, ToolResult
 from dragoman.wire.codec import Offer, Prepared, wants_strict
 from dragoman.wire.failures import Loss
 from dragoman.wire.openai_chat.parts import (
@@ -15,16 +15,27 @@ from dragoman.wire.openai_chat.parts import (
     Details,
     find_reasoning,
     name_and_arguments,
+    read_block,
     read_failure,
     read_thinking_block,
     read_usage,
+    thinking_block,
     write_block,
     write_call,
     write_content,
     write_reasoning,
     write_thinking_blocks,
 )
-from dragoman.wire.options import SAMPLING, OptionTable, read_choice, settle_choice, unsupported_options, write_parallel
+from dragoman.wire.options import (
+    SAMPLING,
+    OptionTable,
+    place_tools,
+    read_choice,
+    report_choice,
+    settle_choice,
+    unsupported_options,
+    write_parallel,
+)
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.reader import SseReader
 from dragoman.wire.values import (
@@ -129,8 +140,11 @@ def write_message(message: Message, dialect: Dialect, quirks: Quirks) -> list[Js
 
 
 def write_result(result: ToolResult, dialect: Dialect, quirks: Quirks) -> JsonObject:
+    own = as_dict(result.extra.get(dialect.wire)) if result.extra else {}
     content: Any = read_result(result)
-    if quirks.result_images and not isinstance(result.content, str):
+    if not isinstance(result.content, str) and (
+        quirks.result_images or own.get("blocks") or _is_marked(result.content)
+    ):
         blocks = [write_block(part, dialect.wire) for part in result.content]
         content = [block for block in blocks if block is not None]
         if result.is_error:
@@ -139,35 +153,72 @@ def write_result(result: ToolResult, dialect: Dialect, quirks: Quirks) -> JsonOb
     if dialect.names_results and result.name:
         entry["name"] = result.name
     entry["content"] = content
-    return entry
+    return {**entry, **{name: value for name, value in own.items() if name != "blocks"}}
+
+
+def _is_marked(parts: Iterable[Any]) -> bool:
+    """Whether a wire said something of a text, which a plain text cannot carry."""
+    return any(isinstance(part, Text) and part.extra for part in parts)
 
 
 def write_assistant(message: Message, dialect: Dialect, quirks: Quirks) -> JsonObject:
     calls = [write_call(part, dialect.wire) for part in find_calls(message.parts)]
-    content: Any = join_texts(message.parts)
-    refusals = [
-        part for part in message.parts if part.extra and isinstance(part, Text) and "refusal" in _own(part, dialect)
-    ]
+    own = as_dict(message.extra.get(dialect.wire)) if message.extra else {}
+    refusals, audio = _find_refusals(message, dialect, quirks), _find_audio(message, dialect)
+    said = [part for part in message.parts if part not in refusals] if refusals else message.parts
+    content: Any = join_texts(said)
+    if own.get("blocks"):
+        content = [block for part in said if (block := _write_answer(part, dialect)) is not None]
     body: JsonObject = {"role": "assistant", "content": content}
-    if refusals and content == join_texts(refusals) and not quirks.standard_fields_only:
-        body = {"role": "assistant", "content": None, "refusal": content}
+    if (refusals or audio) and not content:
+        body = {"role": "assistant", "content": None}
     elif calls and not content:
         style = quirks.empty_content if quirks.empty_content != "null" else dialect.empty_content
         if style == "omit":
             del body["content"]
         else:
             body["content"] = None if style == "null" else ""
-    if dialect.thinking_blocks:
-        write_thinking_blocks(body, message, dialect.wire)
-    else:
+    if not dialect.thinking_blocks:
         write_reasoning(body, message, dialect.wire, quirks, has_calls=bool(calls))
+    elif not own.get("blocks"):
+        write_thinking_blocks(body, message, dialect.wire)
     if calls:
         body["tool_calls"] = calls
-    return {**body, **as_dict(message.extra.get(dialect.wire))} if message.extra else body
+    if refusals:
+        body["refusal"] = join_texts(refusals)
+    if audio:
+        body["audio"] = audio
+    return {**body, **{name: value for name, value in own.items() if name != "blocks"}} if own else body
 
 
-def _own(part: Text, dialect: Dialect) -> JsonObject:
-    return as_dict(part.extra.get(dialect.wire))
+def _find_refusals(message: Message, dialect: Dialect, quirks: Quirks) -> list[Part]:
+    """The texts that stand in the field for refusals."""
+    if quirks.standard_fields_only:
+        return []
+    return [
+        part
+        for part in message.parts
+        if part.extra and isinstance(part, Text) and as_dict(part.extra.get(dialect.wire)).get("refusal") is True
+    ]
+
+
+def _find_audio(message: Message, dialect: Dialect) -> JsonObject:
+    """The recording that the model made, by the id under which the provider keeps it."""
+    for part in message.parts:
+        made = as_dict(as_dict(part.extra.get(dialect.wire)).get("audio")) if isinstance(part, File) else {}
+        if isinstance(made.get("id"), str):
+            return {"id": made["id"]}
+    return {}
+
+
+def _write_answer(part: Part, dialect: Dialect) -> JsonObject | None:
+    """A part of an answer whose content came as blocks."""
+    own = as_dict(part.extra.get(dialect.wire))
+    if isinstance(part, Thinking):
+        return thinking_block(part.text, own) if dialect.thinking_blocks else None
+    if isinstance(part, Text) and own.get("refusal") == "block":
+        return {"type": "refusal", "refusal": part.text}
+    return write_block(part, dialect.wire)
 
 
 # ---- tools -----------------------------------------------------------------------------------------------------------
@@ -181,19 +232,20 @@ def write_definitions(offered: Offer, strict: bool, wire: str = "openai_chat") -
         if tool.description:
             function["description"] = tool.description
         function["parameters"] = entry.schema
-        if tool.metadata:
-            function.update(as_dict(tool.metadata.get(wire)))
+        own = as_dict(tool.metadata.get(wire)) if tool.metadata else {}
+        function.update({name: value for name, value in own.items() if name != "beside"})
         if strict or (tool.metadata and wire in ("openai_chat", "mistral") and wants_strict(tool)):
             function["strict"] = True
-        definitions.append({"type": "function", "function": function})
+        definitions.append({"type": "function", "function": function, **as_dict(own.get("beside"))})
     return definitions
 
 
 def write_tools(request: Request, offered: Offer, dialect: Dialect, quirks: Quirks, losses: list[Loss]) -> JsonObject:
     """The fields of a body that speak of tools."""
     own = as_list(as_dict(request.options.get(dialect.wire)).get("tools"))
-    definitions = write_definitions(offered, quirks.strict_tools, dialect.wire) + own
+    definitions = place_functions(write_definitions(offered, quirks.strict_tools, dialect.wire), offered, own)
     if not definitions:
+        report_choice(request.options, losses)
         return {}
     fields: JsonObject = {"tools": definitions}
     chosen = settle_choice(read_choice(request.options), offered.name_of, quirks, losses)
@@ -204,6 +256,11 @@ def write_tools(request: Request, offered: Offer, dialect: Dialect, quirks: Quir
     elif chosen.mode:
         fields["tool_choice"] = dialect.required if chosen.mode == "required" else chosen.mode
     return fields | write_parallel(request.options, quirks, losses)
+
+
+def place_functions(definitions: Iterable[JsonObject], offered: Offer, own: Iterable[Any]) -> list[Any]:
+    """The definitions of the offered tools, with the wire's own tools among them."""
+    return place_tools({entry.tool.name: each for entry, each in zip(offered.tools, definitions, strict=True)}, own)
 
 
 def keep_named(definitions: list[JsonObject], names: Container[str | None]) -> list[JsonObject]:
@@ -229,7 +286,10 @@ def write_options(request: Request, dialect: Dialect, quirks: Quirks, losses: li
     if request.tools and quirks.effort_with_tools:
         fields["reasoning_effort"] = _settle_effort(fields.get("reasoning_effort"), quirks.effort_with_tools, losses)
     own = as_dict(options.get(dialect.wire))
-    return {**fields, **{name: value for name, value in own.items() if name != "tools"}}
+    written = {**fields, **{name: value for name, value in own.items() if name != "tools"}}
+    if own.get("stream_options", written) is None:
+        del written["stream_options"]
+    return written
 
 
 def _write_effort(reasoning: JsonObject, losses: list[Loss]) -> JsonObject:
@@ -254,9 +314,10 @@ def _write_format(wanted: JsonObject) -> JsonObject:
     if wanted.get("type") == "json":
         return {"response_format": {"type": "json_object"}}
     if wanted.get("type") == "json_schema":
-        named = {"name": wanted.get("name") or "answer", "schema": as_dict(wanted.get("schema"))}
-        strict = {"strict": wanted["strict"]} if isinstance(wanted.get("strict"), bool) else {}
-        return {"response_format": {"type": "json_schema", "json_schema": {**named, **strict}}}
+        kept = {name: wanted[name] for name in ("schema", "strict", "description") if wanted.get(name) is not None}
+        return {
+            "response_format": {"type": "json_schema", "json_schema": {"name": wanted.get("name") or "answer"} | kept}
+        }
     return {}
 
 
@@ -265,6 +326,8 @@ def _write_format(wanted: JsonObject) -> JsonObject:
 
 _WORDS = {"content"}
 _CALL_FIELDS = frozenset({"tool_calls", "function_call"})
+_MADE = frozenset({"annotations", "audio", "images"})
+_SOURCES = frozenset({"citations", "search_results"})
 
 
 def _is_same_call(one: JsonObject, other: JsonObject) -> bool:
@@ -291,6 +354,9 @@ class ChatReader(SseReader):
         self._has_deltas = False
         self._is_finished = False
         self._repeats = False
+        self._annotations: list[Any] = []
+        self._audio: JsonObject = {}
+        self._images: list[Image] = []
 
     def _read_body(self, body: JsonObject) -> None:
         self._whole = True
@@ -307,6 +373,8 @@ class ChatReader(SseReader):
         for choice in as_list(chunk.get("choices")):
             if isinstance(choice, dict) and choice.get("index") in (0, None):
                 self._read_choice(choice)
+        if not _SOURCES.isdisjoint(chunk):
+            builder.keep({name: chunk[name] for name in _SOURCES if chunk.get(name)})
         usage = read_usage(chunk["usage"]) if "usage" in chunk else None
         if usage is None and "x_groq" in chunk:
             usage = read_usage(as_dict(chunk["x_groq"]).get("usage"))
@@ -347,8 +415,19 @@ class ChatReader(SseReader):
             self._end_reasoning()
             self._refusing = True
             self._builder.text(refusal)
+        if not _MADE.isdisjoint(message):
+            self._read_made(message)
         if not _CALL_FIELDS.isdisjoint(message):
             self._read_calls(message)
+
+    def _read_made(self, message: JsonObject) -> None:
+        """What comes beside the words: where they are from, a recording of them, images."""
+        self._annotations += as_list(message.get("annotations"))
+        for name, value in as_dict(message.get("audio")).items():
+            grows = name in ("data", "transcript") and isinstance(value, str) and isinstance(self._audio.get(name), str)
+            self._audio[name] = self._audio[name] + value if grows else value
+        parts = [read_block(block, self._builder.wire) for block in dicts(message.get("images"))]
+        self._images += [part for part in parts if isinstance(part, Image) and (part.url or part.data)]
 
     def _read_content(self, content: Any) -> None:
         if isinstance(content, str):
@@ -370,11 +449,17 @@ class ChatReader(SseReader):
             self._builder.thinking(text)
             if "signature" in own:
                 self._end_reasoning(own)
+        elif isinstance(block, dict) and block.get("type") in (None, "text", "refusal"):
+            self._read_content(as_text(block.get("text")) or as_text(block.get("refusal")))
         elif isinstance(block, dict):
-            self._read_content(as_text(block.get("text")))
+            self._end_reasoning()
+            self._builder.end_part("text", {"block": block})
 
     def _read_reasoning(self, message: JsonObject) -> None:
         field, text = find_reasoning(message)
+        if field == "reasoning_details" and self._field not in ("", field):
+            # The text came in a field of its own.
+            text = ""
         if field:
             self._field = self._field or field
             self._details.add(message.get("reasoning_details"))
@@ -394,6 +479,7 @@ class ChatReader(SseReader):
             if not isinstance(entry, dict):
                 continue
             self._end_reasoning()
+            self._end_text()
             name, arguments, own = name_and_arguments(entry)
             identity = entry.get("id") or entry.get("call_id")
             if self._whole:
@@ -412,12 +498,26 @@ class ChatReader(SseReader):
             self._repeats = any(_is_same_call(old, call) for call in told)
         return self._repeats
 
+    def _end_text(self) -> None:
+        """Tell what was said of the text, if anything was."""
+        marks: JsonObject = {"refusal": True} if self._refusing else {}
+        if self._annotations:
+            marks["annotations"] = self._annotations
+        if marks:
+            self._builder.end_part("text", marks)
+        self._refusing, self._annotations = False, []
+
     def _may_end(self) -> bool:
         return self._is_finished
 
     def _settle(self) -> None:
         self._end_reasoning()
-        if self._refusing:
-            self._builder.end_part("text", {"refusal": True})
+        self._end_text()
+        for image in self._images:
+            self._builder.part(image)
+        if self._audio:
+            data, wire = as_text(self._audio.get("data")) or None, self._builder.wire
+            kept = {name: value for name, value in self._audio.items() if name != "data"}
+            self._builder.part(File("audio", data, None, None, {wire: {"audio": kept}}))
         if self._reasoning and not self._answered:
             self._builder.text("".join(self._reasoning))

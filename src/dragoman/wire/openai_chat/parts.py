@@ -120,17 +120,21 @@ def write_error_body(failure: Failure, kind: str, code: str | None) -> tuple[int
 # Parts of chat messages: our texts, images, files and calls as this wire writes them, and back.
 
 _ODD_FIELDS = frozenset({"custom", "extra_content"})
+_MARKS = frozenset({"refusal", "annotations"})
+"""What a reply says of its text beside it, and not in a block."""
 
 # ---- content -------------------------------------------------------------------------------------------------------
 
 
 def settle_media(message: Message, wire: str, losses: list[Loss]) -> Message:
     """The message without what this wire cannot carry: a file id of another one, a file by address. Words say so."""
+    if any(part.extra and "annotations" in as_dict(part.extra.get(wire)) for part in message.parts):
+        losses.append(Loss("dropped", "history", "annotations of an answer, which this wire takes from nobody"))
     if not any(isinstance(part, Image | File) for part in message.parts):
         return message
     parts: list[Part] = []
     for part in message.parts:
-        why = _find_obstacle(part, wire) if isinstance(part, Image | File) else ""
+        why = _find_obstacle(part, wire, message) if isinstance(part, Image | File) else ""
         if why:
             kind = f"file {part.name}".rstrip() if isinstance(part, File) else "image"
             losses.append(Loss("dropped", kind, why))
@@ -140,9 +144,11 @@ def settle_media(message: Message, wire: str, losses: list[Loss]) -> Message:
     return Message(message.role, parts, message.extra)
 
 
-def _find_obstacle(part: Image | File, wire: str) -> str:
+def _find_obstacle(part: Image | File, wire: str, message: Message) -> str:
     own = as_dict(part.extra.get(wire))
-    if own.keys() & {"block", "file_id", "file_data"}:
+    if message.role == "assistant" and wire != "cohere" and not ("audio" in own or _has_blocks(message, wire)):
+        return "the assistant cannot show it on this wire"
+    if own.keys() & {"block", "file_id", "file_data", "audio"}:
         return ""
     if part.data is None and not part.url:
         return "it has neither data nor an address that this wire can use"
@@ -152,6 +158,11 @@ def _find_obstacle(part: Image | File, wire: str) -> str:
         if (part.media_type or "").startswith("audio/") and _audio_format(part) is None:
             return f"this wire takes recordings as wav and mp3, not as {part.media_type}"
     return ""
+
+
+def _has_blocks(message: Message, wire: str) -> bool:
+    """Whether a client of this wire sent an answer as a list of blocks."""
+    return as_dict(message.extra.get(wire)).get("blocks") is True
 
 
 def _audio_format(part: File) -> str | None:
@@ -174,19 +185,26 @@ def write_block(part: Part, wire: str) -> JsonObject | None:
     if "block" in own:
         return as_dict(own["block"])
     if isinstance(part, Text):
-        return {"type": "text", "text": part.text, **own}
+        kept = {name: value for name, value in own.items() if name not in _MARKS}
+        return {"type": "text", "text": part.text, **kept}
+    if not isinstance(part, Image | File):
+        return None
+    inside = {name: value for name, value in own.items() if name != "beside"}
+    return {**_write_media(part, wire, inside), **as_dict(own.get("beside"))}
+
+
+def _write_media(part: Image | File, wire: str, own: JsonObject) -> JsonObject:
     if isinstance(part, Image):
         return {"type": "image_url", "image_url": {"url": data_url(part), **own}}
-    if isinstance(part, File) and wire == "mistral":
-        return {"type": "document_url", "document_url": data_url(part), "document_name": part.name, **own}
-    if isinstance(part, File):
-        sound = _audio_format(part) if part.data and not own else None
-        if sound is not None:
-            return {"type": "input_audio", "input_audio": {"data": part.data, "format": sound}}
-        named = {"filename": part.name} if part.name else {}
-        file = {"file_data": data_url(part), **named} if part.data or part.url else {}
-        return {"type": "file", "file": {**file, **own}}
-    return None
+    if wire == "mistral":
+        named = {"document_name": part.name} if part.name else {}
+        return {"type": "document_url", "document_url": data_url(part), **named, **own}
+    sound = _audio_format(part) if part.data and not own else None
+    if sound is not None:
+        return {"type": "input_audio", "input_audio": {"data": part.data, "format": sound}}
+    named = {"filename": part.name} if part.name else {}
+    file = {"file_data": data_url(part), **named} if part.data or part.url else {}
+    return {"type": "file", "file": {**file, **own}}
 
 
 def read_content(content: Any, wire: str) -> list[Part]:
@@ -209,25 +227,47 @@ def read_block(block: JsonObject | str, wire: str) -> Part:
         url = as_text(block.get("document_url"))
         data = split_data_url(url)
         name = as_text(block.get("document_name"))
-        return File(name, url=url) if data is None else File(name, data[1], None, data[0])
-    if kind == "file":
-        file = as_dict(block.get("file"))
-        own = {name: value for name, value in file.items() if name not in ("file_data", "filename")}
-        data = split_data_url(as_text(file.get("file_data")))
-        name = as_text(file.get("filename"))
-        extra = {wire: own} if own else {}
-        if data is None:
-            return File(name, url=as_text(file.get("file_data")) or None, extra=extra)
-        return File(name, data[1], None, data[0], extra)
-    # A kind that has no neutral form (audio) goes back to this wire as it came.
+        extra = _keep_beside({}, block, ("type", "document_url", "document_name"), wire)
+        return File(name, None, url, None, extra) if data is None else File(name, data[1], None, data[0], extra)
+    if kind == "file" and isinstance(block.get("file"), dict):
+        return _read_file(block, wire)
+    if kind == "input_audio" and wire == "openai_chat":
+        return _read_audio(block, wire)
+    # A kind that has no neutral form goes back to this wire as it came.
     return Text("", {wire: {"block": block}})
+
+
+def _keep_beside(own: JsonObject, block: JsonObject, known: tuple[str, ...], wire: str) -> dict[str, Any]:
+    """What this wire says inside of a block, and beside its content."""
+    beside = {name: value for name, value in block.items() if name not in known and value is not None}
+    kept = {**own, "beside": beside} if beside else own
+    return {wire: kept} if kept else {}
+
+
+def _read_file(block: JsonObject, wire: str) -> File:
+    file = block["file"]
+    own = {name: value for name, value in file.items() if name not in ("file_data", "filename")}
+    extra = _keep_beside(own, block, ("type", "file"), wire)
+    name = as_text(file.get("filename"))
+    given = as_text(file.get("file_data"))
+    data = split_data_url(given)
+    return File(name, None, given or None, None, extra) if data is None else File(name, data[1], None, data[0], extra)
+
+
+def _read_audio(block: JsonObject, wire: str) -> File | Text:
+    sound = as_dict(block.get("input_audio"))
+    format, data = as_text(sound.get("format")), as_text(sound.get("data"))
+    if format not in ("wav", "mp3") or not data or len(sound) > 2:
+        return Text("", {wire: {"block": block}})
+    media_type = "audio/wav" if format == "wav" else "audio/mpeg"
+    return File("", data, None, media_type, _keep_beside({}, block, ("type", "input_audio"), wire))
 
 
 def _read_image(block: JsonObject, wire: str) -> Image:
     given = block.get("image_url")
     image = {"url": given} if isinstance(given, str) else as_dict(given)
     own = {name: value for name, value in image.items() if name != "url"}
-    extra = {wire: own} if own else {}
+    extra = _keep_beside(own, block, ("type", "image_url"), wire)
     url = as_text(image.get("url"))
     data = split_data_url(url)
     return Image(url, extra=extra) if data is None else Image(None, data[1], data[0], extra)
@@ -240,15 +280,16 @@ def write_call(call: ToolCall | InvalidCall, wire: str) -> JsonObject:
     """A call of an assistant message. A call that could not be read goes out without arguments; it never ran."""
     own = as_dict(call.extra.get(wire)) if call.extra else {}
     arguments = call.arguments if isinstance(call, ToolCall) else {}
-    if own.get("type") == "custom":
-        return {
-            "id": call.id,
-            "type": "custom",
-            "custom": {"name": call.name, "input": as_text(arguments.get("input"))},
-        }
     written: JsonObject = {"id": call.id, "type": "function"}
-    written["function"] = {"name": call.name, "arguments": write(arguments)}
+    if own.get("type") == "custom":
+        written["type"] = "custom"
+        written["custom"] = {"name": call.name, "input": as_text(arguments.get("input"))}
+    else:
+        written["function"] = {"name": call.name, "arguments": write(arguments)}
     return {**written, **{name: value for name, value in own.items() if name != "type"}} if own else written
+
+
+_CALL = frozenset({"id", "call_id", "type", "index", "function", "custom", "name", "arguments", "parameters"})
 
 
 def name_and_arguments(entry: JsonObject) -> tuple[Any, Any, JsonObject]:
@@ -272,6 +313,8 @@ def read_call(entry: JsonObject, wire: str, fallback: str) -> ToolCall | Invalid
     given = entry.get("id") or entry.get("call_id")
     wire_id = given if isinstance(given, str) else None
     known = arguments if isinstance(arguments, str | dict) else None
+    # The index of a call in a history says what its place says.
+    own |= {field: value for field, value in entry.items() if field not in _CALL and value is not None}
     extra = {wire: own} if own else {}
     return values.read_call(wire, wire_id or fallback, as_text(name), known, wire_id, extra)
 
@@ -341,10 +384,13 @@ def write_reasoning(body: JsonObject, message: Message, wire: str, quirks: Quirk
         body[quirks.reasoning_field] = text
 
 
+_THINKING = ("signature", "closed", "thinking")
+
+
 def thinking_block(text: str, own: JsonObject) -> JsonObject:
     """Reasoning as a block of the content, the way Mistral writes it."""
-    signed = {"signature": own["signature"]} if isinstance(own.get("signature"), str) else {}
-    return {"type": "thinking", "thinking": [{"type": "text", "text": text}], **signed}
+    kept = {name: own[name] for name in _THINKING if name in own}
+    return {"type": "thinking", "thinking": [{"type": "text", "text": text}], **kept}
 
 
 def write_thinking_blocks(body: JsonObject, message: Message, wire: str) -> None:
@@ -361,5 +407,10 @@ def read_thinking_block(block: JsonObject) -> tuple[str, JsonObject]:
     """The text of such a block, and what only its wire understands of it."""
     inner = block.get("thinking")
     text = inner if isinstance(inner, str) else "".join(as_text(entry.get("text")) for entry in dicts(inner))
-    signed = {"signature": block["signature"]} if isinstance(block.get("signature"), str) else {}
-    return text, {"field": "thinking", **signed}
+    kept = {name: block[name] for name in _THINKING if block.get(name) is not None}
+    if isinstance(inner, list) and any(isinstance(entry, dict) and entry.keys() != {"type", "text"} for entry in inner):
+        # With a reference, say, which is no text.
+        kept["thinking"] = inner
+    elif "thinking" in kept:
+        del kept["thinking"]
+    return text, {"field": "thinking", **kept}

@@ -10,6 +10,7 @@ from dragoman.events import (
     CallEnded,
     Event,
     PartEnded,
+    PartReceived,
     ReplyEnded,
     TextDelta,
     ThinkingDelta,
@@ -17,6 +18,8 @@ from dragoman.events import (
 from dragoman.toolset import as_tool
 from dragoman.types import (
     Failure,
+    File,
+    Image,
     InvalidCall,
     JsonObject,
     Message,
@@ -38,6 +41,7 @@ from dragoman.wire.openai_chat.parts import (
     read_call,
     read_content,
     read_thinking_block,
+    write_block,
     write_call,
     write_failure,
     write_usage,
@@ -57,8 +61,19 @@ _KNOWN = frozenset(
     {"model", "messages", "tools", "tool_choice", "max_completion_tokens", *_OPTIONS.names, "random_seed", "stream"}
     | {"stream_options", "reasoning_effort", "response_format", "functions", "function_call"}
 )
+_FORMAT_FIELDS = ("name", "schema", "strict", "description")
 _TOOL_FIELDS = frozenset({"name", "description", "parameters", "metadata"})
-_OWN_MESSAGE_FIELDS = ("name", "audio", "annotations", "prefix")
+_KNOWN_IN_MESSAGE = frozenset(
+    {"role", "content", "refusal", "tool_calls", "function_call", "tool_call_id"}
+    | {"reasoning_content", "reasoning", "reasoning_details"}
+)
+_EMPTY: tuple[Any, ...] = (None, [], {})
+
+
+def _needs_blocks(content: Any) -> bool:
+    """Whether an answer has to be written as the list of blocks that it came as."""
+    blocks = list(dicts(content))
+    return len(blocks) > 1 or any(block.keys() != {"type", "text"} for block in blocks)
 
 
 class MessageReader:
@@ -77,15 +92,22 @@ class MessageReader:
             if role in ("tool", "function"):
                 self._add_result(entry)
             elif role == "assistant":
-                self._messages.append(Message("assistant", self._read_assistant(entry), self._own(entry)))
+                extra = self._own(entry, blocks=_needs_blocks(entry.get("content")))
+                self._messages.append(Message("assistant", self._read_assistant(entry), extra))
             else:
                 parts = read_content(entry.get("content"), self._wire)
                 known = "system" if role in ("system", "developer") else "user"
                 self._messages.append(Message("system" if known == "system" else "user", parts, self._own(entry)))
         return self._messages
 
-    def _own(self, entry: JsonObject) -> dict[str, Any]:
-        own = {name: entry[name] for name in _OWN_MESSAGE_FIELDS if entry.get(name) not in (None, [], {})}
+    def _own(self, entry: JsonObject, *, blocks: bool = False) -> dict[str, Any]:
+        own = {name: value for name, value in entry.items() if name not in _KNOWN_IN_MESSAGE and value not in _EMPTY}
+        if entry.get("role") in ("tool", "function"):
+            own.pop("name", None)
+        if entry.get("role") == "developer":
+            own["role"] = "developer"
+        if blocks:
+            own["blocks"] = True
         return {self._wire: own} if own else {}
 
     def _read_assistant(self, entry: JsonObject) -> list[Part]:
@@ -116,7 +138,7 @@ class MessageReader:
             text, own = read_thinking_block(block)
             return [Thinking(text, {self._wire: own})]
         if block.get("type") == "refusal":
-            return [Text(as_text(block.get("refusal")), {self._wire: {"refusal": True}})]
+            return [Text(as_text(block.get("refusal")), {self._wire: {"refusal": "block"}})]
         return read_content([block], self._wire)
 
     def _read_call(self, entry: JsonObject) -> ToolCall | InvalidCall:
@@ -131,44 +153,58 @@ class MessageReader:
         content = entry.get("content")
         parts = read_content(content, self._wire)
         plain = len(parts) == 1 and isinstance(parts[0], Text) and not parts[0].extra
-        name = as_text(entry.get("name")) or self._names.get(identity, "")
+        called = self._names.get(identity, "")
+        name = as_text(entry.get("name")) or called
         words: Any = parts[0].text if plain and isinstance(parts[0], Text) else parts or ""
-        result = ToolResult(identity, name, words)
+        extra = self._own(entry, blocks=len(parts) > 1)
+        if name != called and entry.get("role") == "tool" and self._wire == "openai_chat":
+            extra = {self._wire: {**extra.get(self._wire, {}), "name": name}}
+        result = ToolResult(identity, name, words, extra=extra)
         if self._messages and self._messages[-1].role == "tool":
             self._messages[-1].parts.append(result)
         else:
             self._messages.append(Message("tool", [result]))
 
 
-def read_tools(body: JsonObject, wire: str = "openai_chat") -> tuple[list[Tool], list[JsonObject]]:
-    """The function tools, and the tools of other kinds as they are."""
+def read_tools(body: JsonObject, wire: str = "openai_chat") -> tuple[list[Tool], list[Any]]:
+    """The function tools; and all tools in order, the functions by name and those of other kinds as they are."""
     tools: list[Tool] = []
-    others: list[JsonObject] = []
+    others: list[Any] = []
     old = [{"type": "function", "function": function} for function in dicts(body.get("functions"))]
     for entry in [*dicts(body.get("tools")), *old]:
         function = entry.get("function")
         if isinstance(function, dict) and isinstance(function.get("name"), str) and function["name"]:
             own = keep_unknown(function, _TOOL_FIELDS)
+            beside = {name: value for name, value in entry.items() if name not in ("type", "function")}
+            if beside:
+                own["beside"] = beside
             tool = as_tool(entry)
             tools.append(replace(tool, metadata={**tool.metadata, wire: own}) if own else tool)
+            others.append(tool.name)
         else:
             others.append(entry)
     return tools, others
 
 
-def read_options(body: JsonObject, wire: str, others: list[JsonObject]) -> dict[str, Any]:
+def read_options(body: JsonObject, wire: str, others: list[Any]) -> dict[str, Any]:
     """The neutral options of a body; what has no neutral name stands under the name of the wire."""
     options = _OPTIONS.read(body) | _OTHER_NAMES.read(body)
     if body.get("stream") is True:
         options["stream"] = True
-    options.update(_read_choice(body))
+    choice = _read_choice(body)
+    options.update(choice)
     effort = body.get("reasoning_effort")
     if isinstance(effort, str):
         options["reasoning"] = {"enabled": False} if effort == "none" else {"effort": effort}
     own = keep_unknown(body, _KNOWN)
+    if not choice and body.get("tool_choice") is not None:
+        # A choice that only this wire knows.
+        own["tool_choice"] = body["tool_choice"]
     options.update(_read_format(body.get("response_format"), own))
-    if body.get("stream_options") not in (None, {"include_usage": True}):
-        own["stream_options"] = body["stream_options"]
+    asked = {"include_usage": True} if body.get("stream") is True and wire == "openai_chat" else None
+    if body.get("stream_options") != asked:
+        # None: the usage is not asked for where the client did not.
+        own["stream_options"] = body.get("stream_options")
     return add_own(options, own, others, wire)
 
 
@@ -183,9 +219,9 @@ def _read_choice(body: JsonObject) -> dict[str, Any]:
         return {"tool_choice": {"name": name}}
     allowed = as_dict(choice.get("allowed_tools"))
     names = [as_text(as_dict(tool.get("function")).get("name")) for tool in dicts(allowed.get("tools"))]
-    if names:
+    if names and all(names):
         mode = "required" if allowed.get("mode") == "required" else "auto"
-        return {"tool_choice": write_choice(Choice(mode, tuple(filter(None, names))))}
+        return {"tool_choice": write_choice(Choice(mode, tuple(names)))}
     return {}
 
 
@@ -194,9 +230,11 @@ def _read_format(given: Any, own: JsonObject) -> dict[str, Any]:
     kind = wanted.get("type")
     if kind == "json_object":
         return {"response_format": {"type": "json"}}
-    if kind == "json_schema":
+    if kind == "json_schema" and isinstance(wanted.get("json_schema"), dict):
         schema = as_dict(wanted.get("json_schema"))
-        named = {name: schema[name] for name in ("name", "schema", "strict") if schema.get(name) is not None}
+        named = {name: schema[name] for name in _FORMAT_FIELDS if schema.get(name) is not None}
+        if schema.keys() - {*_FORMAT_FIELDS} or wanted.keys() - {"type", "json_schema"}:
+            own["response_format"] = given
         return {"response_format": {"type": "json_schema", **named}}
     if wanted and kind != "text":
         own["response_format"] = given
@@ -225,13 +263,30 @@ def write_message(parts: list[Part], wire: str, ids: IdRule) -> JsonObject:
     calls = [write_call(renamed(part, identifier), wire) for part in parts if isinstance(part, ToolCall)]
     texts = [Text(describe_invalid(part)) if isinstance(part, InvalidCall) else part for part in parts]
     refusals = [part for part in texts if isinstance(part, Text) and "refusal" in as_dict(part.extra.get(wire))]
-    content = join_texts(part for part in texts if part not in refusals)
+    # As the stream has them, one directly after the other.
+    content = "".join(part.text for part in texts if isinstance(part, Text) and part not in refusals)
     message: JsonObject = {"role": "assistant", "content": content or (None if calls or refusals else "")}
     message["refusal"] = join_texts(refusals) or None
+    message.update(_write_made(parts, wire))
     message.update(write_thinking(parts, wire))
     if calls:
         message["tool_calls"] = calls
     return message
+
+
+def _write_made(parts: list[Part], wire: str) -> JsonObject:
+    """What stands beside the words: where they are from, a recording of them, images."""
+    own = [as_dict(part.extra.get(wire)) for part in parts]
+    fields: JsonObject = {}
+    annotations = [entry for fields in own for entry in as_list(fields.get("annotations"))]
+    if annotations:
+        fields["annotations"] = annotations
+    for part, said in zip(parts, own, strict=True):
+        if isinstance(part, File) and isinstance(said.get("audio"), dict):
+            fields["audio"] = {**said["audio"], "data": part.data}
+        elif isinstance(part, Image):
+            fields.setdefault("images", []).append(write_block(part, wire))
+    return fields
 
 
 def write_thinking(parts: list[Part], wire: str) -> JsonObject:
@@ -259,7 +314,13 @@ def write_completion(reply: Reply, wire: str, ids: IdRule, created: int) -> Json
         "model": reply.model,
         "choices": [choice],
         "usage": write_usage(reply.usage),
+        **_write_sources(reply.extra, wire),
     }
+
+
+def _write_sources(extra: dict[str, Any], wire: str) -> JsonObject:
+    own = as_dict(extra.get(wire))
+    return {name: own[name] for name in ("citations", "search_results") if name in own}
 
 
 class ChunkWriter(StreamWriter[JsonObject | str]):
@@ -294,14 +355,18 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
             entry = write_call(renamed(event.call, self._identifier), self._wire)
             self._calls += 1
             return [self._chunk({"tool_calls": [{"index": self._calls - 1, **entry}]})]
+        if isinstance(event, PartReceived):
+            made = _write_made([event.part], self._wire)
+            return [self._chunk(made)] if made else []
         return []
 
     def _write_thinking(self, text: str) -> JsonObject:
         return {"reasoning_content": text}
 
     def _end_part(self, event: PartEnded) -> list[JsonObject | str]:
-        details = as_list(as_dict(event.extra.get(self._wire)).get("details"))
-        return [self._chunk({"reasoning_details": details})] if details else []
+        own = as_dict(event.extra.get(self._wire))
+        kept = {"reasoning_details": own.get("details"), "annotations": own.get("annotations")}
+        return [self._chunk({name: value}) for name, value in kept.items() if isinstance(value, list) and value]
 
     def _chunk(self, delta: JsonObject, finish: str | None = None) -> JsonObject:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -309,7 +374,8 @@ class ChunkWriter(StreamWriter[JsonObject | str]):
 
     def _end(self, event: ReplyEnded) -> list[JsonObject | str]:
         self._closed = True
-        chunks: list[JsonObject | str] = [self._chunk({}, finish_of(event.stop, event.extra, self._wire))]
+        last = self._chunk({}, finish_of(event.stop, event.extra, self._wire))
+        chunks: list[JsonObject | str] = [{**last, **_write_sources(event.extra, self._wire)}]
         if self._include_usage:
             chunks.append({**self._head, "choices": [], "usage": write_usage(self._usage)})
         return [*chunks, "[DONE]"]

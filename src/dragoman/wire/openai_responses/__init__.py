@@ -1,12 +1,12 @@
 """The wire `openai_responses`: OpenAI's Responses API, with a flat list of items, and reasoning to send back.
 
-dragoman keeps the history, so a request asks the provider to store nothing (`store: false`) and to return its
-reasoning in a form that can be sent back (`include`). `options["openai_responses"]` overrides both.
+A request says of the storage of replies what its options say: `store` and `include` are fields of this wire. `ask`,
+`stream` and agents keep the conversation themselves, and add `STATELESS` to the options of each request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dragoman.events import Event
@@ -19,7 +19,9 @@ from dragoman.wire.openai_responses import client, parts, server
 from dragoman.wire.openai_responses.parts import WIRE
 from dragoman.wire.values import as_dict, as_list, as_text, merge_fields
 
-_DEFAULTS: JsonObject = {"store": False, "include": ["reasoning.encrypted_content"]}
+STATELESS: JsonObject = {"store": False, "include": ["reasoning.encrypted_content"]}
+"""The fields for a caller that keeps the conversation: the provider stores nothing, and returns its reasoning in a
+form that can be sent back."""
 
 
 def wrap_calls(body: Any) -> JsonObject:
@@ -71,18 +73,26 @@ class OpenAIResponses(Codec):
     def _write_body(self, draft: Draft) -> JsonObject:
         request, losses = draft.request, draft.losses
         own = as_dict(request.options.get(WIRE))
-        stored = _remembers(request) or own.get("store") is True
+        # Unless it is told otherwise, the provider stores what it says.
+        stored = _remembers(request) or own.get("store") is not False
         instructions, items = client.InputWriter(self.quirks, losses, stored=stored).write(draft.history.messages)
         if _remembers(request):
             _, answers = client.split_remembered(request.messages)
             items = [*(parts.write_result(answer, {}, losses) for answer in answers), *items]
-        body: JsonObject = {"model": request.model}
+        # A stored prompt may name the model.
+        body: JsonObject = {"model": request.model} if request.model else {}
         if instructions is not None:
             body["instructions"] = instructions
         body["input"] = items
         tools = parts.write_tools(request, draft.offered, items, self.quirks, losses)
         fields = parts.write_settings(request.options, self.quirks, losses)
-        return merge_fields({**body, **tools, **fields, **({} if stored else _DEFAULTS)}, own)
+        return merge_fields({**body, **tools, **fields}, own)
+
+    def keep_history(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        own = as_dict(options.get(WIRE))
+        if own.get("store") or own.get("previous_response_id") or own.get("conversation"):
+            return dict(options)
+        return {**options, WIRE: {**STATELESS, **own}}
 
     def _known_tools(self, request: Request) -> list[Tool]:
         own = as_dict(request.options.get(WIRE))

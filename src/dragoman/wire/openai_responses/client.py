@@ -187,6 +187,7 @@ class InputWriter:
         self._calls: dict[str, JsonObject] = {}
         self._ids: set[str] = set()
         self._message: JsonObject = {}  # the last one that may grow
+        self._group: Any = None  # its number, if it has no id
 
     def write(self, messages: Sequence[Message]) -> tuple[str | None, list[JsonObject]]:
         """The instructions, if the first message is fit to be them, and the items."""
@@ -208,7 +209,9 @@ class InputWriter:
         if role == "system":
             given = own_of(message).get("role")
             role = "developer" if given == "developer" or self._quirks.developer_role else "system"
-        self._items.append({"type": "message", "role": role, "content": write_content(message.parts, self._losses)})
+        rest = {name: value for name, value in own_of(message).items() if name != "role"} if message.extra else {}
+        content = write_content(message.parts, self._losses)
+        self._items.append({"type": "message", "role": role, "content": content, **rest})
 
     def _add_part(self, part: Part) -> None:
         own = own_of(part)
@@ -238,18 +241,22 @@ class InputWriter:
             content["logprobs"] = own["logprobs"]
         phase = {"phase": own["phase"]} if "phase" in own else {}
         last = self._message if self._items and self._items[-1] is self._message else {}
-        if "id" in own and last.get("id") == own["id"]:
+        if ("id" in own and last.get("id") == own["id"]) or (last and "group" in own and self._group == own["group"]):
             last["content"].append(content)
-            last["status"] = own.get("status", "completed")
+            if "id" in own or "status" in own:
+                last["status"] = own.get("status", "completed")
             return
         own = self._with_fit_id(own, "message")
-        if "id" in own:
-            status = own.get("status", "completed")
-            head = {"type": "message", "id": own["id"], "role": "assistant", "status": status}
-            self._message = {**head, "content": [content], **phase}
+        self._group = own.get("group")
+        status = {"status": own["status"]} if "status" in own else {}
+        if "id" in own or "group" in own:
+            head = (
+                {"id": own["id"], "role": "assistant", "status": "completed"} if "id" in own else {"role": "assistant"}
+            )
+            self._message = {"type": "message", **head, **status, "content": [content], **phase}
             self._items.append(self._message)
         else:
-            self._items.append({"type": "message", "role": "assistant", "content": part.text, **phase})
+            self._items.append({"type": "message", "role": "assistant", "content": part.text, **status, **phase})
 
     def _add_reasoning(self, own: JsonObject) -> None:
         if not self._bare_reasoning and not own.get("encrypted_content"):

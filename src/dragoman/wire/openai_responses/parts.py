@@ -31,7 +31,16 @@ from dragoman.wire.aliases import IdRule
 from dragoman.wire.codec import Offer, Offered, as_object, wants_strict
 from dragoman.wire.failures import Loss, fail
 from dragoman.wire.openai_chat.parts import TYPES, write_error_body
-from dragoman.wire.options import OptionTable, add_own, keep_unknown, settle_choice, unsupported_options, write_parallel
+from dragoman.wire.options import (
+    OptionTable,
+    add_own,
+    keep_unknown,
+    place_tools,
+    report_choice,
+    settle_choice,
+    unsupported_options,
+    write_parallel,
+)
 from dragoman.wire.quirks import Quirks
 from dragoman.wire.values import (
     as_count,
@@ -194,7 +203,7 @@ def _code_of(failure: Failure) -> str:
 # Texts, images and files as this wire writes them in messages and results, and back.
 
 _TEXTS = frozenset({"input_text", "output_text", "text", "summary_text", "reasoning_text"})
-_OWN = ("file_id", "prompt_cache_breakpoint")
+_OWN = ("file_id", "prompt_cache_breakpoint", "bare")
 
 # ---- writing -------------------------------------------------------------------------------------------------------
 
@@ -219,6 +228,7 @@ def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
     if isinstance(whole, dict):
         return whole
     kept = {name: own[name] for name in _OWN if name in own}
+    bare = kept.pop("bare", False)
     if isinstance(part, Text):
         kept.pop("file_id", None)
         return {"type": "input_text", "text": part.text, **kept}
@@ -226,7 +236,8 @@ def _write_part(part: Text | Image | File, losses: list[Loss]) -> JsonObject:
         return _write_media(part, {"detail": as_text(own.get("detail"), "auto"), **kept}, losses)
     if own.get("detail") is not None:
         kept["detail"] = own["detail"]
-    return _write_media(part, kept, losses)
+    written = _write_media(part, kept, losses)
+    return {**written, "file_data": part.data} if bare and "file_data" in written else written
 
 
 def _write_media(part: Image | File, kept: JsonObject, losses: list[Loss]) -> JsonObject:
@@ -306,6 +317,9 @@ def _read_file(entry: JsonObject, own: JsonObject) -> File:
     data = entry.get("file_data")
     if isinstance(data, str):
         media, plain = split_data_url(data) or ("", data)
+        if plain is data:
+            own["bare"] = True
+            extra = {WIRE: own}
         return File(name, plain, None, media or None, extra)
     return File(name, None, as_text(entry.get("file_url")) or None, None, extra)
 
@@ -356,7 +370,6 @@ def write_call(call: ToolCall | InvalidCall, own: JsonObject) -> JsonObject:
     if own.get("type") != CUSTOM:
         written = {"call_id": call.id, "name": call.name, "arguments": write(arguments)}
         return {"type": FUNCTION, **identity, **written, **kept}
-    kept.pop("status", None)
     text = arguments.get("input", "") if set(arguments) <= {"input"} else None
     words = text if isinstance(text, str) else write(arguments)
     return {"type": CUSTOM, **identity, "call_id": call.id, "name": call.name, "input": words, **kept}
@@ -383,8 +396,10 @@ def write_result(result: ToolResult, call: JsonObject, losses: list[Loss]) -> Js
     own = own_of(result)
     custom = call.get("type") == CUSTOM or own.get("type") == OUTPUTS[CUSTOM]
     kept = {name: own[name] for name in _RESULT_FIELDS if name in own} if own else {}
-    if "caller" in call:
+    if "caller" in call and "caller" not in own:
         kept["caller"] = call["caller"]
+    elif own.get("caller", call) is None:
+        del kept["caller"]
     output: Any = result.content
     if isinstance(output, str):
         output = mark_error(result, output)
@@ -473,7 +488,7 @@ _MODES = frozenset({"auto", "none", "required"})
 
 
 def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
-    """One function; both `parameters` and `strict` are always said, for silence about `strict` means "try it"."""
+    """One function. A tool of ours says `strict`, for silence about it means "try it"."""
     tool = offered.tool
     written: JsonObject = {"type": "function", "name": offered.name}
     if tool.description:
@@ -483,8 +498,11 @@ def write_definition(offered: Offered, *, strict: bool) -> JsonObject:
     own = as_dict(tool.metadata.get(WIRE)) if tool.metadata else {}
     if own:
         written.update({name: own[name] for name in _OWN_FIELDS if name in own})
-    if tool.metadata:
-        written["strict"] = strict or wants_strict(tool)
+    if tool.metadata and (strict or wants_strict(tool)):
+        written["strict"] = True
+    elif written["strict"] is None:
+        # The client left it to the provider.
+        del written["strict"]
     return written
 
 
@@ -499,6 +517,7 @@ def write_tools(
     if chosen.only is not None:
         tools = [tool for tool in tools if isinstance(tool, dict) and tool.get("name") in chosen.only]
     if not tools:
+        report_choice(request.options, losses)
         return {}
     fields: JsonObject = {"tools": tools}
     named = [{"type": "function", "name": name} for name in chosen.names]
@@ -513,16 +532,16 @@ def write_tools(
 
 
 def _list_tools(offer: Offer, others: list[Any], items: Iterable[JsonObject], *, strict: bool) -> list[Any]:
-    """All tools: the functions, but for those that `others` or the items of the input already hold, then `others`."""
+    """All tools: the functions, but for those that `others` or the items of the input already hold, and `others`."""
     there = set(_find_nested(others)) | {
         name for item in items if item.get("type") == "additional_tools" for name in _find_added(item)
     }
-    functions = [
-        write_definition(offered, strict=strict)
+    functions = {
+        offered.tool.name: write_definition(offered, strict=strict)
         for offered in offer.tools
         if (_namespace_of(offered.tool), offered.name) not in there
-    ]
-    return [*functions, *others]
+    }
+    return place_tools(functions, others)
 
 
 def _namespace_of(tool: Tool) -> str | None:
@@ -582,13 +601,14 @@ def read_choice(given: Any) -> Any:
 # ---- reading -------------------------------------------------------------------------------------------------------
 
 
-def read_tools(given: Any, added: Iterable[JsonObject] = ()) -> tuple[list[Tool], list[JsonObject]]:
-    """The functions that a client offers, wherever they stand, and its tools of other kinds as they are."""
+def read_tools(given: Any, added: Iterable[JsonObject] = ()) -> tuple[list[Tool], list[Any]]:
+    """The functions that a client offers, wherever they stand; and all tools in order, the functions by name."""
     tools: list[Tool] = []
-    others: list[JsonObject] = []
+    others: list[Any] = []
     for entry in dicts(given):
         if entry.get("type", "function") == "function" and as_text(entry.get("name")):
             tools.append(_read_function(entry))
+            others.append(entry["name"])
         else:
             others.append(entry)
             tools += _read_namespace(entry, {})
@@ -610,6 +630,8 @@ def _read_namespace(entry: JsonObject, marks: JsonObject) -> Iterator[Tool]:
 
 def _read_function(entry: JsonObject, *, namespace: str = "", added: bool = False) -> Tool:
     own = {name: entry[name] for name in _OWN_FIELDS if entry.get(name) not in (None, False)}
+    if entry.get("strict") is None:
+        own["strict"] = None
     if added:
         own["added"] = True
     metadata: dict[str, Any] = {"namespace": namespace} if namespace else {}
@@ -687,7 +709,7 @@ def _write_format(wanted: JsonObject, losses: list[Loss]) -> JsonObject | None:
 # ---- reading -------------------------------------------------------------------------------------------------------
 
 
-def read_settings(body: JsonObject, others: list[JsonObject]) -> dict[str, Any]:
+def read_settings(body: JsonObject, others: list[Any]) -> dict[str, Any]:
     """The options of a body; what has no neutral name stands under the name of the wire."""
     options = _OPTIONS.read(body) | _SWITCHES.read(body)
     own = keep_unknown(body, _KNOWN)

@@ -48,6 +48,8 @@ from dragoman.wire.writer import NO_END, StreamWriter
 
 _ANSWERS = frozenset(OUTPUTS.values())
 _MESSAGE_FIELDS = ("id", "phase")
+_PROMPT_FIELDS = frozenset({"type", "role", "content"})
+_PLAIN_PART = frozenset({"type", "text"})
 
 
 class InputReader:
@@ -58,8 +60,10 @@ class InputReader:
         self._names: dict[str, str] = {}
         self._open: deque[str] = deque()  # ids of calls that have no result yet
         self._answered: set[str] = set()
+        self._called: set[str] = set()  # the ids of calls that say who made them
         self._taken: set[str] = set()
         self._made = 0
+        self._made_groups = 0
         self.added: list[JsonObject] = []
         """The items that add tools in the middle of a conversation."""
 
@@ -89,7 +93,11 @@ class InputReader:
             self._add("assistant", read_call(item, self._open_call(item)))
         elif kind in _ANSWERS:
             identity = self._close_call(item)
-            self._add("tool", read_result(item, identity, self._names.get(identity, as_text(item.get("name")))))
+            result = read_result(item, identity, self._names.get(identity, as_text(item.get("name"))))
+            if identity in self._called and item.get("caller") is None:
+                # The client did not repeat who called.
+                result = replace(result, extra={WIRE: {**own_of(result), "caller": None}})
+            self._add("tool", result)
         elif kind == "reasoning":
             text = "\n\n".join(text for _, text in reasoning_texts(item))
             self._add("assistant", Thinking(text, {WIRE: keep_reasoning(item)}))
@@ -111,17 +119,20 @@ class InputReader:
     def _read_message(self, item: JsonObject, *, alone: bool) -> None:
         role = item.get("role")
         if role == "assistant":
-            for part in read_answer(item):
+            self._made_groups += 1
+            for part in read_answer(item, self._made_groups):
                 self._add("assistant", part)
             return
         parts: list[Part] = list(read_content(item.get("content")))
+        own = {name: value for name, value in item.items() if name not in _PROMPT_FIELDS and value is not None}
         if role not in ("system", "developer"):
-            self._messages.append(Message("user", parts))
+            self._messages.append(Message("user", parts, {WIRE: own} if own else {}))
             return
         # Only where the item would otherwise be written in another way is it told that it was one.
         foremost = not self._messages and len(parts) == 1 and not alone
-        extra = {WIRE: {"role": role}} if role == "developer" or foremost else {}
-        self._messages.append(Message("system", parts, extra))
+        if role == "developer" or foremost or own:
+            own["role"] = role
+        self._messages.append(Message("system", parts, {WIRE: own} if own else {}))
 
     # ---- ids --------------------------------------------------------------------------------------------------------
 
@@ -134,6 +145,8 @@ class InputReader:
             identity = f"call_{self._made}"
         self._taken.add(identity)
         self._names[identity] = as_text(item.get("name"))
+        if item.get("caller") is not None:
+            self._called.add(identity)
         self._open.append(identity)
         return identity
 
@@ -147,16 +160,28 @@ class InputReader:
         return identity
 
 
-def read_answer(item: JsonObject) -> list[Text]:
-    """The texts of an assistant's message; the last one also carries its status."""
+def read_answer(item: JsonObject, group: int = 0) -> list[Text]:
+    """The texts of an assistant's message; the last one also carries its status.
+
+    `group` is the number of a message without an id, whose texts belong together.
+    """
     content = item.get("content")
     own = {name: item[name] for name in _MESSAGE_FIELDS if item.get(name) is not None}
+    if group and "id" not in own and _is_group(content):
+        own["group"] = group
     blocks: list[Any] = [content] if isinstance(content, str) else content if isinstance(content, list) else []
     texts = [text for block in blocks if (text := read_answer_part(block, own)) is not None]
-    if texts and "id" in own and item.get("status") is not None:
+    if texts and (own.keys() & {"id", "group"} or item.get("status") != "completed") and item.get("status") is not None:
         last = texts[-1]
-        texts[-1] = Text(last.text, {WIRE: {**last.extra[WIRE], "status": item["status"]}})
+        texts[-1] = Text(last.text, {WIRE: {**own_of(last), "status": item["status"]}})
     return texts
+
+
+def _is_group(content: Any) -> bool:
+    """Whether the content of a message is more than one plain text."""
+    blocks = list(dicts(content))
+    said = [{name for name, value in block.items() if value not in (None, [])} for block in blocks]
+    return len(blocks) > 1 or any(not names <= _PLAIN_PART for names in said)
 
 
 def read_answer_part(block: Any, own: JsonObject) -> Text | None:
