@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.own_code import SEARCH_PATH, is_below
+from dragoman.own_code import SEARCH_PATH, is_below, script_command
 from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -179,6 +179,103 @@ def in_memory(name: str, content: bytes) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The user of a command. If root runs dragoman in a folder of another user, commands run as that user. They need no
+# other rights, and their files belong to the owner of the workspace.
+
+_SET_GROUP, _SET_USER = 1 << 6, 1 << 7
+_BECOME = """
+import os, sys
+user, group = map(int, sys.argv[1:3])
+os.setgroups([])
+os.setresgid(group, group, group)
+os.setresuid(user, user, user)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class User(Struct, frozen=True):
+    """The user and the group that a command runs as."""
+
+    uid: int
+    gid: int
+
+    def run(self, argv: Sequence[str], writable: Iterable[str]) -> tuple[str, ...]:
+        """Return the command line that gives up the rights of root and then runs `argv`."""
+        return (*script_command(_BECOME, *writable), str(self.uid), str(self.gid), *argv)
+
+    def can_reach(self, path: str) -> bool:
+        """Whether the modes of the folders above this real path, and of the path itself, let the user in."""
+        while True:
+            try:
+                state = os.stat(path)
+            except OSError:
+                return False
+            shift = 6 if state.st_uid == self.uid else 3 if state.st_gid == self.gid else 0
+            if stat.S_ISDIR(state.st_mode) and not state.st_mode >> shift & 1:
+                return False
+            if path == "/":
+                return True
+            path = os.path.dirname(path)
+
+
+def find_user(workspace: str) -> User | None:
+    """Return the user for commands in this workspace; None if they run as the user of this process.
+
+    An owner without a number in our user namespace (the kernel shows a substitute) cannot be taken on. Neither can any
+    other user if root lacks the capability.
+    """
+    if os.name != "posix" or os.geteuid() != 0:
+        return None
+    state = os.stat(workspace)
+    group = state.st_gid or _main_group(state.st_uid)
+    if state.st_uid == 0 or not _is_mapped("uid", state.st_uid) or not _is_mapped("gid", group):
+        return None
+    return User(state.st_uid, group) if _may_change_user() else None
+
+
+def _main_group(uid: int) -> int:
+    """The group root is not for other users: the one of the user database, else the one with the user's own number."""
+    with contextlib.suppress(ImportError, KeyError):
+        import pwd
+
+        return pwd.getpwuid(uid).pw_gid or uid
+    return uid
+
+
+def _is_mapped(kind: Literal["uid", "gid"], number: int) -> bool:
+    try:
+        ranges = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text(encoding="ascii").splitlines()]
+        substitute = int(Path(f"/proc/sys/kernel/overflow{kind}").read_text(encoding="ascii"))
+    except OSError:
+        return True
+    is_initial = [list(map(int, each)) for each in ranges] == [[0, 0, 2**32 - 1]]
+    inside = any(int(first) <= number < int(first) + int(count) for first, _, count in ranges)
+    return is_initial or (inside and number != substitute)
+
+
+def _may_change_user() -> bool:
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    held = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:")), 0)
+    return held & (_SET_GROUP | _SET_USER) == _SET_GROUP | _SET_USER
+
+
+def fit_to_user(box: Box, user: User | None) -> Box:
+    """Check that the user of the commands can reach the folders of a checked box. Readable ones may be out of reach."""
+    if user is None:
+        return box
+    for path in (box.workspace, *box.writable, *filter(None, [box.home])):
+        if not user.can_reach(path):
+            raise ConfigError(
+                f"commands run as user {user.uid}, who owns the workspace and cannot reach {path}",
+                hint="check the modes of the folders above it, or run dragoman as that user",
+            )
+    return replace(box, readable=tuple(path for path in box.readable if user.can_reach(path)))
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # A folder for the temporary files of one command. It is always removed afterwards.
 
 _PREFIX = "dragoman-box-"
@@ -187,15 +284,20 @@ _PREFIX = "dragoman-box-"
 class PrivateFolder:
     """A folder for one command. The process that created it holds a lock, so that others know it is in use."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: User | None = None) -> None:
         _sweep_once()
         self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
             # Another process holds the lock only briefly, to check whether the folder is in use.
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
-        self.home = os.path.join(self.path, "home")
-        os.mkdir(self.home)
+        self.temporary, self.home = os.path.join(self.path, "tmp"), os.path.join(self.path, "home")
+        for folder in (self.temporary, self.home):
+            os.mkdir(folder, 0o700)
+            if user is not None:
+                # The folder above stays ours, so that the user cannot replace it.
+                os.chown(folder, user.uid, user.gid)
+                os.chmod(self.path, 0o711)
 
     def remove(self) -> tuple[str, ...]:
         """Remove the folder with everything in it."""
@@ -236,6 +338,8 @@ def _remove(path: str) -> None:
 
 def _open_up(function: Callable[..., Any], path: str, error: object) -> None:
     """Restore permissions and retry: a command may have removed its own."""
+    if os.geteuid() == 0:
+        return  # Modes do not stop root. Another user may own the folder, and could replace it by a link.
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):

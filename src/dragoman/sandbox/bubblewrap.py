@@ -15,6 +15,8 @@ from dragoman.sandbox.boxes import (
     Sandbox,
     bounded_launch,
     check_box,
+    find_user,
+    fit_to_user,
     full_environment,
     in_memory,
     limit,
@@ -43,6 +45,8 @@ class BubblewrapSandbox(Sandbox):
             raise ConfigError(
                 f"{self.program} lies in a folder that commands may change", hint="install bubblewrap elsewhere"
             )
+        user = find_user(box.workspace)
+        box = fit_to_user(box, user)
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, protection.guarded, box.aside)
         placeholders = Placeholders(box.workspace, protection.absent, protection.guarded)
@@ -63,8 +67,9 @@ class BubblewrapSandbox(Sandbox):
                 os.close(descriptor)
             raise
         # The options are passed in memory, so that a process list shows neither them nor the environment.
+        command = (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits))
         return bounded_launch(
-            (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits)),
+            command if user is None else user.run(command, (box.workspace, *box.writable)),
             box.limits,
             descriptors=descriptors,
             endings=(guard.put_back, placeholders.remove),

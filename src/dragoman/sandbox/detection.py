@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.own_code import find_interpreter, read_script, script_command
-from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier
+from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier, User, find_user
 from dragoman.sandbox.protection import closing
 from dragoman.types import SandboxName
 
@@ -347,31 +347,40 @@ def _look(wanted: str, workspace: str) -> tuple[Sandbox | None, tuple[str, ...]]
 
 
 def _working(kind: str, workspace: str) -> Sandbox:
-    """The sandbox of this kind, if a command really runs in it."""
+    """Return the sandbox of this kind. Raises SandboxMissing if no command runs in it."""
     if kind == "bubblewrap":
         from dragoman.sandbox.bubblewrap import BubblewrapSandbox, find_bubblewrap
 
         program = find_bubblewrap(workspace)
         if program is None:
             raise SandboxMissing("bwrap is not installed")
-        return _tested(BubblewrapSandbox, program)
-    from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
+        sandbox = _create(BubblewrapSandbox, program)
+    else:
+        from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
 
-    reason = why_no_landlock()
-    if reason:
-        raise SandboxMissing(reason)
-    return _tested(LandlockSandbox)
+        reason = why_no_landlock()
+        if reason:
+            raise SandboxMissing(reason)
+        sandbox = _create(LandlockSandbox)
+    _try(sandbox, find_user(workspace) if os.path.isdir(workspace) else None)
+    return sandbox
 
 
 @functools.cache
-def _tested(kind: type[Sandbox], *arguments: str) -> Sandbox:
-    sandbox = kind(*arguments)
+def _create(kind: type[Sandbox], *arguments: str) -> Sandbox:
+    return kind(*arguments)
+
+
+@functools.cache
+def _try(sandbox: Sandbox, user: User | None) -> None:
+    """Run a command, as the user that commands in the workspace run as: the kernel may forbid it to some users."""
     try:
         with tempfile.TemporaryDirectory(prefix="dragoman-sandbox-") as folder:
+            if user is not None:
+                os.chown(folder, user.uid, user.gid)
             ran = sandbox.run(["true"], Box(workspace=folder), timeout=20)
     except OSError as error:
         raise SandboxMissing(f"it does not start: {error}") from error
     if ran.code != 0:
         said = ran.errors.decode(errors="replace").strip().splitlines()
         raise SandboxMissing(said[-1][:300] if said else f"it ended with {ran.code}")
-    return sandbox

@@ -25,6 +25,8 @@ from dragoman.sandbox.boxes import (
     Sandbox,
     bounded_launch,
     check_box,
+    find_user,
+    fit_to_user,
     full_environment,
     in_memory,
     secrets_below,
@@ -254,15 +256,18 @@ class LandlockSandbox(Sandbox):
         box = check_box(box)
         _refuse_what_cannot_be_hidden(box)
         _refuse_what_cannot_be_kept(box)
+        user = find_user(box.workspace)
+        box = fit_to_user(box, user)
         command = script_command(_ENTER, box.workspace, *box.writable)
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, [*protection.fixed, *protection.absent, *protection.guarded], box.aside)
-        private = PrivateFolder()
+        private = PrivateFolder(user)
         try:
             settings = self._settings(box, private.path) | {
                 "argv": list(argv),
-                "environment": full_environment(box, home=box.home or private.home, temporary=private.path),
+                "environment": full_environment(box, home=box.home or private.home, temporary=private.temporary),
                 "cwd": box.cwd,
+                "user": None if user is None else (user.uid, user.gid),
             }
             descriptor = in_memory("settings", marshal.dumps(settings, 2))
         except BaseException:
