@@ -158,7 +158,7 @@ def test_it_holds_for_a_user_without_rights(tier: str, open_copy: Path) -> None:
     assert report.holds
 
 
-DOCTOR = "import sys; sys.path.insert(0, {top!r}); from dragoman.__main__ import main; main()"
+DOCTOR = "import sys; sys.path.insert(0, {top!r}); from dragoman.__main__ import main; sys.exit(main())"
 
 
 @pytest.mark.parametrize("user", [0, NOBODY], ids=["root", "nobody"])
