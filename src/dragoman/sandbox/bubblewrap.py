@@ -39,12 +39,16 @@ class BubblewrapSandbox(Sandbox):
         self.program = program
         self._options = _known_options(program)
 
-    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+    def check(self, box: Box) -> Box:
         box = check_box(box)
         if not is_outside(self.program, (box.workspace, *box.writable)):
             raise ConfigError(
-                f"{self.program} lies in a folder that commands may change", hint="install bubblewrap elsewhere"
+                f"{self.program} is in a folder that commands may change", hint="install bubblewrap in another folder"
             )
+        return box
+
+    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+        box = self.check(box)
         user = find_user(box.workspace)
         box = fit_to_user(box, user)
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
@@ -139,9 +143,9 @@ def _visible(box: Box) -> list[str]:
 
 
 def _fix_kernel_settings() -> list[str]:
-    """Make everything in /proc read-only that is not about a process.
+    """Make everything in /proc read-only, except the folders of processes.
 
-    The settings are those of the host, and they belong to root: for a box of root, file modes are no hindrance.
+    These are settings of the host. Root owns them, so their modes do not stop a command of root.
     """
     options: list[str] = []
     with os.scandir("/proc") as entries:
