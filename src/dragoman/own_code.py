@@ -66,6 +66,23 @@ def _find_on(path: str, name: str, writable: tuple[str, ...]) -> str | None:
     return None
 
 
+def resolve_once(name: str, path: str) -> str:
+    """Return the full path of a program that the user named, or the name if there is no such program.
+
+    The first answer stays valid: a tool may create another program of this name later, in an earlier folder of the
+    path. The program counts as code of dragoman, so tools cannot change it unnoticed either.
+    """
+    if "/" in name or os.name != "posix":
+        return name
+    if (name, path) not in _resolved:
+        found = _find_on(path, name, ())
+        if found is None:
+            return name
+        _resolved[name, path] = found
+        note_code(found)
+    return _resolved[name, path]
+
+
 def find_interpreter(*writable: str) -> str:
     """Return a Python interpreter for helper scripts. They need only the standard library.
 
@@ -114,6 +131,7 @@ _DEPENDENCIES = ("msgspec", "jsonschema_rs", "docstring_parser")
 _OPTIONAL = ("typer", "rich", "xllamacpp", "opentelemetry", "google", "azure")
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".sh", ".jar")
 _named: dict[str, None] = {}
+_resolved: dict[tuple[str, str], str] = {}
 
 
 def note_code(*paths: str) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,10 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman import own_code
+from dragoman import mcp, own_code
+from dragoman.cli.approval_prompt import EditError, edit_json
+from dragoman.tools import answer_sync, bind
+from dragoman.types import ToolCall
 
 PACKAGE = Path(dragoman.__file__).parent
 
@@ -183,6 +188,50 @@ def test_threat_25_no_program_of_the_workspace_is_found(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", place.format(top=tmp_path))
     assert (own_code.find_program(name, str(tmp_path / "ws")) is not None) == is_found
+
+
+SERVER = Path(__file__).parents[1] / "mcp/sdk_server.py"
+
+
+def make_program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def test_threat_25_a_server_that_starts_again_is_the_same_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, marker, pid = tmp_path / "ws/bin", tmp_path / "marker", tmp_path / "pid"
+    inside.mkdir(parents=True)
+    make_program(tmp_path / "usr/weather", f"echo $$ > {pid}; exec {sys.executable} {SERVER} stdio")
+    monkeypatch.setenv("PATH", f"{inside}:{tmp_path / 'usr'}:/usr/bin:/bin")
+    limits = mcp.Limits(restart_delays=(0.0,))
+    with mcp.connect([mcp.StdioServer("weather", ["weather"])], limits=limits, environment=os.environ) as toolbox:
+        (forecast,) = (tool for tool in toolbox.tools if tool.metadata["mcp_tool"] == "forecast")
+        make_program(inside / "weather", f"touch {marker}; exit 1")
+        first = pid.read_text(encoding="utf-8")
+        os.kill(int(first), signal.SIGKILL)
+        asked = ToolCall("1", forecast.name, {"city": "Rome"})
+        told = [answer_sync(bind(forecast, asked.arguments), asked, wait=asyncio.run).result for _ in range(2)]
+        assert "sunny" in str(told[-1].content)
+        assert pid.read_text(encoding="utf-8") != first
+    assert not marker.exists()
+
+
+def test_threat_25_the_editor_is_not_taken_from_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "marker"
+    make_program(tmp_path / "ws/bin/ed1", f"touch {marker}")
+    make_program(tmp_path / "usr/ed1", "echo '{\"a\": 2}' > $1; [ ! -e ed1 ]")
+    monkeypatch.chdir(tmp_path / "ws")
+    monkeypatch.setenv("VISUAL", "ed1")
+    monkeypatch.setenv("PATH", f":{tmp_path}/ws/bin:{tmp_path}/usr:/usr/bin:/bin")
+    assert asyncio.run(edit_json("", {"a": 1})) == {"a": 2}
+    (tmp_path / "usr/ed1").unlink()
+    own_code._find_on.cache_clear()
+    with pytest.raises(EditError, match="cannot start ed1"):
+        asyncio.run(edit_json("", {"a": 1}))
+    assert not marker.exists()
 
 
 def test_threat_25_without_an_interpreter_elsewhere_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

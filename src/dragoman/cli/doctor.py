@@ -329,8 +329,6 @@ class DoctorRun:
 def _open_console() -> Console:
     from rich.console import Console
 
-    from dragoman.sandbox import Sandbox
-
     return Console(stderr=True, highlight=False)
 
 
