@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -191,8 +192,18 @@ def test_the_modes_say_who_can_reach_a_folder(top: Path, mode: int, uid: int, gi
     assert (subprocess.run(enter, capture_output=True).returncode == 0) == reaches
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo x > .git/hooks/pre-push; true",
+        "rm -rf .git/hooks; mkdir -p .git/hooks; echo y > .git/hooks/new; true",
+        "rm -rf .git; true",
+        "mv .git elsewhere; true",
+        "rm -rf .git; ln -s /etc .git; true",
+    ],
+)
 def test_protected_paths_keep_their_owner_when_they_are_restored(
-    sandbox: Sandbox, workspace: Path, run_in: Any
+    sandbox: Sandbox, workspace: Path, command: str, run_in: Any
 ) -> None:
     hooks = workspace / ".git/hooks"
     hooks.mkdir(parents=True)
@@ -200,13 +211,35 @@ def test_protected_paths_keep_their_owner_when_they_are_restored(
     (hooks / "pre-push").chmod(0o750)
     for path in [workspace / ".git", *(workspace / ".git").rglob("*")]:
         os.chown(path, OWNER, GROUP)
-    command = "echo x > .git/hooks/pre-push; rm -rf .git/hooks; mkdir -p .git/hooks; echo y > .git/hooks/new; true"
     ran = run_in(sandbox, command, Box(workspace=str(workspace)))
     assert bool(ran.put_back) == (sandbox.tier == "landlock")
     assert (hooks / "pre-push").read_text(encoding="utf-8") == "hook"
     assert stat.S_IMODE((hooks / "pre-push").stat().st_mode) == 0o750
-    assert {owner_of(path) for path in (hooks, hooks / "pre-push")} == {(OWNER, GROUP)}
+    assert {owner_of(path) for path in (hooks.parent, hooks, hooks / "pre-push")} == {(OWNER, GROUP)}
     assert sorted(path.name for path in hooks.iterdir()) == ["pre-push"]
+
+
+def test_secrets_of_other_users_stay_hidden_from_root(top: Path, run_in: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workspace is the home folder of a user, or contains several."""
+    homes = [made(top / name, OWNER, GROUP) for name in ("one", "two")]
+    for home in homes:
+        (home / ".ssh").mkdir()
+        (home / ".ssh/id_rsa").write_text("canary", encoding="utf-8")
+        (home / "notes").write_text("canary", encoding="utf-8")
+        for path in home.rglob("*"):
+            os.chown(path, OWNER, GROUP)
+    users = [SimpleNamespace(pw_dir=str(path)) for path in (*homes, "/", "/nonexistent")]
+    monkeypatch.setattr("pwd.getpwall", lambda: users)
+    boxes._all_homes.cache_clear()
+    try:
+        for workspace, shown in ((homes[0], ["./notes"]), (top, ["./one/notes", "./two/notes"])):
+            with pytest.raises(ConfigError, match=r"cannot hide .*\.ssh"):
+                find_sandbox("landlock").launch(["true"], Box(workspace=str(workspace)))
+            if shutil.which("bwrap"):
+                ran = run_in(find_sandbox("bubblewrap"), "grep -rls canary . | sort", Box(workspace=str(workspace)))
+                assert ran.output.split() == shown
+    finally:
+        boxes._all_homes.cache_clear()
 
 
 def test_nothing_of_a_command_stays(sandbox: Sandbox, workspace: Path, run_in: Any) -> None:

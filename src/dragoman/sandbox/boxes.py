@@ -535,10 +535,21 @@ def home_folders() -> list[str]:
     return [path for path in dict.fromkeys(real) if path != "/"]
 
 
+@functools.cache
+def _all_homes() -> tuple[str, ...]:
+    """Return the home folders of all users: root can read them, so a box of root has to hide their secrets."""
+    import pwd
+
+    real = {os.path.realpath(user.pw_dir) for user in pwd.getpwall() if os.path.isdir(user.pw_dir)}
+    return tuple(sorted(real - {"/"}))
+
+
 def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
     """Return the secrets that the visible folders contain."""
     folders = list(folders)
-    secrets = [os.path.join(home, name) for home in home_folders() for name in HOME_SECRETS]
+    homes = [*home_folders(), *(_all_homes() if os.name == "posix" and os.geteuid() == 0 else ())]
+    near = {home for home in homes if any(is_below(home, each) or is_below(each, home) for each in folders)}
+    secrets = [os.path.join(home, name) for home in near for name in HOME_SECRETS]
     wanted = [os.path.realpath(path) for path in (*secrets, *hidden) if os.path.lexists(path)]
     return sorted({path for path in wanted if any(is_below(path, folder) and path != folder for folder in folders)})
 

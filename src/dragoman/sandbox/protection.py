@@ -451,10 +451,16 @@ class PathSnapshot:
                         self._set_aside(folder, part)
                     elif before.kind == "nothing":
                         return True
-                    os.mkdir(part, dir_fd=folder)
-                    inner = _opened(part, folder)
+                    inner = self._make_folder(folder, part)
                 folder = stack.enter_context(inner)
             return self._restore(folder, name, before)
+
+    def _make_folder(self, folder: int, name: str) -> contextlib.AbstractContextManager[int]:
+        """Create a folder that is missing above a protected path. It belongs to the owner of the folder above it."""
+        os.mkdir(name, dir_fd=folder)
+        with _opened(name, folder) as inner:
+            _give(inner, _State(kind="folder", owner=_owner(os.fstat(folder))))
+        return _opened(name, folder)
 
     def _restore(self, folder: int, name: str, before: _State) -> bool:
         now = self._look(folder, name)
