@@ -29,7 +29,7 @@ test-full: $(STAMP) ## run every test, the long ones too, with random examples (
 	PYTHONHASHSEED=$$seed $(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" \
 		--hypothesis-profile=random --hypothesis-seed=$$seed $(ARGS)
 
-# Not a part of `make test`: it downloads several gigabytes, and depends on programs that others change.
+# Not a part of `make test`: it needs five gigabytes of disk, and depends on programs that others change.
 test-peers: $(STAMP) ## test with LiteLLM, vLLM and MCP's reference servers (ARGS= names some of them)
 	@$(BIN)/python scripts/test-peers $(ARGS)
 

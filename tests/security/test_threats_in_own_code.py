@@ -17,6 +17,7 @@ import pytest
 import dragoman
 from dragoman import mcp, own_code
 from dragoman.cli.approval_prompt import EditError, edit_json
+from dragoman.sandbox import Box, find_sandbox
 from dragoman.tools import answer_sync, bind
 from dragoman.types import ToolCall
 
@@ -153,6 +154,23 @@ def test_threat_25_a_box_that_cannot_keep_the_environment_refuses(workspace: Pat
     (workspace / "box.py").write_text(BOXED, encoding="utf-8")
     said = _run(workspace, "box.py", str(workspace), "landlock")
     assert said["refused"] == f"dragoman runs from {workspace}/.venv, and Landlock cannot protect it from commands"
+
+
+@pytest.mark.parametrize("tier", ["landlock", pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap"))])
+def test_threat_25_a_tool_file_is_as_before_when_a_command_has_ended(
+    tmp_path: Path, tier: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_code, "_named", {})
+    (tmp_path / "tools").mkdir()
+    for name in ("tools/weather.py", "notes.py"):
+        (tmp_path / name).write_text("kept", encoding="utf-8")
+    own_code.note_code(str(tmp_path / "tools/weather.py"))
+    command = "echo x > notes.py; echo x > tools/weather.py; rm -rf tools; mkdir tools; echo x > tools/weather.py; true"
+    ran = find_sandbox(tier).run(["/bin/sh", "-c", command], Box(workspace=str(tmp_path)))
+    assert ran.code == 0
+    assert (tmp_path / "tools/weather.py").read_text(encoding="utf-8") == "kept"
+    assert (tmp_path / "notes.py").read_text(encoding="utf-8") == "x\n"
+    assert any("weather.py" in each for each in ran.put_back) == (tier == "landlock")
 
 
 def test_threat_25_file_tools_ask_before_they_change_it(workspace: Path) -> None:
