@@ -109,6 +109,7 @@ OWNERS = {
     "another user": (OWNER, GROUP, (OWNER, GROUP)),
     "nobody": (NOBODY, NOBODY, (NOBODY, NOBODY)),
     "a known user with the group of root": (NOBODY, 0, (NOBODY, NOBODY)),
+    "a known user with a group of others": (NOBODY, GROUP, (NOBODY, NOBODY)),
     "an unknown user with the group of root": (OWNER, 0, (OWNER, OWNER)),
     "root": (0, 0, None),
     "root with the group of others": (0, GROUP, None),

@@ -221,25 +221,28 @@ class User(Struct, frozen=True):
 def find_user(workspace: str) -> User | None:
     """Return the user for commands in this workspace; None if they run as the user of this process.
 
-    An owner without a number in our user namespace (the kernel shows a substitute) cannot be taken on. Neither can any
-    other user if root lacks the capability.
+    That is the case if the owner has no number in our user namespace (the kernel shows a substitute), and if root lacks
+    the capability to change its user.
     """
     if os.name != "posix" or os.geteuid() != 0:
         return None
     state = os.stat(workspace)
-    group = state.st_gid or _main_group(state.st_uid)
+    group = _find_group(state.st_uid, state.st_gid)
     if state.st_uid == 0 or not _is_mapped("uid", state.st_uid) or not _is_mapped("gid", group):
         return None
     return User(state.st_uid, group) if _may_change_user() else None
 
 
-def _main_group(uid: int) -> int:
-    """The group root is not for other users: the one of the user database, else the one with the user's own number."""
-    with contextlib.suppress(ImportError, KeyError):
-        import pwd
+def _find_group(uid: int, gid: int) -> int:
+    """Return the group of the workspace if the user belongs to it, else the user's own group; never the group root."""
+    import pwd
 
-        return pwd.getpwuid(uid).pw_gid or uid
-    return uid
+    try:
+        known = pwd.getpwuid(uid)
+        groups = os.getgrouplist(known.pw_name, known.pw_gid)
+    except KeyError:
+        return gid or uid
+    return gid if gid and gid in groups else known.pw_gid or uid
 
 
 def _is_mapped(kind: Literal["uid", "gid"], number: int) -> bool:
