@@ -86,6 +86,17 @@ except ConfigError as problem:
 print(json.dumps(said))
 """
 
+DOCTOR = """
+import contextlib, io, json, os, sys
+from dragoman.__main__ import main
+os.environ["DRAGOMAN_SANDBOX"] = "landlock"
+sys.argv = ["dragoman", "doctor", "--sandbox", "--json"]
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    main()
+report = json.loads(printed.getvalue())
+print(json.dumps([report["holds"], report["refused_here"]]))
+"""
+
 WRITES = """
 import json, sys
 import dragoman
@@ -153,7 +164,11 @@ def test_threat_25_a_box_does_not_change_what_dragoman_runs_from(workspace: Path
 def test_threat_25_a_box_that_cannot_keep_the_environment_refuses(workspace: Path) -> None:
     (workspace / "box.py").write_text(BOXED, encoding="utf-8")
     said = _run(workspace, "box.py", str(workspace), "landlock")
-    assert said["refused"] == f"dragoman runs from {workspace}/.venv, and Landlock cannot protect it from commands"
+    reason = f"dragoman runs from {workspace}/.venv, and Landlock cannot protect it from commands"
+    assert said["refused"] == reason
+    # The doctor tests the sandbox in a folder of its own, so it has to say this too.
+    (workspace / "doctor.py").write_text(DOCTOR, encoding="utf-8")
+    assert _run(workspace, "doctor.py") == [True, reason]
 
 
 @pytest.mark.parametrize("tier", ["landlock", pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap"))])
