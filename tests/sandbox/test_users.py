@@ -255,6 +255,33 @@ def test_nothing_of_a_command_stays(sandbox: Sandbox, workspace: Path, run_in: A
     assert list(workspace.iterdir()) == []
 
 
+LAUNCHER = """
+import sys
+from dragoman.sandbox import Box, find_sandbox
+find_sandbox(sys.argv[1]).run(["/bin/sh", "-c", sys.argv[3]], Box(workspace=sys.argv[2]))
+"""
+
+
+def test_everything_ends_when_the_launcher_is_killed(sandbox: Sandbox, workspace: Path) -> None:
+    """The kernel forgets the signal for the death of a parent when a process changes its user."""
+    # The command holds a pipe of ours open, by its name, as long as it lives.
+    os.mkfifo(workspace / "alive")
+    os.chown(workspace / "alive", OWNER, GROUP)
+    command = "exec 3> alive; (setsid sleep 600 &); echo ready >&3; sleep 600"
+    environment = {**os.environ, "PYTHONPATH": str(Path(dragoman.__file__).parents[1])}
+    launcher = subprocess.Popen([sys.executable, "-c", LAUNCHER, sandbox.tier, workspace, command], env=environment)
+    try:
+        with open(workspace / "alive", encoding="utf-8") as alive:
+            assert alive.readline() == "ready\n"
+            launcher.kill()
+            launcher.wait(60)
+            # The end of the file: no process has it open for writing any more.
+            assert alive.read() == ""
+    finally:
+        launcher.kill()
+        launcher.wait(60)
+
+
 def test_a_sandbox_that_does_not_work_for_the_owner_is_not_chosen(
     top: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,7 +299,7 @@ def test_an_agent_of_root_leaves_files_that_the_owner_can_change(workspace: Path
         call("write", path="new/deep/file.txt", content="one\n"),
         call("bash", command="id -u && echo two >> new/deep/file.txt && echo x > from_bash"),
         call("edit", path="from_bash", old="x", new="y"),
-        call("bash", command="cat new/deep/file.txt from_bash && rm -r new"),
+        call("bash", command="cat new/deep/file.txt from_bash && rm -r new; (setsid sleep 600 &)"),
     ]
     model = ScriptedModel([*map(calls, steps), "done"])
     agent = dragoman.Agent(
