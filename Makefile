@@ -10,10 +10,10 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full check bench docs format clean
+.PHONY: help demo test test-full test-peers check bench docs format clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(DEMO_STAMP) ## set up what is needed and answer a few questions with a real model and real tools
 	@$(BIN)/dragoman demo
@@ -28,6 +28,10 @@ test-full: $(STAMP) ## run every test, the long ones too, with random examples (
 	@seed=$(or $(SEED),$$($(BIN)/python -c 'import random; print(random.getrandbits(32))')); \
 	PYTHONHASHSEED=$$seed $(BIN)/python -m pytest -n auto --dist loadgroup -m "full or not full" \
 		--hypothesis-profile=random --hypothesis-seed=$$seed $(ARGS)
+
+# Not a part of `make test`: it needs five gigabytes of disk, and depends on programs that others change.
+test-peers: $(STAMP) ## test with LiteLLM, vLLM and MCP's reference servers (ARGS= names some of them)
+	@$(BIN)/python scripts/test-peers $(ARGS)
 
 check: $(STAMP) ## formatting, lint, types, import layers, structure
 	@$(BIN)/ruff format --check

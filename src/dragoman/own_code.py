@@ -1,10 +1,12 @@
-"""Which code runs on dragoman's own behalf, and where it may come from.
+"""The programs and modules that dragoman runs for itself, and the folders that they may come from.
 
-Tools change files in the workspace. So nothing that lies there is started or imported for dragoman itself: helper
-programs and the interpreter of helper scripts come from elsewhere, the scripts are kept in memory, and modules are not
-looked for there. Code in the workspace that dragoman has to run from (a virtual environment, the package, the program
-itself, tool files and servers that the user named) is listed by `own_paths`: sandboxes keep it unchanged, and file
-tools ask before they write to it.
+Tools can change files in the workspace. So dragoman starts no program and imports no module from there for its own use.
+It takes helper programs, and the interpreter of its helper scripts, from other folders. It keeps the source of helper
+scripts in memory. It does not search the workspace for modules.
+
+Some code of dragoman may have to be in the workspace: a virtual environment, the package, the program that uses it, and
+tool files and servers that the user named. `own_paths` lists this code. Sandboxes make it read-only, and file tools ask
+before they write to it.
 """
 
 from __future__ import annotations
@@ -21,37 +23,37 @@ from types import ModuleType
 from dragoman.errors import ConfigError
 
 SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where programs are looked for when no PATH is given."""
+"""The search path for programs if the environment has no PATH."""
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies in it; both are real paths."""
+    """Whether `path` is `folder`, or is inside it. Both are real paths."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def absolute_entries(path: str) -> list[str]:
-    """The folders of a search path; one that is relative, or empty, means another folder after every `cd`."""
+    """Return the absolute folders of a search path. A relative or empty entry changes its meaning with every `cd`."""
     return [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]
 
 
 def places_of(path: str) -> tuple[str, str, str]:
-    """A path as it is named, as it is named in its real folder, and without any link."""
+    """Return three names of a path: as given, in its real folder, and with all links resolved."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.normpath(path), os.path.join(os.path.realpath(folder), name), os.path.realpath(path)
 
 
 def is_outside(path: str, folders: Iterable[str]) -> bool:
-    """Whether a path lies in none of the folders, by any of its names. The whole file system counts as none."""
+    """Whether a path is in none of the folders, by any of its names. The folder `/` is ignored."""
     tops = {top for folder in folders for top in (os.path.abspath(folder), os.path.realpath(folder))} - {"/"}
     return not any(is_below(place, top) for place in places_of(path) for top in tops)
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Programs that are started: none that lies in a folder that tools may change.
+# Programs. dragoman starts none from a folder that tools may change.
 
 
 def find_program(name: str, *writable: str) -> str | None:
-    """The full path of a program on PATH that lies in none of the folders that tools may change."""
+    """Return the full path of a program on PATH that is outside the folders that tools may change."""
     return _find_on(os.environ.get("PATH", os.defpath), name, writable)
 
 
@@ -64,11 +66,28 @@ def _find_on(path: str, name: str, writable: tuple[str, ...]) -> str | None:
     return None
 
 
-def find_interpreter(*writable: str) -> str:
-    """A Python for helper scripts, which need the standard library only.
+def resolve_once(name: str, path: str) -> str:
+    """Return the full path of a program that the user named, or the name if there is no such program.
 
-    The interpreter below a virtual environment does: it lies elsewhere as a rule. A program that holds its own Python
-    inside is none.
+    The first answer stays valid: a tool may create another program of this name later, in an earlier folder of the
+    path. The program counts as code of dragoman, so tools cannot change it unnoticed either.
+    """
+    if "/" in name or os.name != "posix":
+        return name
+    if (name, path) not in _resolved:
+        found = _find_on(path, name, ())
+        if found is None:
+            return name
+        _resolved[name, path] = found
+        note_code(found)
+    return _resolved[name, path]
+
+
+def find_interpreter(*writable: str) -> str:
+    """Return a Python interpreter for helper scripts. They need only the standard library.
+
+    The base interpreter of a virtual environment is enough, and it is usually in another folder. A frozen program
+    contains no interpreter that can run a script.
     """
     base: str = getattr(sys, "_base_executable", "")
     own = [] if getattr(sys, "frozen", False) else [base, sys.executable]
@@ -79,24 +98,24 @@ def find_interpreter(*writable: str) -> str:
     found = find_program("python3", *writable)
     if found is None:
         raise ConfigError(
-            "there is no Python outside the workspace, and one inside may have been changed by a tool",
-            hint="install python3, or choose a workspace that does not hold the interpreter",
+            "there is no Python outside the workspace, and a tool may have changed the one inside",
+            hint="install python3, or choose a workspace that does not contain the interpreter",
         )
     return found
 
 
 def script_command(source: str, *writable: str) -> tuple[str, ...]:
-    """The command line that runs a helper script, apart from its arguments."""
+    """Return the command line that runs a helper script, without the arguments of the script."""
     return (find_interpreter(*writable), "-I", "-S", "-X", "utf8", "-c", source)
 
 
 def read_script(beside: str, name: str) -> str:
-    """The source of a helper script beside a module. Read it when the module is imported: no tool has run yet."""
+    """Return the source of a helper script. Call it while the module is imported, before the first tool runs."""
     return (pkgutil.get_data(beside.rpartition(".")[0], name) or b"").decode("utf-8")
 
 
 def loader_environment(*writable: str) -> dict[str, str]:
-    """What an interpreter may need in its environment to be loaded, without folders that tools may change."""
+    """Return the library paths that an interpreter may need, without folders that tools may change."""
     found: dict[str, str] = {}
     for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
         kept = [each for each in absolute_entries(os.environ.get(name, "")) if is_outside(each, writable)]
@@ -105,24 +124,25 @@ def loader_environment(*writable: str) -> dict[str, str]:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Code in the workspace that dragoman runs from: it stays as it is.
+# Code of dragoman in the workspace. Tools must not change it.
 
 _OF_AN_ENVIRONMENT = ("bin", "lib", "lib64", "Lib", "Scripts", "pyvenv.cfg")
 _DEPENDENCIES = ("msgspec", "jsonschema_rs", "docstring_parser")
 _OPTIONAL = ("typer", "rich", "xllamacpp", "opentelemetry", "google", "azure")
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".sh", ".jar")
 _named: dict[str, None] = {}
+_resolved: dict[tuple[str, str], str] = {}
 
 
 def note_code(*paths: str) -> None:
-    """Remember files that the user named to be run: tool files, and the programs of servers. Data is passed over."""
+    """Register files that the user told dragoman to run: tool files and programs of servers. Data files are ignored."""
     for path in paths:
         if os.path.isfile(path) and (path.endswith(_SCRIPTS) or os.access(path, os.X_OK)):
             _named[os.path.abspath(path)] = None
 
 
 def environment_paths(workspace: str) -> tuple[str, ...]:
-    """The Python installation and the virtual environment that we run in, as far as they lie in the workspace."""
+    """Return the parts of our Python installation and virtual environment that are in the workspace."""
     prefixes = (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix)
     top = os.path.realpath(workspace)
     found = list(prefixes)
@@ -132,11 +152,11 @@ def environment_paths(workspace: str) -> tuple[str, ...]:
 
 
 def own_paths(workspace: str) -> tuple[str, ...]:
-    """All paths of a workspace, relative to it, that hold code which dragoman runs from."""
+    """Return the paths in a workspace, relative to it, that contain code of dragoman."""
     modules = [sys.modules.get(name) for name in ("dragoman", *_DEPENDENCIES, *_OPTIONAL)]
     packages = [os.path.dirname(file) for module in modules if (file := _file_of(module))]
     top = os.path.realpath(workspace)
-    # A module that lies in the top itself would name all of the workspace.
+    # A program directly in the workspace is listed as a file: its folder is the whole workspace.
     program = _file_of(sys.modules.get("__main__"))
     files = [*packages, *_named, *([program] if program else [])]
     environment = environment_paths(top)
@@ -150,30 +170,30 @@ def _file_of(module: ModuleType | None) -> str:
 
 
 def _inside(top: str, paths: Iterable[str]) -> tuple[str, ...]:
-    """Those that lie strictly inside a folder, relative to it: by their own name, and by that of their target."""
+    """Return the paths below a folder, relative to it. A link counts by its own name and by its target."""
     places = (place for path in paths for place in places_of(path)[1:])
     return tuple(dict.fromkeys(os.path.relpath(each, top) for each in places if each != top and is_below(each, top)))
 
 
 def is_own_code(path: str, workspace: str) -> bool:
-    """Whether a full path of the workspace belongs to code that dragoman runs from."""
+    """Whether a full path in the workspace belongs to code of dragoman."""
     top = os.path.realpath(workspace)
     return any(is_below(path, os.path.join(top, own)) for own in own_paths(top))
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Modules that are imported late: a tool may have left one of the same name in a folder of `sys.path`.
+# Late imports. A tool may have created a module of the same name in a folder of `sys.path`.
 
 _NOT_LOADED = frozenset({"cli", "doctor", "local", "samples", "testing", "__main__"})
-"""Parts of this package that a run needs only where they are loaded already."""
+"""Parts of this package that a run does not need, unless they are already loaded."""
 
 
 def shield_imports(workspace: str | None) -> None:
-    """Keep late imports from taking modules that tools leave in the workspace. Call it before the first tool runs.
+    """Prevent late imports from loading modules that tools create in the workspace. Call it before the first tool runs.
 
-    `sys.path` stays as it is, and so do the imports of the user's own modules. The names of the standard library, of
-    dragoman and of what it depends on are found outside the workspace, or in an environment that tools cannot change
-    without asking. Where dragoman itself lies in the workspace, it is loaded as a whole now.
+    `sys.path` and the imports of the user's own modules do not change. Modules of the standard library, of dragoman and
+    of its dependencies are loaded from outside the workspace, or from an environment that tools cannot change without
+    an approval. If dragoman itself is in the workspace, this function imports all of it now.
     """
     try:
         here = os.getcwd()
@@ -184,10 +204,10 @@ def shield_imports(workspace: str | None) -> None:
 
 @functools.lru_cache(maxsize=64)
 def _protect(workspace: str, here: str, entries: tuple[str, ...]) -> None:
-    """Cached, because a run asks for it before each batch of calls, and the answer changes with the arguments only."""
+    """Install the finder for one workspace. A run calls this before each batch of calls, so it is cached."""
     top = os.path.realpath(workspace)
     is_exposed = any(is_below(os.path.realpath(os.path.join(here, entry)), top) for entry in entries)
-    # The whole file system as a workspace leaves no place to import from.
+    # If the workspace is the whole file system, no folder is outside it.
     if top == "/" or _shield.knows(top) or not is_exposed:
         return
     _shield.add(top)
@@ -210,7 +230,7 @@ def _load_package() -> None:
 
 
 class _Shield:
-    """A finder that takes the names that we rely on from safe folders only."""
+    """A finder that loads the modules that dragoman needs from safe folders only."""
 
     def __init__(self) -> None:
         self._tops: tuple[str, ...] = ()
@@ -221,11 +241,11 @@ class _Shield:
 
     def add(self, top: str) -> None:
         self._tops += (top,)
-        # An optional package of which the user has one in the workspace already is the user's own.
+        # An optional package that is already in the workspace belongs to the user.
         own = {name for name in _OPTIONAL if PathFinder.find_spec(name) and not self._find(name)}
         self._names -= own
         if self not in sys.meta_path:
-            # Behind the finders of built-in modules and of whoever rewrites modules, before that of `sys.path`.
+            # After the finders of built-in modules and of import hooks, before the finder of `sys.path`.
             at = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
             sys.meta_path.insert(at, self)
 

@@ -71,7 +71,15 @@ def test_the_changelog_has_a_place_for_the_next_change() -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [".ci/run", "scripts/system-parts", "scripts/check-structure", "scripts/make-docs", "scripts/walk"]
+    "script",
+    [
+        ".ci/run",
+        "scripts/check-structure",
+        "scripts/make-docs",
+        "scripts/system-parts",
+        "scripts/test-peers",
+        "scripts/walk",
+    ],
 )
 def test_scripts_can_be_run(script: str) -> None:
     path = ROOT / script

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import dragoman
 from dragoman.cli.doctor import sandbox_lines
 from dragoman.sandbox import Attempt, Box, BoxLimits, Launch, ProbeReport, Sandbox, find_sandbox, probe, proof
 from dragoman.sandbox.boxes import bound_processes
@@ -68,14 +69,34 @@ def test_everything_is_stopped_that_the_docs_claim(sandbox: Sandbox) -> None:
     assert report.holds
 
 
+# Run the command once, and print the files of the packages that it has loaded.
+NEEDED = """
+import contextlib, io, os, sys
+from dragoman.__main__ import main
+sys.argv = ["dragoman", "doctor", "--sandbox"]
+os.environ["DRAGOMAN_SANDBOX"] = "none"
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    main()
+standard = {*sys.stdlib_module_names, "__main__", "_distutils_hack"}
+for name in sorted({name.partition(".")[0] for name in sys.modules} - standard):
+    if file := getattr(sys.modules[name], "__file__", None):
+        print(file)
+"""
+
+
 @pytest.fixture(scope="module")
 def open_copy() -> Iterator[Path]:
-    """The package and what it needs, where every user can read it."""
+    """The package and what its commands need, where every user can read it."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(dragoman.__file__).parents[1])}
+    listed = subprocess.run([sys.executable, "-c", NEEDED], env=environment, capture_output=True, text=True, check=True)
     with tempfile.TemporaryDirectory(prefix="dragoman-copy-") as folder:
         top = Path(folder)
-        for name in ("dragoman", "msgspec"):
-            origin = Path(sys.modules[name].__file__ or "").parent
-            shutil.copytree(origin, top / name, ignore=shutil.ignore_patterns("__pycache__"))
+        for origin in map(Path, listed.stdout.splitlines()):
+            if origin.name == "__init__.py":
+                unused = shutil.ignore_patterns("__pycache__", "samples")
+                shutil.copytree(origin.parent, top / origin.parent.name, ignore=unused)
+            else:
+                shutil.copy(origin, top)
         for path in [top, *top.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644 | stat.S_IMODE(path.stat().st_mode))
         yield top
@@ -94,14 +115,19 @@ def python_for_nobody(top: Path) -> str:
     pytest.skip(f"user nobody may run no Python here: install {ours}, or put this one where all may read it")
 
 
-def run_as_nobody(argv: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+def run_as_nobody(argv: Sequence[str], **more: str) -> subprocess.CompletedProcess[bytes]:
+    return run_as(NOBODY, argv, **more)
+
+
+def run_as(user: int, argv: Sequence[str], **more: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a program as another user if we are root, otherwise as we are."""
     root = os.getuid() == 0
     return subprocess.run(
         argv,
-        user=NOBODY if root else None,
-        group=NOBODY if root else None,
+        user=user if root else None,
+        group=user if root else None,
         extra_groups=[] if root else None,
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "API_KEY": "canary"},
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "API_KEY": "canary"} | more,
         cwd="/",
         capture_output=True,
         check=False,
@@ -130,6 +156,27 @@ def test_it_holds_for_a_user_without_rights(tier: str, open_copy: Path) -> None:
     assert report.user != 0
     assert set(report.escaped) == expected_to_escape(tier, report.user), report
     assert report.holds
+
+
+DOCTOR = "import sys; sys.path.insert(0, {top!r}); from dragoman.__main__ import main; sys.exit(main())"
+
+
+@pytest.mark.parametrize("user", [0, NOBODY], ids=["root", "nobody"])
+@pytest.mark.parametrize(
+    "tier", [pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap", package="bubblewrap")), "landlock"]
+)
+def test_the_doctor_says_the_same_as_root_and_as_nobody(tier: str, user: int, open_copy: Path) -> None:
+    if user == 0 and os.getuid() != 0:
+        pytest.skip("only root can run the command as root; run the tests as root")
+    python = python_for_nobody(open_copy)
+    words = [python, "-I", "-c", DOCTOR.format(top=str(open_copy)), "doctor", "--sandbox"]
+    ran = run_as(user, words, DRAGOMAN_SANDBOX=tier)
+    lines = ran.stdout.decode().splitlines()
+    assert ran.returncode == 0, (ran.stdout, ran.stderr)
+    assert lines[0].startswith(f"sandbox: {'bubblewrap' if tier == 'bubblewrap' else 'Landlock'}")
+    assert "it is effective: the mode `sandboxed` can be used" in lines
+    open_ways = {line.partition(": ")[2].partition(" (")[0] for line in lines if "not stopped" in line.lower()}
+    assert open_ways == {name.replace("_", " ") for name in expected_to_escape(tier, user)}
 
 
 def test_without_a_sandbox_the_attempts_succeed() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +15,11 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman import own_code
+from dragoman import mcp, own_code
+from dragoman.cli.approval_prompt import EditError, edit_json
+from dragoman.sandbox import Box, find_sandbox
+from dragoman.tools import answer_sync, bind
+from dragoman.types import ToolCall
 
 PACKAGE = Path(dragoman.__file__).parent
 
@@ -78,6 +84,17 @@ try:
 except ConfigError as problem:
     said["refused"] = str(problem)
 print(json.dumps(said))
+"""
+
+DOCTOR = """
+import contextlib, io, json, os, sys
+from dragoman.__main__ import main
+os.environ["DRAGOMAN_SANDBOX"] = "landlock"
+sys.argv = ["dragoman", "doctor", "--sandbox", "--json"]
+with contextlib.redirect_stdout(io.StringIO()) as printed:
+    main()
+report = json.loads(printed.getvalue())
+print(json.dumps([report["holds"], report["refused_here"]]))
 """
 
 WRITES = """
@@ -147,7 +164,28 @@ def test_threat_25_a_box_does_not_change_what_dragoman_runs_from(workspace: Path
 def test_threat_25_a_box_that_cannot_keep_the_environment_refuses(workspace: Path) -> None:
     (workspace / "box.py").write_text(BOXED, encoding="utf-8")
     said = _run(workspace, "box.py", str(workspace), "landlock")
-    assert "dragoman runs from" in said["refused"]
+    reason = f"dragoman runs from {workspace}/.venv, and Landlock cannot protect it from commands"
+    assert said["refused"] == reason
+    # The doctor tests the sandbox in a folder of its own, so it has to say this too.
+    (workspace / "doctor.py").write_text(DOCTOR, encoding="utf-8")
+    assert _run(workspace, "doctor.py") == [True, reason]
+
+
+@pytest.mark.parametrize("tier", ["landlock", pytest.param("bubblewrap", marks=pytest.mark.needs("bwrap"))])
+def test_threat_25_a_tool_file_is_as_before_when_a_command_has_ended(
+    tmp_path: Path, tier: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_code, "_named", {})
+    (tmp_path / "tools").mkdir()
+    for name in ("tools/weather.py", "notes.py"):
+        (tmp_path / name).write_text("kept", encoding="utf-8")
+    own_code.note_code(str(tmp_path / "tools/weather.py"))
+    command = "echo x > notes.py; echo x > tools/weather.py; rm -rf tools; mkdir tools; echo x > tools/weather.py; true"
+    ran = find_sandbox(tier).run(["/bin/sh", "-c", command], Box(workspace=str(tmp_path)))
+    assert ran.code == 0
+    assert (tmp_path / "tools/weather.py").read_text(encoding="utf-8") == "kept"
+    assert (tmp_path / "notes.py").read_text(encoding="utf-8") == "x\n"
+    assert any("weather.py" in each for each in ran.put_back) == (tier == "landlock")
 
 
 def test_threat_25_file_tools_ask_before_they_change_it(workspace: Path) -> None:
@@ -183,6 +221,50 @@ def test_threat_25_no_program_of_the_workspace_is_found(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", place.format(top=tmp_path))
     assert (own_code.find_program(name, str(tmp_path / "ws")) is not None) == is_found
+
+
+SERVER = Path(__file__).parents[1] / "mcp/sdk_server.py"
+
+
+def make_program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def test_threat_25_a_server_that_starts_again_is_the_same_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, marker, pid = tmp_path / "ws/bin", tmp_path / "marker", tmp_path / "pid"
+    inside.mkdir(parents=True)
+    make_program(tmp_path / "usr/weather", f"echo $$ > {pid}; exec {sys.executable} {SERVER} stdio")
+    monkeypatch.setenv("PATH", f"{inside}:{tmp_path / 'usr'}:/usr/bin:/bin")
+    limits = mcp.Limits(restart_delays=(0.0,))
+    with mcp.connect([mcp.StdioServer("weather", ["weather"])], limits=limits, environment=os.environ) as toolbox:
+        (forecast,) = (tool for tool in toolbox.tools if tool.metadata["mcp_tool"] == "forecast")
+        make_program(inside / "weather", f"touch {marker}; exit 1")
+        first = pid.read_text(encoding="utf-8")
+        os.kill(int(first), signal.SIGKILL)
+        asked = ToolCall("1", forecast.name, {"city": "Rome"})
+        told = [answer_sync(bind(forecast, asked.arguments), asked, wait=asyncio.run).result for _ in range(2)]
+        assert "sunny" in str(told[-1].content)
+        assert pid.read_text(encoding="utf-8") != first
+    assert not marker.exists()
+
+
+def test_threat_25_the_editor_is_not_taken_from_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = tmp_path / "marker"
+    make_program(tmp_path / "ws/bin/ed1", f"touch {marker}")
+    make_program(tmp_path / "usr/ed1", "echo '{\"a\": 2}' > $1; [ ! -e ed1 ]")
+    monkeypatch.chdir(tmp_path / "ws")
+    monkeypatch.setenv("VISUAL", "ed1")
+    monkeypatch.setenv("PATH", f":{tmp_path}/ws/bin:{tmp_path}/usr:/usr/bin:/bin")
+    assert asyncio.run(edit_json("", {"a": 1})) == {"a": 2}
+    (tmp_path / "usr/ed1").unlink()
+    own_code._find_on.cache_clear()
+    with pytest.raises(EditError, match="cannot start ed1"):
+        asyncio.run(edit_json("", {"a": 1}))
+    assert not marker.exists()
 
 
 def test_threat_25_without_an_interpreter_elsewhere_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from dragoman.cli.screen import GAP, Screen, format_time, one_line, pad_columns,
 from dragoman.cli.signals import discard_typed_input, read_line
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
+from dragoman.own_code import find_program
 from dragoman.secrets import HumanSink
 from dragoman.types import Operand
 
@@ -55,7 +56,12 @@ def _run_editor(editor: str, text: str) -> str:
         file.touch(mode=0o600)
         file.write_text(text + "\n", encoding="utf-8")
         try:
-            done = subprocess.run([*shlex.split(editor), str(file)], check=False)
+            name, *words = shlex.split(editor)
+            # A tool may have created a program of this name in the workspace. A full path is the choice of the user.
+            program = os.path.abspath(name) if "/" in name else find_program(name, os.getcwd())
+            if program is None:
+                raise FileNotFoundError("no such program on PATH, outside the current folder")
+            done = subprocess.run([program, *words, str(file)], cwd=folder, check=False)
         except (OSError, ValueError) as error:
             raise EditError(f"cannot start {editor}: {error}") from None
         if done.returncode:

@@ -38,13 +38,15 @@ from dragoman.doctor import (
     recognise,
 )
 from dragoman.doctor.metadata import lookups_for
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, DragomanError
 from dragoman.providers import Endpoint
 from dragoman.sandbox.detection import Attempt, ProbeReport
 from dragoman.secrets.exchanges import RequestRedactor
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from dragoman.sandbox import Sandbox
 
 # ---- sandbox report --------------------------------------------------------------------------------------------------
 
@@ -379,9 +381,23 @@ def _examine_sandbox(*, as_json: bool) -> int:
     from dragoman.sandbox import find_sandbox, probe, why_not
 
     name = load(environment=os.environ)["sandbox"]
-    report = probe(find_sandbox(name))
+    sandbox = find_sandbox(name)
+    report, refused = probe(sandbox), _refused_here(sandbox)
     if as_json:
-        write_json({**msgspec.to_builtins(report), "holds": report.holds, "not_used": list(why_not(name))})
+        found = {"holds": report.holds, "not_used": list(why_not(name)), "refused_here": refused}
+        write_json({**msgspec.to_builtins(report), **found})
     else:
-        print("\n".join(sandbox_lines(report, why_not(name), details=True)))
+        lines = sandbox_lines(report, why_not(name), details=True)
+        print("\n".join([*lines, *([f"not in this folder: {refused}"] if refused else [])]))
     return 0 if report.holds else 1
+
+
+def _refused_here(sandbox: Sandbox) -> str:
+    """Why commands cannot run in the sandbox if the workspace is the current folder; empty if they can."""
+    from dragoman.sandbox import Box
+
+    try:
+        sandbox.check(Box(os.getcwd()))
+    except DragomanError as error:
+        return str(error)
+    return ""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dragoman.mcp import protocol
 from dragoman.mcp.protocol import Limits, Receive, ServerFault, ServerLost, clean_line
 from dragoman.mcp.servers import StdioServer
-from dragoman.own_code import note_code
+from dragoman.own_code import note_code, resolve_once
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -76,10 +76,13 @@ class StdioChannel(asyncio.SubprocessProtocol):
         return self._over.is_set()
 
     async def open(self) -> None:
+        name, *words = self._server.command
         note_code(*(os.path.join(self._server.cwd or "", word) for word in self._server.command))
+        # A server may be started again after tools have run.
+        program = resolve_once(name, self._environment.get("PATH", os.defpath))
         try:
             await asyncio.get_running_loop().subprocess_exec(
-                lambda: self, *self._server.command, env=self._environment, cwd=self._server.cwd, start_new_session=True
+                lambda: self, program, *words, env=self._environment, cwd=self._server.cwd, start_new_session=True
             )
         except (OSError, ValueError) as problem:
             why = getattr(problem, "strerror", None) or str(problem)

@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.own_code import SEARCH_PATH, is_below
+from dragoman.own_code import SEARCH_PATH, is_below, script_command
 from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -33,62 +33,62 @@ from dragoman.sandbox.protection import PROTECTED, WATCHED, closing, words
 
 @functools.cache
 def share_of_memory(share: float = 0.75) -> int | None:
-    """A share of the memory of this machine, or of the container that we run in, in bytes; None if it is not known."""
+    """Return a share of the memory of this machine, or of its container, in bytes; None if the size is unknown."""
     try:
         most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return None
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):  # It may say `max`.
+        with contextlib.suppress(OSError, ValueError):  # The file may contain `max`.
             most = min(most, int(Path(path).read_text(encoding="ascii")))
     return int(most * share)
 
 
 class BoxLimits(Struct, frozen=True):
-    """Resource limits of a command; None sets no limit. All except `processes` apply to each process separately."""
+    """Resource limits of a command; None means no limit. Each process has its own limits, except for `processes`."""
 
     cpu_seconds: int | None = None
     memory_bytes: int | None = field(default_factory=share_of_memory)
-    """Memory that a process may fill. What Node, Java and Go only reserve does not count."""
+    """The memory that a process may use. Address space that it only reserves does not count."""
     file_bytes: int | None = 4 * 1024**3
-    """The largest file that may be written."""
+    """The size of the largest file that a process may write."""
     processes: int | None = 4096
     open_files: int | None = None
 
 
 class Box(Struct, frozen=True):
-    """What a command may read, write and use. Everything else is inaccessible."""
+    """What a command may read, write and use. It cannot access anything else."""
 
     workspace: str
     """The folder in which the command works; it may read and write everything there except the protected paths."""
     writable: tuple[str, ...] = ()
-    """Other folders and files that it may write."""
+    """More folders and files that the command may write."""
     readable: tuple[str, ...] = ()
-    """Other folders and files that it may read and execute, in addition to the system's own (/usr, /etc, /opt ...)."""
+    """More folders and files that the command may read and execute. Those of the system (/usr, /etc) are included."""
     network: bool = False
     protected: tuple[str, ...] = PROTECTED
-    """Paths in the workspace that cannot be changed, and cannot be created if they do not exist."""
+    """Paths in the workspace that the command can neither change nor create."""
     watched: tuple[str, ...] = WATCHED
-    """Paths in the workspace that cannot be changed if they exist; if one is created, it is removed afterwards."""
+    """Paths in the workspace that the command cannot change. If it creates one, dragoman removes it afterwards."""
     hidden: tuple[str, ...] = ()
-    """Paths that are hidden even if a folder above them is visible."""
+    """Paths that the command cannot see, even if it can see the folder above them."""
     aside: str | None = None
-    """The folder for changed versions of protected paths, before they are restored; None creates a new one."""
+    """The folder for the changed versions of protected paths that dragoman restores; None creates a new folder."""
     environment: Mapping[str, str] = {}
-    """The environment of the command; PATH, HOME, TMPDIR and LANG are added if they are missing."""
+    """The environment of the command. dragoman adds PATH, HOME, TMPDIR and LANG if they are missing."""
     limits: BoxLimits = BoxLimits()
     home: str | None = None
-    """The home folder of the command, which it may write; None creates an empty one and removes it later."""
+    """The home folder of the command, which it may write. None creates an empty one, and removes it later."""
     cwd: str | None = None
     """The working directory of the command; None is the workspace."""
 
 
 class Launch:
-    """The arguments for `asyncio.create_subprocess_exec` or `subprocess.Popen`, for one use.
+    """The arguments for one call of `asyncio.create_subprocess_exec` or `subprocess.Popen`.
 
-    Start it with exactly `argv`, `env=launch.environment`, `pass_fds=launch.pass_fds` and `cwd=launch.cwd`, in its own
-    group (`start_new_session=True`), and from a thread that outlives it: the command ends when that thread ends. Call
-    `started()` when it runs, and `finish()` when it and all its child processes have ended.
+    Start the process with exactly `argv`, `env=launch.environment`, `pass_fds=launch.pass_fds` and `cwd=launch.cwd`, in
+    a new session (`start_new_session=True`). Start it from a thread that lives longer than the command: the command
+    ends with that thread. Call `started()` when the process runs, and `finish()` when all processes have ended.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class Launch:
                 os.close(self._open.pop())
 
     def finish(self) -> tuple[str, ...]:
-        """Clean up. Returns the protected paths that had changed, each with what happened to it."""
+        """Clean up. Returns the protected paths that the command changed, each with what dragoman did about it."""
         self.started()
         put_back: list[str] = []
         with contextlib.ExitStack() as stack:
-            # An error in one step does not skip the others.
+            # If one step fails, the others still run.
             while self._endings:
                 stack.callback(lambda ending: put_back.extend(ending()), self._endings.pop(0))
         return tuple(put_back)
@@ -142,7 +142,7 @@ def check_box(box: Box) -> Box:
         )
     for path in map(os.path.realpath, (workspace, *box.writable, *filter(None, [box.home]))):
         if path == "/" or any(is_below(path, top) for top in _OF_THE_KERNEL):
-            raise ConfigError(f"a box may not change {path}: it holds settings of the kernel", hint="leave it out")
+            raise ConfigError(f"a box may not change {path}: it contains settings of the kernel", hint="leave it out")
     cwd = workspace if box.cwd is None else os.path.realpath(os.path.join(workspace, box.cwd))
     home = None if box.home is None else _real_folder("home", box.home)
     for name, value in box.environment.items():
@@ -170,7 +170,7 @@ def full_environment(box: Box, *, home: str, temporary: str) -> dict[str, str]:
 
 
 def in_memory(name: str, content: bytes) -> int:
-    """Return a descriptor from which `content` can be read, and which other processes cannot see."""
+    """Return a descriptor of a file in memory. Other processes cannot open the file."""
     descriptor = os.memfd_create(f"dragoman-{name}", os.MFD_CLOEXEC)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)
@@ -179,23 +179,128 @@ def in_memory(name: str, content: bytes) -> int:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# A folder for the temporary files of one command. It is always removed afterwards.
+# The user of a command. If root runs dragoman in a folder of another user, commands run as that user. They need no
+# other rights, and their files belong to the owner of the workspace.
+
+_SET_GROUP, _SET_USER = 1 << 6, 1 << 7
+_BECOME = """
+import os, sys
+user, group = map(int, sys.argv[1:3])
+os.setgroups([])
+os.setresgid(group, group, group)
+os.setresuid(user, user, user)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+
+
+class User(Struct, frozen=True):
+    """The user and the group that a command runs as."""
+
+    uid: int
+    gid: int
+
+    def run(self, argv: Sequence[str], writable: Iterable[str]) -> tuple[str, ...]:
+        """Return the command line that gives up the rights of root and then runs `argv`."""
+        return (*script_command(_BECOME, *writable), str(self.uid), str(self.gid), *argv)
+
+    def can_reach(self, path: str) -> bool:
+        """Whether the modes of the folders above this real path, and of the path itself, let the user in."""
+        while True:
+            try:
+                state = os.stat(path)
+            except OSError:
+                return False
+            shift = 6 if state.st_uid == self.uid else 3 if state.st_gid == self.gid else 0
+            if stat.S_ISDIR(state.st_mode) and not state.st_mode >> shift & 1:
+                return False
+            if path == "/":
+                return True
+            path = os.path.dirname(path)
+
+
+def find_user(workspace: str) -> User | None:
+    """Return the user for commands in this workspace; None if they run as the user of this process.
+
+    That is the case if the owner has no number in our user namespace (the kernel shows a substitute), and if root lacks
+    the capability to change its user.
+    """
+    if os.name != "posix" or os.geteuid() != 0:
+        return None
+    state = os.stat(workspace)
+    group = _find_group(state.st_uid, state.st_gid)
+    if state.st_uid == 0 or not _is_mapped("uid", state.st_uid) or not _is_mapped("gid", group):
+        return None
+    return User(state.st_uid, group) if _may_change_user() else None
+
+
+def _find_group(uid: int, gid: int) -> int:
+    """Return the group of the workspace if the user belongs to it, else the user's own group; never the group root."""
+    import pwd
+
+    try:
+        known = pwd.getpwuid(uid)
+        groups = os.getgrouplist(known.pw_name, known.pw_gid)
+    except KeyError:
+        return gid or uid
+    return gid if gid and gid in groups else known.pw_gid or uid
+
+
+def _is_mapped(kind: Literal["uid", "gid"], number: int) -> bool:
+    try:
+        ranges = [line.split() for line in Path(f"/proc/self/{kind}_map").read_text(encoding="ascii").splitlines()]
+        substitute = int(Path(f"/proc/sys/kernel/overflow{kind}").read_text(encoding="ascii"))
+    except OSError:
+        return True
+    is_initial = [list(map(int, each)) for each in ranges] == [[0, 0, 2**32 - 1]]
+    inside = any(int(first) <= number < int(first) + int(count) for first, _, count in ranges)
+    return is_initial or (inside and number != substitute)
+
+
+def _may_change_user() -> bool:
+    try:
+        status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return True
+    held = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:")), 0)
+    return held & (_SET_GROUP | _SET_USER) == _SET_GROUP | _SET_USER
+
+
+def fit_to_user(box: Box, user: User | None) -> Box:
+    """Check that the user of the commands can reach the folders of a checked box. Readable ones may be out of reach."""
+    if user is None:
+        return box
+    for path in (box.workspace, *box.writable, *filter(None, [box.home])):
+        if not user.can_reach(path):
+            raise ConfigError(
+                f"commands run as user {user.uid}, who owns the workspace and cannot reach {path}",
+                hint="check the modes of the folders above it, or run dragoman as that user",
+            )
+    return replace(box, readable=tuple(path for path in box.readable if user.can_reach(path)))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# A folder for the temporary files of one command. dragoman always removes it afterwards.
 
 _PREFIX = "dragoman-box-"
 
 
 class PrivateFolder:
-    """A folder for one command. The process that created it holds a lock, so that others know it is in use."""
+    """A folder for one command. The process that created it holds a lock, so that other processes do not remove it."""
 
-    def __init__(self) -> None:
+    def __init__(self, user: User | None = None) -> None:
         _sweep_once()
         self.path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         with contextlib.suppress(OSError):
-            # Another process holds the lock only briefly, to check whether the folder is in use.
+            # Another process may hold the lock for a moment, while it checks whether the folder is in use.
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
-        self.home = os.path.join(self.path, "home")
-        os.mkdir(self.home)
+        self.temporary, self.home = os.path.join(self.path, "tmp"), os.path.join(self.path, "home")
+        for folder in (self.temporary, self.home):
+            os.mkdir(folder, 0o700)
+            if user is not None:
+                # The folder above stays ours, so that the user cannot replace it.
+                os.chown(folder, user.uid, user.gid)
+                os.chmod(self.path, 0o711)
 
     def remove(self) -> tuple[str, ...]:
         """Remove the folder with everything in it."""
@@ -236,6 +341,8 @@ def _remove(path: str) -> None:
 
 def _open_up(function: Callable[..., Any], path: str, error: object) -> None:
     """Restore permissions and retry: a command may have removed its own."""
+    if os.geteuid() == 0:
+        return  # Modes do not stop root. Another user may own the folder, and could replace it by a link.
     with contextlib.suppress(OSError):
         os.chmod(os.path.dirname(path), 0o700)
         if os.path.isdir(path) and not os.path.islink(path):
@@ -246,14 +353,14 @@ def _open_up(function: Callable[..., Any], path: str, error: object) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Resource limits, which the shell sets directly before it executes the command.
+# Resource limits. A shell sets them immediately before it executes the command.
 
 # Bash limits processes with -u, other shells with -p.
 _PROCESSES = "{{ ulimit -u {0} 2>/dev/null || ulimit -p {0}; }}"
 
 
 def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
-    """Return the command line that sets the limits and then runs `argv`. If a limit cannot be set, nothing runs."""
+    """Return the command line that sets the limits and then runs `argv`. If it cannot set a limit, it runs nothing."""
     if os.name != "posix":
         return tuple(argv)
     limits = _below_hard_limits(limits)
@@ -276,7 +383,7 @@ def limit(argv: Sequence[str], limits: BoxLimits) -> tuple[str, ...]:
 
 
 def _below_hard_limits(limits: BoxLimits) -> BoxLimits:
-    """A limit that is lower already stays: the limits by default have to work everywhere."""
+    """Return the limits, none of them above the hard limit of this process: an unprivileged process cannot raise it."""
     import resource
 
     kinds = {"memory_bytes": "RLIMIT_DATA", "file_bytes": "RLIMIT_FSIZE", "processes": "RLIMIT_NPROC"}
@@ -291,10 +398,10 @@ def _below_hard_limits(limits: BoxLimits) -> BoxLimits:
 # --------------------------------------------------------------------------------------------------------------------
 # A limit on the number of processes that also applies to root.
 #
-# The kernel does not apply the process limit to root. For root a control group is used, if one can be created.
+# The kernel does not apply the limit of processes to root. So root gets a control group, if dragoman can create one.
 
 _OWN_PROCESSES = 4
-"""The processes of the sandbox itself."""
+"""The number of processes that the sandbox itself needs."""
 _TRIES = 40
 _PAUSE = 0.005
 _count = itertools.count()
@@ -302,7 +409,7 @@ _JOIN = 'echo 0 > "$1" || exit 125; shift; exec "$@"'
 
 
 class ProcessBound:
-    """A control group for one command; its processes cannot leave it."""
+    """A control group for one command. The processes of the command cannot leave it."""
 
     def __init__(self, folder: str, processes: int, memory: int | None) -> None:
         self._folder = os.path.join(folder, f"dragoman-{os.getpid()}-{next(_count)}")
@@ -313,7 +420,7 @@ class ProcessBound:
             os.rmdir(self._folder)
             raise
         with contextlib.suppress(OSError):
-            # Only where the group counts memory as well: it then holds for all processes together.
+            # If the group also counts memory, this is a limit for all processes together.
             limit = os.open(os.path.join(self._folder, "memory.max"), os.O_WRONLY)
             with closing(limit):
                 os.write(limit, b"max" if memory is None else b"%d" % memory)
@@ -323,7 +430,7 @@ class ProcessBound:
         return ("/bin/sh", "-c", _JOIN, "dragoman", os.path.join(self._folder, "cgroup.procs"), *argv)
 
     def remove(self) -> tuple[str, ...]:
-        """Remove the group; the last processes of a command may need a moment to end."""
+        """Remove the group. The last processes of a command may need a moment to end."""
         for _ in range(_TRIES):
             try:
                 os.rmdir(self._folder)
@@ -336,7 +443,7 @@ class ProcessBound:
 
 
 def bound_processes(limits: BoxLimits) -> ProcessBound | None:
-    """A bound for one command, where one is wanted, the usual limit does not do, and it can be had."""
+    """Return a control group for one command of root; None if there is no limit, or no group can be created."""
     if limits.processes is None or os.geteuid() != 0:
         return None
     for folder in _folders():
@@ -366,7 +473,7 @@ def _folders() -> tuple[str, ...]:
 
 
 def _upwards(top: str, below: str, *, every: bool) -> list[str]:
-    """Return our own group and those above it; for cgroup v2 only those that count the processes of their children."""
+    """Return our own group and the groups above it. In cgroup v2, return only those that count processes."""
     here = os.path.normpath(os.path.join(top, "." if below.startswith("..") else below))
     folders = [here]
     while every and here != top:
@@ -393,7 +500,7 @@ def _sweep(folder: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# The parts of the system that are visible in every box, and those that never are.
+# The parts of the system that are visible in every box, and the parts that are visible in none.
 
 SYSTEM_FOLDERS = words("/usr /bin /sbin /lib /lib32 /lib64 /libx32 /etc /opt /nix /gnu")
 """The folders that programs need to run. /home, /root, /run, /var, /mnt, /srv are not included."""
@@ -403,14 +510,14 @@ _SECRETS_IN_ETC = (
     "krb5.keytab docker kubernetes rancher wireguard NetworkManager/system-connections"
 )
 SYSTEM_SECRETS = tuple(f"/etc/{name}" for name in words(_SECRETS_IN_ETC))
-"""Hidden in every box: root could read them there."""
+"""Paths that every box hides. Without this, root could read them in a box."""
 
 HOME_SECRETS = words(
     ".ssh .gnupg .aws .azure .config .docker .kube .netrc .git-credentials .pypirc .npmrc .password-store .mozilla "
     ".thunderbird .bash_history .zsh_history .python_history .psql_history .local/share/keyrings "
     ".local/share/dragoman .local/state Library"
 )
-"""Hidden if the home folder, or one above it, is visible in a box."""
+"""Paths in the home folder that a box hides if it shows the home folder, or a folder above it."""
 _PARTS_OF_LOCAL = ("bin", "lib", "share/pipx", "share/uv", "share/pnpm")
 
 
@@ -431,10 +538,21 @@ def home_folders() -> list[str]:
     return [path for path in dict.fromkeys(real) if path != "/"]
 
 
+@functools.cache
+def _all_homes() -> tuple[str, ...]:
+    """Return the home folders of all users: root can read them, so a box of root has to hide their secrets."""
+    import pwd
+
+    real = {os.path.realpath(user.pw_dir) for user in pwd.getpwall() if os.path.isdir(user.pw_dir)}
+    return tuple(sorted(real - {"/"}))
+
+
 def secrets_below(folders: Iterable[str], hidden: Iterable[str]) -> list[str]:
-    """Return the paths that have to be hidden because a visible folder contains them."""
+    """Return the secrets that the visible folders contain."""
     folders = list(folders)
-    secrets = [os.path.join(home, name) for home in home_folders() for name in HOME_SECRETS]
+    homes = [*home_folders(), *(_all_homes() if os.name == "posix" and os.geteuid() == 0 else ())]
+    near = {home for home in homes if any(is_below(home, each) or is_below(each, home) for each in folders)}
+    secrets = [os.path.join(home, name) for home in near for name in HOME_SECRETS]
     wanted = [os.path.realpath(path) for path in (*secrets, *hidden) if os.path.lexists(path)]
     return sorted({path for path in wanted if any(is_below(path, folder) and path != folder for folder in folders)})
 
@@ -443,10 +561,10 @@ _MOST_ENTRIES = 20_000
 
 
 def sockets_below(box: Box) -> list[str]:
-    """The sockets that a box would show: whoever listens there acts outside of it. One named in `writable` is allowed.
+    """Return the sockets in the folders of a box, except those that `writable` names.
 
-    Of the whole system, the kernel tells the sockets that are bound by a full path. The workspace is searched as well,
-    the upper folders first, as far as twenty thousand entries.
+    The process that listens on such a socket runs outside the box. The kernel lists all sockets that were bound with an
+    absolute path. In the workspace, this function also searches for others: 20,000 entries, upper folders first.
     """
     found = [*_sockets_in_workspace(box.workspace)]
     shown = [box.workspace, *box.writable, *box.readable, *filter(None, [box.home])]
@@ -475,8 +593,8 @@ def _sockets_in_workspace(workspace: str) -> Iterator[str]:
 def toolchains(search_path: str) -> tuple[str, ...]:
     """Return the folders below the home folder that the programs on a PATH need, for `Box.readable`.
 
-    Version managers install interpreters there (`~/.pyenv/shims` needs all of `~/.pyenv`). A box hides the home folder,
-    so they have to be named. Of `~/.local` only the parts with programs are visible, and nothing that contains secrets.
+    Version managers install interpreters there, and a box hides the home folder. `~/.pyenv/shims` needs all of
+    `~/.pyenv`. In `~/.local`, only the folders with programs are returned. Folders with secrets are never returned.
     """
     found: list[str] = []
     for home in home_folders():
@@ -505,7 +623,7 @@ class Finished(Struct, frozen=True):
     output: bytes
     errors: bytes
     put_back: tuple[str, ...] = ()
-    """Protected paths that had changed, each with what happened to it."""
+    """The protected paths that the command changed, each with what dragoman did about it."""
     timed_out: bool = False
 
 
@@ -522,12 +640,16 @@ class Sandbox:
         """Whether commands are confined."""
         return self.tier != "none"
 
+    def check(self, box: Box) -> Box:
+        """Return the box with real, absolute paths. Raises ConfigError if this sandbox cannot enforce it."""
+        return check_box(box)
+
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         """Return the launch that runs `argv` in this box. This starts nothing."""
         raise TypeError(f"{type(self).__name__} does not implement launch")
 
     def run(self, argv: Sequence[str], box: Box, *, timeout: float | None = None) -> Finished:
-        """Run `argv` in a box and wait for its end. The output is kept in memory."""
+        """Run `argv` in a box and wait for its end. The whole output is kept in memory."""
         launch = self.launch(argv, box)
         try:
             process = subprocess.Popen(
@@ -567,7 +689,7 @@ class NoSandbox(Sandbox):
     tier = "none"
 
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
-        box = check_box(box)
+        box = self.check(box)
         environment = full_environment(box, home=box.home or os.path.expanduser("~"), temporary=tempfile.gettempdir())
         return Launch(limit(argv, box.limits), environment, cwd=box.cwd or box.workspace)
 
@@ -579,7 +701,7 @@ def bounded_launch(
     descriptors: list[int],
     endings: tuple[Callable[[], tuple[str, ...]], ...],
 ) -> Launch:
-    """A launch with an empty environment of its own, in a group that bounds its processes where that is needed."""
+    """Return a launch with an empty environment. For root, it joins a control group that limits its processes."""
     bound = bound_processes(limits)
     if bound is not None:
         argv, endings = bound.join(argv), (bound.remove, *endings)

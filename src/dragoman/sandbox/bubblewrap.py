@@ -15,6 +15,8 @@ from dragoman.sandbox.boxes import (
     Sandbox,
     bounded_launch,
     check_box,
+    find_user,
+    fit_to_user,
     full_environment,
     in_memory,
     limit,
@@ -37,12 +39,18 @@ class BubblewrapSandbox(Sandbox):
         self.program = program
         self._options = _known_options(program)
 
-    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+    def check(self, box: Box) -> Box:
         box = check_box(box)
         if not is_outside(self.program, (box.workspace, *box.writable)):
             raise ConfigError(
-                f"{self.program} lies in a folder that commands may change", hint="install bubblewrap elsewhere"
+                f"{self.program} is in a folder that commands may change", hint="install bubblewrap in another folder"
             )
+        return box
+
+    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+        box = self.check(box)
+        user = find_user(box.workspace)
+        box = fit_to_user(box, user)
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, protection.guarded, box.aside)
         placeholders = Placeholders(box.workspace, protection.absent, protection.guarded)
@@ -63,8 +71,9 @@ class BubblewrapSandbox(Sandbox):
                 os.close(descriptor)
             raise
         # The options are passed in memory, so that a process list shows neither them nor the environment.
+        command = (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits))
         return bounded_launch(
-            (self.program, "--args", str(descriptors[-1]), "--", *limit(argv, box.limits)),
+            command if user is None else user.run(command, (box.workspace, *box.writable)),
             box.limits,
             descriptors=descriptors,
             endings=(guard.put_back, placeholders.remove),
@@ -134,9 +143,9 @@ def _visible(box: Box) -> list[str]:
 
 
 def _fix_kernel_settings() -> list[str]:
-    """Make everything in /proc read-only that is not about a process.
+    """Make everything in /proc read-only, except the folders of processes.
 
-    The settings are those of the host, and they belong to root: for a box of root, file modes are no hindrance.
+    These are settings of the host. Root owns them, so their modes do not stop a command of root.
     """
     options: list[str] = []
     with os.scandir("/proc") as entries:

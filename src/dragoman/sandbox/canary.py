@@ -58,7 +58,7 @@ def read_system_secrets(plan: dict[str, Any]) -> None:
 
 def read_environment(plan: dict[str, Any]) -> None:
     if not any(name in os.environ for name in plan["names"]):
-        raise OSError("nothing of the launcher's is in it")
+        raise OSError("it contains no variable of the launching process")
 
 
 def reach_through_proc(plan: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ def mount_something(plan: dict[str, Any]) -> None:
 
 
 def open_kernel_settings(plan: dict[str, Any]) -> None:
-    """Only open them, for writing: a setting of the host must not change because somebody looked at a sandbox."""
+    """Open settings for writing, and write nothing: the probe must not change a setting of the host."""
     for top in ("/proc/sysrq-trigger", "/proc/sys", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/sys"):
         for folder, _, names in [("", (), [top]), *os.walk(top)]:
             for name in names:
@@ -152,9 +152,9 @@ def use_capabilities(plan: dict[str, Any]) -> None:
 
 
 def share_memory(plan: dict[str, Any]) -> None:
-    """A segment of System V memory of our own, which is removed at once; in a namespace of its own nobody sees it."""
+    """Create a segment of System V memory, and remove it. In its own namespace, no process outside can see it."""
     if os.readlink("/proc/self/ns/ipc") != plan["ipc"]:
-        raise OSError("it is shared with nobody outside")
+        raise OSError("no process outside shares it")
     segment = _checked(_libc.shmget(0, 4096, 0o600))
     _libc.shmctl(segment, 0, None)
 

@@ -21,15 +21,15 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.own_code import find_interpreter, read_script, script_command
-from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier
+from dragoman.sandbox.boxes import Box, BoxLimits, Launch, NoSandbox, Sandbox, Tier, User, find_user
 from dragoman.sandbox.protection import closing
 from dragoman.types import SandboxName
 
 # --------------------------------------------------------------------------------------------------------------------
 # A probe that tries to break out of a sandbox, and reports which attempts were stopped.
 #
-# If the attacker reports success, the probe believes it. If it reports that it was stopped, the probe also checks the
-# effects outside: whether the file exists, whether the listener received data, whether the other process still lives.
+# If the attacker reports success, the attempt counts as successful. If it reports a failure, the probe also checks the
+# effects outside the box: whether a file exists, a listener received data, or the attacked process still lives.
 
 _MEMORY = 1024 * 1024 * 1024
 _FILE = 16 * 1024 * 1024
@@ -42,7 +42,7 @@ _VICTIM = "import sys; sys.stdin.buffer.read()"
 _ORDINARY = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "OLDPWD"}
 
 NOT_REQUIRED = frozenset({"change_mode_outside", "start_many_processes", "type_into_terminal"})
-"""Attempts that `holds` ignores: they use resources, but do not read, change or send anything."""
+"""Attempts that `holds` ignores: they use resources or change a mode, but read, write and send no data."""
 
 
 class Attempt(Struct, frozen=True):
@@ -67,12 +67,12 @@ class ProbeReport(Struct, frozen=True):
 
     @property
     def holds(self) -> bool:
-        """Whether all attempts were stopped on which the mode `sandboxed` relies."""
+        """Whether the sandbox stopped all attempts that matter for the mode `sandboxed`."""
         return bool(self.attempts) and all(each.stopped for each in self.attempts if each.required)
 
     @property
     def escaped(self) -> tuple[str, ...]:
-        """The attempts that were not stopped."""
+        """The names of the attempts that the sandbox did not stop."""
         return tuple(each.name for each in self.attempts if not each.stopped)
 
 
@@ -145,7 +145,7 @@ class _ProbeSetup:
         self._close.callback(self.victim.kill)
 
     def write_plan(self) -> None:
-        """Write the plan of the attacker. It is readable in the box, but contains no secret."""
+        """Write the plan of the attacker, which it reads in the box. Its secret is made up for this probe."""
         plan = {
             "outside": self.outside,
             "home": self.home,
@@ -204,7 +204,7 @@ class _ProbeSetup:
                 else:
                     return False
             if tier == "none":
-                # Without a box its pid is valid here; in a box it would mean another process.
+                # Without a box, its process id is valid here. In a box, the number would mean another process.
                 with contextlib.suppress(OSError, ValueError):
                     os.kill(int(os.read(descriptor, 20)), signal.SIGKILL)
             return True
@@ -218,7 +218,7 @@ def _ipc_namespace() -> str:
 
 
 def probe(sandbox: Sandbox) -> ProbeReport:
-    """Try to break out of this sandbox in every known way. This takes some tenths of a second."""
+    """Try to break out of this sandbox in every known way. This takes less than a second on most machines."""
     from dragoman.sandbox.canary import ATTEMPTS
 
     made = tempfile.TemporaryDirectory(prefix="dragoman-probe-", ignore_cleanup_errors=True)
@@ -231,7 +231,7 @@ def probe(sandbox: Sandbox) -> ProbeReport:
 
 @functools.cache
 def proof(sandbox: Sandbox) -> ProbeReport:
-    """Return the report of this sandbox, probed once per process. The mode `sandboxed` relies on it."""
+    """Return the report of this sandbox. The probe runs once per process. The mode `sandboxed` uses the report."""
     return probe(sandbox)
 
 
@@ -250,7 +250,7 @@ def _judge(name: str, claims: dict[str, str], failure: str, setup: _ProbeSetup, 
     seen = _EVIDENCE.get(name)
     shown = seen(setup, tier) if seen is not None else False
     if name not in claims:
-        # An attempt that did not run proves nothing, so it does not count as stopped.
+        # An attempt that did not run does not count as stopped.
         return Attempt(name, False, f"was not tried: {failure}")
     if shown:
         return Attempt(name, False, "its effect can be seen outside")
@@ -260,11 +260,11 @@ def _judge(name: str, claims: dict[str, str], failure: str, setup: _ProbeSetup, 
 
 _UNDONE = "change_hook create_hook change_config create_startup_file create_watched_file move_protected"
 _WITHOUT_EFFECT = {
-    **dict.fromkeys(_UNDONE.split(), "undone when the command was over"),
-    "send_udp": "sent, and heard by nobody outside",
+    **dict.fromkeys(_UNDONE.split(), "undone when the command had ended"),
+    "send_udp": "sent, but nothing outside received it",
     "outlive": "ended with the command",
 }
-"""Attempts that may seem to succeed in the box, and the reason why they did not."""
+"""Attempts that can seem to succeed in the box, and the reason why they had no effect."""
 _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
     "write_outside": lambda setup, _: setup.is_there("outside/planted"),
     "follow_link_out": lambda setup, _: setup.is_there("outside/through_link"),
@@ -287,7 +287,7 @@ _EVIDENCE: dict[str, Callable[[_ProbeSetup, Tier], bool]] = {
 
 
 # --------------------------------------------------------------------------------------------------------------------
-# Detection of a working sandbox: a command is run in it.
+# Detection of a working sandbox. dragoman runs a command in it.
 
 
 class SandboxMissing(DragomanError):
@@ -297,10 +297,10 @@ class SandboxMissing(DragomanError):
 
 
 def find_sandbox(wanted: SandboxName = "auto", workspace: str | None = None) -> Sandbox:
-    """Return the best sandbox that works, or the requested one. The result is cached for this process.
+    """Return the requested sandbox, or the best one that works. The result is cached for this process.
 
-    No program inside the workspace (by default, the current folder) is started for it. "auto" falls back to no
-    confinement, so check `sandbox.confines`. A named kind that does not work raises SandboxMissing.
+    It starts no program inside the workspace (by default, the current folder). "auto" falls back to no confinement, so
+    check `sandbox.confines`. Raises SandboxMissing if the named kind does not work.
     """
     if wanted not in get_args(SandboxName):
         raise SandboxMissing(f"unknown sandbox {wanted!r}", hint=f"choose one of {', '.join(get_args(SandboxName))}")
@@ -313,19 +313,22 @@ def find_sandbox(wanted: SandboxName = "auto", workspace: str | None = None) -> 
 class AutoSandbox(Sandbox):
     """The best sandbox that works, detected on first use.
 
-    The detection runs a command. A caller that may never run a command need not wait for it.
+    The detection runs a command. A caller that runs no command does not have to wait for it.
     """
 
     @property
     def tier(self) -> Tier:
         return find_sandbox().tier
 
+    def check(self, box: Box) -> Box:
+        return find_sandbox(workspace=box.workspace).check(box)
+
     def launch(self, argv: Sequence[str], box: Box) -> Launch:
         return find_sandbox(workspace=box.workspace).launch(argv, box)
 
 
 def why_not(wanted: SandboxName, workspace: str | None = None) -> tuple[str, ...]:
-    """What is in the way of each kind of sandbox that was tried and did not work."""
+    """Return a reason for each kind of sandbox that does not work here and that `find_sandbox` would prefer."""
     return () if wanted == "none" else _look(wanted, _top(workspace))[1]
 
 
@@ -347,31 +350,40 @@ def _look(wanted: str, workspace: str) -> tuple[Sandbox | None, tuple[str, ...]]
 
 
 def _working(kind: str, workspace: str) -> Sandbox:
-    """The sandbox of this kind, if a command really runs in it."""
+    """Return the sandbox of this kind. Raises SandboxMissing if no command runs in it."""
     if kind == "bubblewrap":
         from dragoman.sandbox.bubblewrap import BubblewrapSandbox, find_bubblewrap
 
         program = find_bubblewrap(workspace)
         if program is None:
             raise SandboxMissing("bwrap is not installed")
-        return _tested(BubblewrapSandbox, program)
-    from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
+        sandbox = _create(BubblewrapSandbox, program)
+    else:
+        from dragoman.sandbox.landlock import LandlockSandbox, why_no_landlock
 
-    reason = why_no_landlock()
-    if reason:
-        raise SandboxMissing(reason)
-    return _tested(LandlockSandbox)
+        reason = why_no_landlock()
+        if reason:
+            raise SandboxMissing(reason)
+        sandbox = _create(LandlockSandbox)
+    _try(sandbox, find_user(workspace) if os.path.isdir(workspace) else None)
+    return sandbox
 
 
 @functools.cache
-def _tested(kind: type[Sandbox], *arguments: str) -> Sandbox:
-    sandbox = kind(*arguments)
+def _create(kind: type[Sandbox], *arguments: str) -> Sandbox:
+    return kind(*arguments)
+
+
+@functools.cache
+def _try(sandbox: Sandbox, user: User | None) -> None:
+    """Run a command, as the user that commands in the workspace run as: the kernel may forbid it to some users."""
     try:
         with tempfile.TemporaryDirectory(prefix="dragoman-sandbox-") as folder:
+            if user is not None:
+                os.chown(folder, user.uid, user.gid)
             ran = sandbox.run(["true"], Box(workspace=folder), timeout=20)
     except OSError as error:
         raise SandboxMissing(f"it does not start: {error}") from error
     if ran.code != 0:
         said = ran.errors.decode(errors="replace").strip().splitlines()
         raise SandboxMissing(said[-1][:300] if said else f"it ended with {ran.code}")
-    return sandbox

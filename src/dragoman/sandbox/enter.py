@@ -40,17 +40,23 @@ def _prctl(option: int, value: Any = 0, third: Any = 0) -> None:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), f"prctl {option}")
 
 
-def _drop_capabilities() -> None:
-    """Drop all capabilities: root in a box has no privileges."""
+def _drop_privileges(user: tuple[int, int] | None) -> None:
+    """Drop all capabilities: root in a box has no privileges. If the box names a user, become that user."""
     with open("/proc/sys/kernel/cap_last_cap", encoding="ascii") as file:
         last = int(file.read())
     for capability in range(last + 1):
         _libc.prctl(_DROP_CAPABILITY, capability, 0, 0, 0)
+    if user is not None:
+        uid, gid = user
+        os.setgroups([])
+        os.setresgid(gid, gid, gid)
+        os.setresuid(uid, uid, uid)
     header = struct.pack("=Ii", 0x20080522, 0)
     _call(_CAPSETS[os.uname().machine], header, bytes(24))
 
 
-def _restrict_files_and_network(settings: dict[str, Any]) -> None:
+def _make_ruleset(settings: dict[str, Any]) -> int:
+    """Return the rules of Landlock. Root makes them, because it reaches paths that another user does not."""
     handled = struct.pack("=QQQ", settings["handled_files"], settings["handled_network"], settings["scoped"])
     size = settings["ruleset_size"]
     ruleset = _call(_CREATE_RULESET, handled[:size], size, 0)
@@ -63,8 +69,7 @@ def _restrict_files_and_network(settings: dict[str, Any]) -> None:
             _call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", rights, descriptor), 0)
         finally:
             os.close(descriptor)
-    _call(_RESTRICT_SELF, ruleset, 0)
-    os.close(ruleset)
+    return ruleset
 
 
 def _filter_calls(program: bytes, marks: dict[int, int]) -> None:
@@ -75,24 +80,24 @@ def _filter_calls(program: bytes, marks: dict[int, int]) -> None:
     _prctl(_SECCOMP, 2, ctypes.byref(head))
 
 
-def _limit(limits: list[tuple[int, int]], processes: int | None) -> None:
+def _limit(limits: list[tuple[int, int]], processes: int | None, user: int) -> None:
     for which, amount in limits:
         hard = resource.getrlimit(which)[1]
         # One second between SIGXCPU, which names the reason, and SIGKILL.
         highest = amount + 1 if which == resource.RLIMIT_CPU else amount
         highest = highest if hard == resource.RLIM_INFINITY else min(highest, hard)
         resource.setrlimit(which, (min(amount, highest), highest))
-    if processes is not None and os.getuid() != 0:  # The limit does not apply to root.
+    if processes is not None and user != 0:  # The limit does not apply to root.
         # The kernel also counts the other processes of the user.
         hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-        amount = _running() + processes
+        amount = _running(user) + processes
         amount = amount if hard == resource.RLIM_INFINITY else min(amount, hard)
         resource.setrlimit(resource.RLIMIT_NPROC, (amount, amount))
 
 
-def _running() -> int:
-    """Return the number of threads of this user."""
-    count, user = 0, os.getuid()
+def _running(user: int) -> int:
+    """Return the number of threads of a user."""
+    count = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
@@ -104,16 +109,22 @@ def _running() -> int:
 
 
 def _become(settings: dict[str, Any]) -> None:
+    user = settings["user"]
     try:
-        _prctl(_PDEATHSIG, signal.SIGKILL)
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         os.chdir(settings["cwd"])
-        _limit(settings["limits"], settings["processes"])
+        _limit(settings["limits"], settings["processes"], os.getuid() if user is None else user[0])
+        ruleset = _make_ruleset(settings)
         _prctl(_NO_NEW_PRIVILEGES, 1)
-        _drop_capabilities()
-        _restrict_files_and_network(settings)
+        _drop_privileges(user)
+        # The kernel forgets this signal when the user changes.
+        _prctl(_PDEATHSIG, signal.SIGKILL)
         above = os.getppid()
+        if above != settings["parent"]:
+            os._exit(_CANNOT_ENTER)
+        _call(_RESTRICT_SELF, ruleset, 0)
+        os.close(ruleset)
         _filter_calls(settings["filter"], dict(zip(settings["marks"], (above, -above), strict=False)))
     except BaseException as error:
         os.write(2, f"dragoman: cannot enter the box: {error}\n".encode())
@@ -190,6 +201,7 @@ def main() -> None:
         signal.signal(number, _end_everything)
     _prctl(_SUBREAPER, 1)
     _prctl(_PDEATHSIG, signal.SIGTERM)
+    settings["parent"] = os.getpid()
     command = os.fork()
     if command == 0:
         _become(settings)

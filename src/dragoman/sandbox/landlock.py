@@ -25,6 +25,8 @@ from dragoman.sandbox.boxes import (
     Sandbox,
     bounded_launch,
     check_box,
+    find_user,
+    fit_to_user,
     full_environment,
     in_memory,
     secrets_below,
@@ -36,10 +38,10 @@ from dragoman.sandbox.protection import PathSnapshot, plan_protection
 # The system calls that a command in a box may make, as a seccomp filter.
 #
 # The filter lists the denied calls, not the allowed ones, because a box runs arbitrary programs. It denies calls that
-# inspect other processes, change the system or the mounts, or open namespaces (in which a normal user is root, and many
-# kernel bugs become reachable), and sockets of kinds that the box does not need.
+# inspect other processes, or that change the system or its mounts. It denies new namespaces: a normal user is root in
+# them, and can reach many bugs of the kernel. It denies sockets of kinds that the box does not need.
 
-# The numbers of the calls on x86_64 and on aarch64; -1 where there is no such call.
+# The numbers of the calls on x86_64 and on aarch64; -1 if the architecture has no such call.
 _REFUSED: dict[str, tuple[int, int]] = {
     "ptrace": (101, 117),
     "process_vm_readv": (310, 270),
@@ -92,8 +94,7 @@ _REFUSED: dict[str, tuple[int, int]] = {
     "nfsservctl": (180, 42),
     "lookup_dcookie": (212, 18),
 }
-# Memory, semaphores and queues that processes share by a number or a name. A box that has no namespace of its own for
-# them would share them with the host.
+# Shared memory, semaphores and message queues. A box without its own IPC namespace shares them with the host.
 _SHARED: dict[str, tuple[int, int]] = {
     "shmget": (29, 194),
     "shmat": (30, 196),
@@ -110,14 +111,14 @@ _SHARED: dict[str, tuple[int, int]] = {
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
 }
-# These are said not to exist, because programs then do the same in another way that the filter can look into.
+# These calls report that they do not exist. Programs then use older calls, whose arguments the filter can read.
 _MISSING: dict[str, tuple[int, int]] = {
     "clone3": (435, 435),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-# These only pretend to succeed: a process that leaves the group of its launcher would outlive it.
+# These calls report success without an effect. A process that leaves its process group could outlive the command.
 _PRETENDED: dict[str, tuple[int, int]] = {"setsid": (112, 157), "setpgid": (109, 154)}
 _SIGNALS: dict[str, tuple[int, int]] = {
     "kill": (62, 129),
@@ -155,9 +156,9 @@ def make_filter(
 ) -> bytes:
     """Return the filter as bytes for the kernel.
 
-    `families` are the kinds of sockets that may be opened (pairs that are connected to each other always may).
-    `stay_in_group` answers setsid and setpgid without doing them. `spared` are processes that get no signals.
-    `shares_ipc` refuses System V IPC and message queues, for boxes that share them with the host.
+    `families` are the address families of sockets that a command may open. Socket pairs are always allowed. With
+    `stay_in_group`, setsid and setpgid have no effect. `spared` are processes that the command may not signal. With
+    `shares_ipc`, the filter denies System V IPC and message queues, for boxes that share them with the host.
     """
     column, architecture = _ARCHITECTURES[machine or platform.machine()]
     program = [
@@ -169,7 +170,7 @@ def make_filter(
     if column == 0:
         program += [_step(_AT_LEAST, _X32_BIT, 0, 1), _refuse(errno.ENOSYS)]
     no, allowed = _refuse(errno.EPERM), _step(_RETURN, _ALLOW)
-    # The lower half of an argument: the kernel uses only this part of a flag, a family or a request.
+    # The lower half of an argument. The kernel ignores the upper half of a flag, a family and a request.
     first, second = _step(_LOAD, _FIRST_ARGUMENT), _step(_LOAD, _SECOND_ARGUMENT)
     program += _for_each(_numbers(_REFUSED, column), no)
     program += _for_each(_numbers(_SHARED, column), no) if shares_ipc else []
@@ -198,7 +199,7 @@ def _refuse(error: int) -> bytes:
 
 
 def _when(number: int, body: list[bytes]) -> list[bytes]:
-    """Run `body` for one call. Its end allows the call, so the number need not be loaded again."""
+    """Run `body` for one call. The end of the body allows the call, so the number is not loaded again."""
     return [_step(_EQUAL, number, 0, len(body) + 1), *body, _step(_RETURN, _ALLOW)]
 
 
@@ -210,8 +211,9 @@ def _for_each(values: Iterable[int], answer: bytes) -> list[bytes]:
 # --------------------------------------------------------------------------------------------------------------------
 # A sandbox that needs no privileges: Landlock for files, seccomp for system calls, limits for the rest.
 #
-# Landlock rules only add rights below a path and never remove any. So the visible folders are listed one by one, and
-# protected paths inside the workspace cannot be made read-only: they are saved, and restored after the command.
+# A rule of Landlock grants rights on everything below a path. No rule removes a right. So each visible folder gets its
+# own rule, and a protected path inside the workspace cannot be made read-only. dragoman saves such paths before the
+# command, and restores them afterwards.
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1, 2, 4, 8
 _TRUNCATE, _DEVICE_REQUEST = 1 << 14, 1 << 15
@@ -250,19 +252,26 @@ class LandlockSandbox(Sandbox):
     def __init__(self, version: int | None = None) -> None:
         self.version = landlock_version() if version is None else version
 
-    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+    def check(self, box: Box) -> Box:
         box = check_box(box)
-        _refuse_what_cannot_be_hidden(box)
-        _refuse_what_cannot_be_kept(box)
+        _refuse_visible_secrets(box)
+        _refuse_own_environment(box)
+        return box
+
+    def launch(self, argv: Sequence[str], box: Box) -> Launch:
+        box = self.check(box)
+        user = find_user(box.workspace)
+        box = fit_to_user(box, user)
         command = script_command(_ENTER, box.workspace, *box.writable)
         protection = plan_protection(box.workspace, box.protected, (*box.watched, *own_paths(box.workspace)))
         guard = PathSnapshot(box.workspace, [*protection.fixed, *protection.absent, *protection.guarded], box.aside)
-        private = PrivateFolder()
+        private = PrivateFolder(user)
         try:
             settings = self._settings(box, private.path) | {
                 "argv": list(argv),
-                "environment": full_environment(box, home=box.home or private.home, temporary=private.path),
+                "environment": full_environment(box, home=box.home or private.home, temporary=private.temporary),
                 "cwd": box.cwd,
+                "user": None if user is None else (user.uid, user.gid),
             }
             descriptor = in_memory("settings", marshal.dumps(settings, 2))
         except BaseException:
@@ -338,22 +347,25 @@ def _system_rules() -> tuple[tuple[str, int], ...]:
     return tuple(dict.fromkeys(rule for path in SYSTEM_FOLDERS for rule in _grant(path, _READ, secrets)))
 
 
-def _refuse_what_cannot_be_hidden(box: Box) -> None:
+def _refuse_visible_secrets(box: Box) -> None:
     if seen := secrets_below([*box.writable, box.workspace], box.hidden):
         raise ConfigError(
-            f"this sandbox cannot hide {seen[0]} from a box that may write to a folder above it",
+            f"Landlock cannot hide {seen[0]} from commands that may write to a folder above it",
             hint="choose a workspace without secrets, or install bubblewrap",
         )
 
 
-def _refuse_what_cannot_be_kept(box: Box) -> None:
-    """An environment is too large to be put back after each command, and we start from it the next time."""
+def _refuse_own_environment(box: Box) -> None:
+    """Refuse a workspace that contains the environment of dragoman, which runs outside the box the next time.
+
+    An environment is too large to be saved and restored. Rules for everything beside it would not allow a command to
+    create a file directly in the workspace: the right to create files in a folder applies to all folders below it.
+    """
     for folder in (box.workspace, *filter(os.path.isdir, box.writable)):
         if kept := environment_paths(folder):
             raise ConfigError(
-                f"dragoman runs from {os.path.join(folder, kept[0])}, and this kind of sandbox cannot keep commands "
-                "from changing it",
-                hint="install bubblewrap, or install dragoman outside the workspace",
+                f"dragoman runs from {os.path.join(folder, kept[0])}, and Landlock cannot protect it from commands",
+                hint="install bubblewrap, or install dragoman outside the workspace, with `pipx` or `uv tool`",
             )
 
 

@@ -352,6 +352,8 @@ class _State(Struct, frozen=True):
     """The content of a file, or the target of a link; None for a file that is too large to be saved."""
     mark: tuple[int, ...] = ()
     """The identity of such a file."""
+    owner: tuple[int, int] | None = None
+    """The user and the group, if root restores the path: only root can give a file to another user."""
     entries: dict[str, _State] = {}
 
 
@@ -422,7 +424,7 @@ class PathSnapshot:
             if stat.S_ISDIR(state.st_mode) and self._count > 0:
                 with _opened(name, folder) as inner:
                     entries = {each: self._look(inner, each) for each in sorted(os.listdir(inner))}
-                return _State(kind="folder", mode=mode, entries=entries)
+                return _State(kind="folder", mode=mode, owner=_owner(state), entries=entries)
         except FileNotFoundError:
             return _NOTHING
         except OSError:
@@ -436,7 +438,7 @@ class PathSnapshot:
         self._bytes -= state.st_size
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         with open(descriptor, "rb") as file:
-            return _State(kind="file", mode=mode, content=file.read(state.st_size + 1))
+            return _State(kind="file", mode=mode, content=file.read(state.st_size + 1), owner=_owner(state))
 
     def _restore_at(self, folder: int, relative: str, before: _State) -> bool:
         *above, name = relative.split("/")
@@ -449,10 +451,16 @@ class PathSnapshot:
                         self._set_aside(folder, part)
                     elif before.kind == "nothing":
                         return True
-                    os.mkdir(part, dir_fd=folder)
-                    inner = _opened(part, folder)
+                    inner = self._make_folder(folder, part)
                 folder = stack.enter_context(inner)
             return self._restore(folder, name, before)
+
+    def _make_folder(self, folder: int, name: str) -> contextlib.AbstractContextManager[int]:
+        """Create a folder that is missing above a protected path. It belongs to the owner of the folder above it."""
+        os.mkdir(name, dir_fd=folder)
+        with _opened(name, folder) as inner:
+            _give(inner, _State(kind="folder", owner=_owner(os.fstat(folder))))
+        return _opened(name, folder)
 
     def _restore(self, folder: int, name: str, before: _State) -> bool:
         now = self._look(folder, name)
@@ -460,7 +468,7 @@ class PathSnapshot:
             return True
         if before.kind in ("other", "unreadable", "diverted") or (before.kind == "file" and before.content is None):
             return False
-        if before.kind == now.kind == "folder":
+        if before.kind == now.kind == "folder" and before.owner == now.owner:
             with _opened(name, folder) as inner:
                 os.fchmod(inner, before.mode)
                 whole = [self._restore(inner, each, _NOTHING) for each in now.entries if each not in before.entries]
@@ -484,6 +492,16 @@ class PathSnapshot:
                     os.rename(name, f"set-aside-{new}", src_dir_fd=folder, dst_dir_fd=folder)
 
 
+def _owner(state: os.stat_result) -> tuple[int, int] | None:
+    return (state.st_uid, state.st_gid) if os.geteuid() == 0 else None
+
+
+def _give(descriptor: int, state: _State) -> None:
+    """Give a new file or an empty folder to its owner. Another user may have put a folder of ours in its place."""
+    if state.owner is not None and (state.kind == "file" or not os.listdir(descriptor)):
+        os.fchown(descriptor, *state.owner)
+
+
 def _make(folder: int, name: str, state: _State) -> bool:
     if state.kind == "link" and state.content is not None:
         os.symlink(os.fsdecode(state.content), name, dir_fd=folder)
@@ -491,10 +509,12 @@ def _make(folder: int, name: str, state: _State) -> bool:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
         with open(descriptor, "wb") as file:
             file.write(state.content)
+            _give(descriptor, state)
             os.fchmod(descriptor, state.mode)
     elif state.kind == "folder":
         os.mkdir(name, dir_fd=folder)
         with _opened(name, folder) as inner:
+            _give(inner, state)
             os.fchmod(inner, state.mode | stat.S_IRWXU)
             whole = [_make(inner, each, entry) for each, entry in state.entries.items()]
             os.fchmod(inner, state.mode)

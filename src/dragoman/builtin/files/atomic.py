@@ -21,6 +21,7 @@ from dragoman.builtin.files.workspace import (
     Workspace,
     digest_of,
     explained,
+    give_to_owner_of,
     identity_of,
     quoted,
     times_of,
@@ -106,9 +107,10 @@ class _Step:
                 self._take_over(descriptor)
 
     def _take_over(self, descriptor: int) -> None:
-        """Owner and permissions of the file that was there."""
+        """Owner and permissions of the file that was there; the owner of the folder if there was none."""
         before = self._entry.look()
         if before is None or not stat.S_ISREG(before.st_mode):
+            give_to_owner_of(self._entry.folder, descriptor)
             if self._change.mode is not None:
                 os.fchmod(descriptor, self._change.mode)
             return

@@ -223,6 +223,8 @@ class _Walker:
         with suppress(FileExistsError):  # Somebody else made it; whether it is a folder is seen next.
             os.mkdir(part, dir_fd=self.folder)
             self._making.append(f"{self.place}/{part}".lstrip("/"))
+            with closing(os.open(part, FOLDER | _NO_FOLLOW, dir_fd=self.folder)) as made:
+                give_to_owner_of(self.folder, made)
         return os.open(part, FOLDER | _NO_FOLLOW, dir_fd=self.folder)
 
     def is_link(self, name: str) -> bool:
@@ -254,6 +256,26 @@ class _Walker:
     def close(self) -> None:
         while self._held:
             os.close(self._held.pop()[0])
+
+
+def give_to_owner_of(folder: int, made: int) -> None:
+    """Give what root created in a folder to the owner of the folder, as if the owner had created it.
+
+    Commands in a sandbox run as that user, and have to be able to change the file. A folder that is not empty is not
+    the one that was created, and stays as it is.
+    """
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return
+    owner, state = os.fstat(folder), os.fstat(made)
+    if owner.st_uid == 0:
+        return
+    with suppress(OSError):  # A file system, or a user namespace, may not know this owner.
+        if stat.S_ISREG(state.st_mode):
+            os.fchown(made, owner.st_uid, owner.st_gid)
+            return
+        with closing(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=made)) as inner:
+            if not os.listdir(inner):
+                os.fchown(inner, owner.st_uid, owner.st_gid)
 
 
 def _parts(path: str) -> list[str]:
