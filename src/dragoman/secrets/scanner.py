@@ -372,12 +372,12 @@ class RuleStage:
     def _decide(self, view: View, certain: int, *, final: bool) -> int:
         """Ask the rules at all places that are certain; returns up to where everything is decided."""
         text = view.text
-        skip = until = stop = -1
+        skip = -1
+        horizon = _Horizon(text)
         for place, rule, start in find_hits(view, self._scanned, certain):
             if place < skip:
                 continue
-            if place > until:
-                stop, until = _horizon(text, place)
+            stop = horizon.stop(place)
             if rule is block_spans:
                 try:
                     spans: Iterable[Span] = key_block(view, place, final=final)
@@ -422,12 +422,30 @@ class RuleStage:
         return piece[end:]
 
 
-def _horizon(text: str, place: int) -> tuple[int, int]:
-    """Up to where the rules at a place may look, and up to which place that holds."""
-    farthest = place + AHEAD
-    line = text.find("\n", place, farthest)
-    if line >= 0:
-        following = text.find("\n", line + 1, farthest)
-        if following >= 0:
-            return following, line
-    return min(farthest, len(text)), place
+class _Horizon:
+    """Up to where the rules at a place may look: to the end of the next line, or a fixed number of characters."""
+
+    __slots__ = ("_line", "_next", "_read", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line = self._next = -1  # The first end of a line behind the last place, and the one behind it.
+        self._read = 0  # Up to where there are no other ends of lines.
+
+    def stop(self, place: int) -> int:
+        """Up to where the rules at this place may look. Places come in order."""
+        farthest = place + AHEAD
+        if self._line < place:
+            self._line, self._next = self._next, -1
+        if self._line < place:
+            self._line = self._find(place, farthest)
+        if self._line >= 0 and self._next < 0:
+            self._next = self._find(self._line + 1, farthest)
+        return self._next if 0 <= self._next < farthest else min(farthest, len(self._text))
+
+    def _find(self, start: int, farthest: int) -> int:
+        """The next end of a line, read from where the last search ended."""
+        start = max(start, self._read)
+        found = self._text.find("\n", start, farthest)
+        self._read = max(start, farthest) if found < 0 else found + 1
+        return found
