@@ -1,7 +1,8 @@
-"""How much work a parse is, counted without a clock: function calls, characters looked at, characters copied.
+"""How much work a reader does, counted without a clock: function calls, characters looked at, characters copied.
 
 The package is loaded a second time with regular expressions, JSON scanners and text that count, so that nothing of
-the measured code has to know about it.
+the measured code has to know about it. What a pattern reads before it fails is not counted: `benchmarks/hostile.py`
+measures that.
 """
 
 from __future__ import annotations
@@ -58,21 +59,42 @@ class CountedText(str):
         return place >= 0
 
 
-def _copying(name: str) -> Callable[..., Any]:
-    original = getattr(str, name)
+class CountedBytes(bytes):
+    """The same for bytes."""
 
-    def method(self: str, *given: Any) -> Any:
+    def __getitem__(self, place: Any) -> Any:
+        part = bytes.__getitem__(self, place)
+        if isinstance(part, int):
+            return part
+        _meter.copied += len(part)
+        return CountedBytes(part)
+
+    def __add__(self, other: Any) -> CountedBytes:
+        joined = CountedBytes(bytes.__add__(self, bytes(other)))
+        _meter.copied += len(joined)
+        return joined
+
+
+def _counted(result: Any) -> Any:
+    if type(result) is str:
+        return CountedText(result)
+    return CountedBytes(result) if type(result) is bytes else result
+
+
+def _copying(kind: type, name: str) -> Callable[..., Any]:
+    original = getattr(kind, name)
+
+    def method(self: Any, *given: Any, **options: Any) -> Any:
         _meter.looked_at += len(self)
-        result = original(self, *given)
-        return CountedText(result) if isinstance(result, str) else result
+        return _counted(original(self, *given, **options))
 
     return method
 
 
-def _searching(name: str) -> Callable[..., Any]:
-    original = getattr(str, name)
+def _searching(kind: type, name: str) -> Callable[..., Any]:
+    original = getattr(kind, name)
 
-    def method(self: str, wanted: str, start: int = 0, end: int | None = None) -> Any:
+    def method(self: Any, wanted: Any, start: int = 0, end: int | None = None) -> Any:
         place = original(self, wanted, start, end)
         last = len(self) if end is None else min(end, len(self))
         _meter.looked_at += max(0, last - start if place < 0 else abs(place - (last if "r" in name else start)))
@@ -82,9 +104,13 @@ def _searching(name: str) -> Callable[..., Any]:
 
 
 for _name in ("strip", "lstrip", "rstrip", "lower", "replace", "translate", "split", "splitlines", "isspace", "count"):
-    setattr(CountedText, _name, _copying(_name))
+    setattr(CountedText, _name, _copying(str, _name))
+    setattr(CountedBytes, _name, _copying(bytes, _name))
+CountedText.encode = _copying(str, "encode")  # type: ignore[method-assign]
+CountedBytes.decode = _copying(bytes, "decode")  # type: ignore[method-assign]
 for _name in ("find", "rfind"):
-    setattr(CountedText, _name, _searching(_name))
+    setattr(CountedText, _name, _searching(str, _name))
+    setattr(CountedBytes, _name, _searching(bytes, _name))
 
 
 class _CountedPattern:
@@ -159,15 +185,15 @@ _counted_modules: dict[str, ModuleType] = {}
 
 
 @contextmanager
-def counted() -> Iterator[Any]:
-    """The package `dragoman.formats`, loaded anew so that it counts; only inside this block."""
+def counted(module: str = "dragoman.formats") -> Iterator[Any]:
+    """A module of the package, loaded anew so that it counts; only inside this block."""
     ours = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "dragoman"}
     for name in ours:
         del sys.modules[name]
     sys.modules.update(_counted_modules)
     try:
         with mock.patch.object(re, "compile", _compile), mock.patch.object(json, "JSONDecoder", _CountedDecoder):
-            yield importlib.import_module("dragoman.formats")
+            yield importlib.import_module(module)
             _counted_modules.update(
                 {name: module for name, module in sys.modules.items() if name.split(".")[0] == "dragoman"}
             )
@@ -181,12 +207,23 @@ def work_of(make_stage: Callable[[], Any], pieces: Iterable[str]) -> Work:
     """What it takes to feed these pieces and to close."""
     counted_pieces = [CountedText(piece) for piece in pieces]
     stage = make_stage()
+
+    def run() -> None:
+        for piece in counted_pieces:
+            stage.feed(piece)
+        stage.close()
+
+    return work_of_call(run)
+
+
+def work_of_call(run: Callable[[], Any]) -> Work:
+    """What it takes to call this function."""
     _meter.looked_at = _meter.copied = 0
     profile = Profile(subcalls=False, builtins=True)
     profile.enable()
-    for piece in counted_pieces:
-        stage.feed(piece)
-    stage.close()
-    profile.disable()
+    try:
+        run()
+    finally:
+        profile.disable()
     calls = sum(entry.callcount for entry in profile.getstats())
     return Work(calls, _meter.looked_at, _meter.copied)

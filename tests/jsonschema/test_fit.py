@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema_rs import validator_for
 from tests.jsonschema.strategies import NAMES, scalars, schemas, structural, values
 
-from dragoman.jsonschema.fit import fits, fits_plainly, resembles, shape_of
+from dragoman.jsonschema.fit import Memo, Steps, fits, fits_plainly, resembles, shape_of
 
 
 def accepts(schema: Any, value: Any) -> bool:
@@ -117,6 +117,6 @@ def test_unions_that_double_ask_each_question_once() -> None:
         for n in range(20)
     }
     root = {"$ref": "#/$defs/d0", "$defs": {**definitions, "d20": {"const": "never"}}}
-    memo: dict[tuple[int, int], bool] = {}
+    memo = Memo(Steps())
     assert not fits(shape_of(root), "x", 0, memo)
     assert len(memo) <= 40

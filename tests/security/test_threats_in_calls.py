@@ -210,6 +210,29 @@ def test_threat_08_text_that_keeps_beginning_calls_ends_the_turn_like_any_other(
     assert scene.result.outcome.kind in ("answered", "mistakes")
 
 
+DOUBLED = {
+    "allOf": lambda ref: {"allOf": [{"properties": {"a": ref}}, {"properties": {"a": ref}}]},
+    "anyOf": lambda ref: {"anyOf": [{"properties": {"a": ref}, "required": [n]} for n in ("b", "c")]},
+    "patternProperties": lambda ref: {"patternProperties": {"^a": ref, "a$": ref}},
+}
+
+
+@pytest.mark.parametrize("way", DOUBLED)
+def test_threat_08_a_schema_that_doubles_does_not_keep_the_validator_busy(way: str) -> None:
+    levels = 25
+    definitions = {f"d{n}": DOUBLED[way]({"$ref": f"#/$defs/d{n + 1}"}) for n in range(levels)}
+    definitions[f"d{levels}"] = {"type": "string"}
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+    ran: list[Any] = []
+    pay = tool_from_schema("pay", schema, lambda **given: ran.append(given), description="Pay.")
+    value: Any = "s"
+    for _ in range(levels):
+        value = {"a": value}
+    scene = play([call("pay", x=value), "done"], pay)
+    assert "cannot be checked" in scene.told[0]
+    assert ran == []
+
+
 # ---- 9 ---------------------------------------------------------------------------------------------------------------
 
 

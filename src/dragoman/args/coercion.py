@@ -11,7 +11,18 @@ from msgspec import Struct
 
 from dragoman.args.decoder import Undecodable, decode
 from dragoman.args.tolerant import repair
-from dragoman.jsonschema.fit import MAX_DEPTH, Shape, fits, fits_plainly, is_choice, reading_kinds, shape_of, vocabulary
+from dragoman.jsonschema.fit import (
+    MAX_DEPTH,
+    Memo,
+    Shape,
+    Steps,
+    fits,
+    fits_plainly,
+    is_choice,
+    reading_kinds,
+    shape_of,
+    vocabulary,
+)
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
 from dragoman.toolset import fold
 from dragoman.types import Change, JsonObject
@@ -46,12 +57,17 @@ class Coerced(Struct, frozen=True):
 class Coercer:
     """One run of coercion: the changes so far, and cached results for places that are reached several times."""
 
-    __slots__ = ("_known", "changes", "drop_extra")
+    __slots__ = ("_known", "_steps", "_wrapped", "changes", "drop_extra")
 
     def __init__(self, *, drop_extra: bool = False) -> None:
         self.changes: list[Change] = []
         self.drop_extra = drop_extra
         self._known: dict[tuple[str, int, int], tuple[Any, Any, list[Change]]] = {}
+        self._steps = Steps()
+        self._wrapped: set[str] = set()
+
+    def _fits(self, shape: Shape, value: Any) -> bool:
+        return fits(shape, value, 0, Memo(self._steps))
 
     def note(self, path: str, rule: str, before: Any, after: Any) -> Any:
         self.changes.append(Change(path, rule, before, after))
@@ -59,7 +75,12 @@ class Coercer:
 
     def cast(self, shape: Shape, value: Any, path: str, depth: int = 0, names: frozenset[str] | None = None) -> Any:
         """Return the value, changed where the shape rejects it. `names` are the keys of the enclosing schemas."""
-        if depth > MAX_DEPTH or (fits(shape, value) and not (self.drop_extra and depth == 0)):
+        self._steps.left -= 1
+        if (
+            depth > MAX_DEPTH
+            or self._steps.left <= 0
+            or (self._fits(shape, value) and not (self.drop_extra and depth == 0))
+        ):
             return value
         if not shape.unions and not shape.parts:
             return self._cast_own(shape, value, path, depth, names)
@@ -91,13 +112,13 @@ class Coercer:
         best: Any = MISSING
         best_changes: list[Change] = []
         for branch in union:
-            if fits(branch, value):
+            if self._fits(branch, value):
                 return value
         for branch in union:
             result = self.cast(branch, value, path, depth, names)
             changes = self.changes[mark:]
             del self.changes[mark:]
-            if fits(branch, result) and (best is MISSING or _weight(changes) < _weight(best_changes)):
+            if self._fits(branch, result) and (best is MISSING or _weight(changes) < _weight(best_changes)):
                 best, best_changes = result, changes
         if best is not MISSING:
             self.changes.extend(best_changes)
@@ -146,7 +167,12 @@ class Coercer:
         if "object" not in shape.kinds and "array" not in shape.kinds:
             return MISSING
         found, repairs = read_structure(text)
-        if type(found) is dict and "object" not in shape.kinds and shape.items is not None and fits(shape.items, found):
+        if (
+            type(found) is dict
+            and "object" not in shape.kinds
+            and shape.items is not None
+            and self._fits(shape.items, found)
+        ):
             self.note(path, "double_encoded", text, found)
             return self.note(path, "wrapped_in_list", found, [found])
         if type(found) not in (shape.types or ()):
@@ -158,16 +184,17 @@ class Coercer:
 
     def _wrap(self, shape: Shape, value: Any, path: str, depth: int) -> Any:
         """Put a single item into a list, if the list accepts such items."""
-        if len(shape.prefix) > 1:
-            return value
+        if len(shape.prefix) > 1 or path in self._wrapped:
+            return value  # A list around the only item of a list that was added here is no plain conversion.
         items = shape.prefix[0] if shape.prefix else shape.items
         mark = len(self.changes)
         item = value
         if items is not None:
             place = child_path(path, 0)
+            self._wrapped.add(place)
             item = self.cast(items, value, place, depth + 1)
-            again = any(change.rule == "wrapped_in_list" and change.path == place for change in self.changes[mark:])
-            if again or not fits(items, item):
+            self._wrapped.discard(place)
+            if not self._fits(items, item):
                 del self.changes[mark:]
                 return value
         self.changes.insert(mark, Change(path, "wrapped_in_list", value, [value]))
@@ -179,6 +206,7 @@ class Coercer:
             return value
         if type(value) is str:
             wanted = value.strip().lower()
+            self._steps.left -= len(shape.texts)
             found = [text for text in shape.texts if text.strip().lower() == wanted]
             if len(found) == 1:
                 return self.note(path, "enum_case", value, found[0])

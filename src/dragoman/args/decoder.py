@@ -83,8 +83,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _FAR = 65_536
 """Beyond this position, the lines before a fault are too many to count them for each fault."""
-_WINDOW = 1024
-_DOUBT = 64
 
 # `scan_once` reads one value at an index; the decoder's own methods are a layer around it.
 _decoder = json.JSONDecoder(
@@ -128,10 +126,8 @@ def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
     """
     blanks = _BLANKS.match(text, position)
     start = blanks.end() if blanks is not None else position
-    if start > _FAR:
-        _fail_early(text, start)
     try:
-        value, end = _scan(text, start)
+        value, end = _scan(text if start <= _FAR else _without_lines(text), start)
     except StopIteration as error:
         raise Undecodable("expected a value", error.value) from None
     except json.JSONDecodeError as error:
@@ -145,24 +141,30 @@ def raw_decode(text: str, position: int = 0) -> tuple[Any, int]:
     return value, end
 
 
-def _fail_early(text: str, start: int) -> None:
-    """Raise for a fault near the beginning of the value, without a scan of the text before it.
+class _Uncounted(str):
+    """Text that does not count its lines: the scanner's error does, from the beginning of the text.
 
-    The scanner's error counts the lines from the beginning of the text. In a long text with many broken values, that
-    would be quadratic.
+    In a long text with many broken values, that would be quadratic.
     """
-    piece = text[start : start + _WINDOW]
-    try:
-        _scan(piece, 0)
-    except StopIteration as error:
-        if error.value < len(piece) - _DOUBT:
-            raise Undecodable("expected a value", start + error.value) from None
-    except json.JSONDecodeError as error:
-        # Near the end of the piece, the cut itself may be the fault, and a string may only seem to have no end.
-        if error.pos < len(piece) - _DOUBT and not error.msg.startswith("Unterminated"):
-            raise Undecodable(error.msg[:1].lower() + error.msg[1:], start + error.pos) from None
-    except (RecursionError, ValueError):
-        pass
+
+    __slots__ = ()
+
+    def count(self, *_: object) -> int:
+        return 0
+
+    def rfind(self, *_: object) -> int:
+        return -1
+
+
+_last: tuple[str, _Uncounted] = ("", _Uncounted())
+"""The last long text, and the same for the scanner: the values of one text are read in a row."""
+
+
+def _without_lines(text: str) -> str:
+    global _last
+    if _last[0] is not text:
+        _last = (text, _Uncounted(text))
+    return _last[1]
 
 
 def _inspect(source: str, start: int, value: Any) -> None:

@@ -13,8 +13,9 @@ from dragoman.args.decoder import Undecodable, decode, find_unsound
 from dragoman.args.tolerant import repair
 from dragoman.errors import nearest
 from dragoman.jsonschema.dialect import BASE, normalise
+from dragoman.jsonschema.fit import fits_plainly
 from dragoman.jsonschema.keywords import KIND_OF_TYPE, child_path
-from dragoman.jsonschema.references import MOST_NODES, multiplies, refuse_to_fetch
+from dragoman.jsonschema.references import MOST_NODES, MOST_VISITS, Effort, refuse_to_fetch
 from dragoman.toolset import as_tool
 from dragoman.types import Change, Fault, JsonObject, Tool
 
@@ -100,11 +101,17 @@ _MAX_BAD_KEYWORDS = 20
 _CANNOT_SAY = (ValueError, LookupError, TypeError, OverflowError, RecursionError)
 """The exceptions of the engine for a schema that it cannot compile."""
 
-# Keywords that are checked place by place; every other keyword applies to one place only.
-_WALKED = frozenset(
-    {"$ref", "$defs", "allOf", "anyOf", "oneOf", "items", "prefixItems", "dependentSchemas"}
-    | {"unevaluatedItems", "unevaluatedProperties"}
+# Keywords without a schema in their value, with at most one error each. The engine creates all errors at once, each
+# with a copy of the value, so it never gets a schema that could have thousands of them.
+_LOCAL = frozenset(
+    {"type", "enum", "const", "pattern", "multipleOf", "uniqueItems", "minimum", "maximum", "exclusiveMinimum"}
+    | {"exclusiveMaximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
 )
+# What the explanation of an invalid value may cost: so many values that the engine reads, and so many for each one of
+# the value.
+_WALK = 500_000
+_WALK_PER_VALUE = 20
+_TEXT_UNIT = 64
 
 
 def validate(value: Any, schema: JsonObject) -> list[Fault]:
@@ -119,12 +126,16 @@ def validate(value: Any, schema: JsonObject) -> list[Fault]:
 
 def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
     """The same for a value that is known to be valid JSON."""
+    if isinstance(value, dict) and fits_plainly(value, schema):
+        return []
     checks = _checks_of(schema)
-    if checks is not None and checks.multiplies:
+    if checks is not None and checks.effort.multiplies:
         return [Fault("$", f"cannot be checked: its schema applies more than {MOST_NODES} schemas to one value")]
+    if checks is not None and checks.effort.exceeds(value):
+        return [Fault("$", f"cannot be checked: that takes more than {MOST_VISITS} steps with its schema")]
     if checks is None or checks.accepts(checks.schema, value):
         return []
-    walk = _Walk(checks)
+    walk = _Walk(checks, value)
     with suppress(*_CANNOT_SAY):  # The value is invalid in any case; the faults found so far are returned.
         walk.look(checks.schema, value, "$")
     return walk.faults or [Fault("$", "does not fit the schema")]
@@ -133,7 +144,7 @@ def find_faults(value: Any, schema: JsonObject) -> list[Fault]:
 class _Checks:
     """A schema with compiled validators for itself and, on first use, for its parts."""
 
-    __slots__ = ("_compile", "_locals", "_validators", "multiplies", "schema", "source")
+    __slots__ = ("_compile", "_locals", "_validators", "effort", "schema", "source")
 
     def __init__(self, source: object) -> None:
         # The schema engine is imported only when something is validated.
@@ -141,8 +152,8 @@ class _Checks:
 
         self.source = source  # A strong reference, so that no other object gets the identity under which it is cached.
         self.schema = normalise(source)
-        self.multiplies = multiplies(source)
-        """The engine would take too long with this schema and cannot be interrupted, so it is not used."""
+        # The engine cannot be interrupted, so it is not used for what would take it too long.
+        self.effort = Effort(source)
         registry: Any = None
 
         def build(schema: Any) -> Any:
@@ -182,14 +193,12 @@ class _Checks:
 
 
 def _local(schema: dict[str, Any]) -> dict[str, Any]:
-    local = {key: value for key, value in schema.items() if key not in _WALKED}
-    for key in ("properties", "patternProperties"):
-        if key in local and local.get("additionalProperties") is False:
-            local[key] = dict.fromkeys(local[key], True)
-        else:
-            local.pop(key, None)
-    if local.get("additionalProperties") is not False:
-        local.pop("additionalProperties", None)
+    local: dict[str, Any] = {key: value for key, value in schema.items() if key in _LOCAL}
+    if schema.get("additionalProperties") is False:
+        local["additionalProperties"] = False
+        for key in ("properties", "patternProperties"):
+            if key in schema:
+                local[key] = dict.fromkeys(schema[key], True)
     return local
 
 
@@ -229,22 +238,37 @@ class _Walk:
     The errors of every branch would take exponential time for recursive schemas.
     """
 
-    __slots__ = ("_checks", "_seen", "faults")
+    __slots__ = ("_checks", "_left", "_seen", "_sizes", "faults")
 
-    def __init__(self, checks: _Checks) -> None:
+    def __init__(self, checks: _Checks, value: Any) -> None:
         self._checks = checks
         self._seen: set[tuple[int, str]] = set()
+        self._sizes: dict[int, int] = {}
+        self._left = _WALK + _WALK_PER_VALUE * _measure(value, self._sizes)
         self.faults: list[Fault] = []
+
+    def _accepts(self, schema: Any, value: Any) -> bool:
+        self._spend(value)
+        return self._checks.accepts(schema, value)
+
+    def _spend(self, value: Any) -> None:
+        """Count what it costs to hand a value to the engine."""
+        self._left -= self._sizes.get(id(value), 1)
+        if self._left < 0:
+            raise ValueError("the explanation takes too long")
 
     def look(self, schema: Any, value: Any, path: str) -> None:
         key = (id(schema), path)
         if key in self._seen or len(self.faults) >= _MAX_FAULTS:
             return
+        self._spend(value)
         self._seen.add(key)
         if not isinstance(schema, dict):
             if schema is False:
                 self.fault(path, "nothing is allowed here")
             return
+        if isinstance(value, dict):
+            self._look_for_required(schema, value, path)
         wrong_type = False
         for error in self._checks.local_errors(schema, value):
             place = path
@@ -253,8 +277,12 @@ class _Walk:
             for why in describe(error, schema):
                 self.fault(place, why)
             wrong_type = wrong_type or error.kind.name == "type"
-        if wrong_type:
-            return
+        if not wrong_type:
+            self._look_at_parts(schema, value, path)
+            self._look_at_members(schema, value, path)
+
+    def _look_at_parts(self, schema: dict[str, Any], value: Any, path: str) -> None:
+        """Look at the schemas that apply to the same value."""
         if "$ref" in schema:
             self.look(self._checks.target(schema["$ref"]), value, path)
         for part in schema.get("allOf", ()):
@@ -262,30 +290,50 @@ class _Walk:
         for keyword in ("anyOf", "oneOf"):
             if keyword in schema:
                 self._look_at_union(schema[keyword], value, path, exactly_one=keyword == "oneOf")
-        self._look_at_members(schema, value, path)
+        if "not" in schema and self._accepts(schema["not"], value):
+            self.fault(path, "has a form that is not allowed")
+        if "if" in schema:
+            self.look(schema.get("then" if self._accepts(schema["if"], value) else "else", True), value, path)
 
     def fault(self, path: str, why: str) -> None:
         fault = Fault(path, why)
         if len(self.faults) < _MAX_FAULTS and fault not in self.faults:
             self.faults.append(fault)
 
+    def _look_for_required(self, schema: dict[str, Any], value: dict[str, Any], path: str) -> None:
+        names = schema.get("required", [])
+        for name, needed in schema.get("dependentRequired", {}).items():
+            if name in value:
+                names = [*names, *needed]
+        for name in names:
+            if name not in value:
+                self.fault(path, f"missing required {show(name)}")
+
     def _look_at_members(self, schema: dict[str, Any], value: Any, path: str) -> None:
         if isinstance(value, dict):
             properties = schema.get("properties", {})
             additional = schema.get("additionalProperties", True)
+            named = schema.get("propertyNames", True)
             for key, item in value.items():
+                if named is not True and not self._accepts(named, key):
+                    self.fault(path, f"the name {show(key)} is not allowed")
                 if key in properties:
                     self.look(properties[key], item, child_path(path, key))
                 elif isinstance(additional, dict) and "patternProperties" not in schema:
                     self.look(additional, item, child_path(path, key))
         elif isinstance(value, list):
+            if "contains" in schema:
+                fitting = sum(self._accepts(schema["contains"], item) for item in value)
+                least, most = schema.get("minContains", 1), schema.get("maxContains", len(value))
+                if not least <= fitting <= most:
+                    self.fault(path, f"has {fitting} items of a form of which it must have {least} to {most}")
             prefix = schema.get("prefixItems", ())
             for position, item in enumerate(value):
                 child = prefix[position] if position < len(prefix) else schema.get("items", True)
                 self.look(child, item, child_path(path, position))
 
     def _look_at_union(self, branches: list[Any], value: Any, path: str, *, exactly_one: bool) -> None:
-        fitting = sum(self._checks.accepts(branch, value) for branch in branches)
+        fitting = sum(self._accepts(branch, value) for branch in branches)
         if fitting == 1 or (fitting and not exactly_one):
             return
         if fitting:
@@ -311,6 +359,20 @@ class _Walk:
                 break
             schema = self._checks.target(schema["$ref"])
         return schema
+
+
+def _measure(value: Any, sizes: dict[int, int]) -> int:
+    """Return the size of a value, and note that of everything in it. It is at most 100 levels deep."""
+    size = 1
+    if isinstance(value, str):
+        size += len(value) // _TEXT_UNIT
+    elif isinstance(value, dict):
+        size += sum(1 + len(key) // _TEXT_UNIT + _measure(item, sizes) for key, item in value.items())
+    elif isinstance(value, list):
+        size += sum(_measure(item, sizes) for item in value)
+    if size > 1:
+        sizes[id(value)] = size
+    return size
 
 
 def _kinds(schema: Any) -> list[str]:

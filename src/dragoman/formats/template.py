@@ -197,6 +197,11 @@ class Entry(ABC):
         ...
 
 
+START_LIMIT = 600
+"""Characters that a call without a marker may begin with; most of them can only be white space."""
+_START_AHEAD = 8
+
+
 class UnmarkedEntry(Entry):
     """The base of entries without a marker: patterns for the beginning of a message or of a line."""
 
@@ -207,9 +212,12 @@ class UnmarkedEntry(Entry):
     """Matches text that may still become a start; it ends in `\\Z`."""
 
     def begins(self, text: str, at: int, *, final: bool) -> bool | None:
-        if self.start.match(text, at):
-            return True
-        return None if not final and self.growing_start.match(text, at) else False
+        found = self.start.match(text, at)
+        if found is not None:
+            return found.end() - at <= START_LIMIT
+        # The patterns look ahead by a few characters.
+        may_grow = not final and len(text) - at <= START_LIMIT + _START_AHEAD
+        return None if may_grow and self.growing_start.match(text, at) else False
 
 
 # --------------------------------------------------------------------------------------------------------------------

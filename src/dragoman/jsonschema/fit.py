@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dragoman.jsonschema.keywords import KIND_OF_TYPE, TYPES_OF_KIND, kinds_of, same
+from dragoman.jsonschema.keywords import KIND_OF_TYPE, TYPES_OF_KIND, key_of, kinds_of, same
 from dragoman.jsonschema.references import MOST_DEPTH, resolve
 from dragoman.toolset import fold
 from dragoman.types import JsonObject
@@ -38,6 +38,8 @@ class Shape(Struct, eq=False):
     """The types that are accepted without further checks; None if there are further checks."""
     choices: tuple[Any, ...] | None = None
     texts: frozenset[str] = frozenset()
+    others: frozenset[Any] = frozenset()
+    """The keys of the other choices."""
     properties: dict[str, Shape] = {}
     folded: dict[str, str | None] = {}
     """Property names by their folded spelling; None if two names share one."""
@@ -141,6 +143,7 @@ class _Root:
         if schema.get("nullable") is True and None not in shape.choices:
             shape.choices += (None,)
         shape.texts = frozenset(choice for choice in shape.choices if isinstance(choice, str))
+        shape.others = frozenset(key_of(choice) for choice in shape.choices if type(choice) in _JSON_TYPES - {str})
 
     def _fill_object(self, shape: Shape, schema: dict[str, Any], depth: int) -> None:
         properties = schema.get("properties")
@@ -303,7 +306,27 @@ MAX_DEPTH = 100
 
 _LEVELS = 2
 
-Memo = dict[tuple[int, int], bool]
+MOST_STEPS = 500_000
+"""After so many steps, a value counts as fitting, too: a schema with many branches and a large value multiply."""
+
+
+class Steps:
+    """How many steps the checks of one task may still take."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = MOST_STEPS) -> None:
+        self.left = left
+
+
+class Memo(dict[tuple[int, int], bool]):
+    """The results of one check for the places that several branches lead to."""
+
+    __slots__ = ("steps",)
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self.steps = steps
 
 
 def fits(shape: Shape, value: Any, depth: int = 0, memo: Memo | None = None, exact: bool = True) -> bool:
@@ -342,13 +365,15 @@ def is_choice(shape: Shape, value: Any) -> bool:
     """Whether the value is a member of the enum. As in JSON, 1 equals 1.0, and true is not a number."""
     if type(value) is str:
         return value in shape.texts
-    return any(same(choice, value) for choice in shape.choices or ())
+    return bool(shape.others) and key_of(value) in shape.others
 
 
 def _fits_object(shape: Shape, value: dict[str, Any], depth: int, memo: Memo | None, exact: bool) -> bool:
     for name in shape.required:
         if name not in value:
             return False
+    if memo is not None:
+        memo.steps.left -= len(value) + len(shape.required)
     properties = shape.properties
     additional = shape.additional
     for key, item in value.items():
@@ -372,6 +397,8 @@ def _fits_array(shape: Shape, value: list[Any], depth: int, memo: Memo | None, e
     items = shape.items
     if items is None:
         return True
+    if memo is not None:
+        memo.steps.left -= len(value)
     leaf = items.leaf
     for item in value[len(shape.prefix) :] if shape.prefix else value:
         if leaf is not None and type(item) in leaf:
@@ -383,7 +410,7 @@ def _fits_array(shape: Shape, value: list[Any], depth: int, memo: Memo | None, e
 
 def _fits_combined(shape: Shape, value: Any, depth: int, memo: Memo | None, exact: bool) -> bool:
     # Branches may lead to the same places; each check runs once, so nested unions do not take exponential time.
-    memo = {} if memo is None else memo
+    memo = Memo(Steps()) if memo is None else memo
     key = (id(shape), id(value))
     known = memo.get(key)
     if known is None:
@@ -393,12 +420,15 @@ def _fits_combined(shape: Shape, value: Any, depth: int, memo: Memo | None, exac
 
 
 def _fits_every(shape: Shape, value: Any, depth: int, memo: Memo, exact: bool) -> bool:
+    steps = memo.steps
     for part in shape.parts:
-        if not fits(part, value, depth, memo, exact):
+        steps.left -= 1
+        if steps.left > 0 and not fits(part, value, depth, memo, exact):
             return False
     for union in shape.unions:
         for branch in union:
-            if fits(branch, value, depth, memo, exact):
+            steps.left -= 1
+            if steps.left <= 0 or fits(branch, value, depth, memo, exact):
                 break
         else:
             return False

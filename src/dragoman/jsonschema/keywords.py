@@ -144,6 +144,15 @@ def _same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def key_of(value: Any) -> Any:
+    """Return a hashable key that is equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
+    if isinstance(value, dict):
+        return frozenset((name, key_of(member)) for name, member in value.items())
+    if isinstance(value, list):
+        return tuple(map(key_of, value))
+    return (type(value), value) if isinstance(value, bool) else value
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # Values and places as text.
 

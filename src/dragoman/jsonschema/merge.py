@@ -31,7 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dragoman.jsonschema.keywords import ANNOTATIONS, WELL_FORMED, is_of, kinds_of, same
+from dragoman.jsonschema.keywords import ANNOTATIONS, WELL_FORMED, is_of, key_of, kinds_of, same
 from dragoman.types import JsonObject
 
 MOST_PAIRS = 16
@@ -188,19 +188,10 @@ def _join_types(first: Any, second: Any) -> Any:
 
 def _join_choices(first: list[Any], second: list[Any]) -> Any:
     try:
-        allowed = set(map(_key_of, second))
-        return [value for value in first if _key_of(value) in allowed] or _IMPOSSIBLE
+        allowed = set(map(key_of, second))
+        return [value for value in first if key_of(value) in allowed] or _IMPOSSIBLE
     except RecursionError:
         return _LEFT
-
-
-def _key_of(value: Any) -> Any:
-    """Return a hashable key that is equal for values that are equal in JSON: 1 and 1.0 are, 1 and true are not."""
-    if isinstance(value, dict):
-        return frozenset((name, _key_of(member)) for name, member in value.items())
-    if isinstance(value, list):
-        return tuple(map(_key_of, value))
-    return (type(value), value) if isinstance(value, bool) else value
 
 
 def _join_unions(first: list[Any], second: list[Any]) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import unquote
+
+import msgspec
 
 from dragoman.jsonschema.keywords import child_place
 
@@ -197,10 +199,23 @@ def _reversed(leads_to: dict[str, set[str]]) -> dict[str, set[str]]:
 # The number of schemas that a validator visits for one value.
 #
 # A validator tries the branches of a union in sequence and follows every reference in them. If each of 30 definitions
-# refers to the next one twice, it visits a billion schemas for a single string, and it cannot be interrupted.
+# refers to the next one twice, it visits a billion schemas for a single string, or for a value with 30 levels, and it
+# cannot be interrupted.
+
+MOST_VISITS = 10_000_000
+"""The validator takes up to half a second for so many."""
+_MOST_PAIRS = 60_000
+"""How many pairs of a schema and a value are counted before a value counts as too large."""
 
 _LISTS_IN_PLACE = ("allOf", "anyOf", "oneOf")
-_CHILDREN_IN_PLACE = ("not", "if", "then", "else")
+_CHILDREN_IN_PLACE = ("not", "if", "then", "else", "propertyNames")
+_MAPS_IN_PLACE = ("dependentSchemas", "dependencies")
+_FOR_EVERY_MEMBER = ("additionalProperties", "unevaluatedProperties")
+_FOR_EVERY_ITEM = ("items", "contains", "additionalItems", "unevaluatedItems")
+_FOR_ONE_ITEM = ("prefixItems", "items")
+
+Visit = tuple[dict[str, Any], Any]
+"""A schema, and the value to which it is applied."""
 
 
 def multiplies(root: Any, most: int = MOST_NODES) -> bool:
@@ -235,10 +250,149 @@ def _applied_in_place(node: dict[str, Any], references: References) -> list[dict
         if isinstance(branches, list):
             found += branches
     found += [node[key] for key in _CHILDREN_IN_PLACE if key in node]
-    dependent = node.get("dependentSchemas")
-    if isinstance(dependent, dict):
-        found += dependent.values()
+    for key in _MAPS_IN_PLACE:
+        dependent = node.get(key)
+        if isinstance(dependent, dict):
+            found += dependent.values()
     reference = node.get("$ref")
     if isinstance(reference, str):
         found.append(references.target(reference))
     return [each for each in found if isinstance(each, dict)]
+
+
+class Effort:
+    """How many schemas of a root the validator visits for a value.
+
+    The validator remembers its result for a reference that leads back to itself, and only for such a reference. So the
+    target of one counts once for each value, and every other schema as often as a path leads to it.
+    """
+
+    __slots__ = ("_is_close", "_most", "_recursive", "_references", "_visits_per_value", "multiplies")
+
+    def __init__(self, root: Any, most: int = MOST_VISITS) -> None:
+        self._references = References(root)
+        self._most = most
+        self._recursive: list[Visit] = []
+        self.multiplies = False
+        """Whether more schemas apply to one value at one place than any real schema has."""
+        self._visits_per_value = _bound_of(root)
+        self._is_close = False
+        if self._visits_per_value > MOST_NODES:
+            self.multiplies = multiplies(root)
+
+    def exceeds(self, value: Any) -> bool:
+        """Whether the validator would visit more schemas than it should."""
+        nodes = _nodes_in(value)
+        if self._visits_per_value * nodes <= self._most:
+            return False
+        try:
+            if not self._is_close:
+                self._is_close = True
+                self._visits_per_value = self._sum(self._bounds, None)
+            if self._visits_per_value * nodes <= self._most:
+                return False
+            return self._sum(self._applied, value) > self._most
+        except ReferenceLimit:
+            return True
+
+    def _sum(self, applied: Callable[[dict[str, Any], Any], list[list[Visit]]], value: Any) -> int:
+        """Count the visits of the root and of every recursive reference."""
+        counts: dict[tuple[int, int], int] = {}
+        self._recursive = [(self._references.root, value)]
+        seen: set[tuple[int, int]] = set()
+        total = 0
+        while self._recursive and total <= self._most:
+            schema, each = self._recursive.pop()
+            if (id(schema), id(each)) not in seen:
+                seen.add((id(schema), id(each)))
+                total += self._count(applied, schema, each, counts)
+        return total
+
+    def _count(
+        self,
+        applied: Callable[[dict[str, Any], Any], list[list[Visit]]],
+        schema: dict[str, Any],
+        value: Any,
+        counts: dict[tuple[int, int], int],
+    ) -> int:
+        """Count a visit of a schema and all visits that follow from it; of a list of alternatives, the largest."""
+        stack: list[tuple[dict[str, Any], Any, list[list[Visit]] | None]] = [(schema, value, None)]
+        while stack:
+            node, each, below = stack.pop()
+            key = (id(node), id(each))
+            if below is not None:
+                visits = sum(max(counts.get((id(inner), id(part)), 0) for inner, part in ways) for ways in below)
+                counts[key] = min(1 + visits, self._most + 1)
+            elif key not in counts:
+                if len(counts) > _MOST_PAIRS:
+                    raise ReferenceLimit
+                counts[key] = 0
+                below = applied(node, each)
+                stack.append((node, each, below))
+                stack.extend((inner, part, None) for ways in below for inner, part in ways)
+        return counts[id(schema), id(value)]
+
+    def _in_place(self, node: dict[str, Any], value: Any) -> list[list[Visit]]:
+        reference = node.get("$ref")
+        found = _applied_in_place(node, self._references)
+        if isinstance(reference, str) and found and self._references.is_cyclic(reference):
+            self._recursive.append((found.pop(), value))
+        return [[(inner, value)] for inner in found]
+
+    def _bounds(self, node: dict[str, Any], value: Any) -> list[list[Visit]]:
+        """The schemas that this one applies to one place of any value."""
+        found = self._in_place(node, value)
+        found += [[(inner, value)] for inner in _for_every(node, _FOR_EVERY_MEMBER + _FOR_EVERY_ITEM)]
+        properties = node.get("properties")
+        ways = [properties.values()] if isinstance(properties, dict) else []
+        ways += [node[key] for key in _FOR_ONE_ITEM if isinstance(node.get(key), list)]
+        alternatives = [[(inner, value) for inner in way if isinstance(inner, dict)] for way in ways]
+        return found + [each for each in alternatives if each]
+
+    def _applied(self, node: dict[str, Any], value: Any) -> list[list[Visit]]:
+        """The schemas that this one applies to this value and to its members or items."""
+        found = self._in_place(node, value)
+        if isinstance(value, dict):
+            found += [[(inner, item)] for inner in _for_every(node, _FOR_EVERY_MEMBER) for item in value.values()]
+            properties = node.get("properties")
+            if isinstance(properties, dict):
+                pairs = [(properties.get(name), item) for name, item in value.items()]
+                found += [[(inner, item)] for inner, item in pairs if isinstance(inner, dict)]
+        elif isinstance(value, list):
+            found += [[(inner, item)] for inner in _for_every(node, _FOR_EVERY_ITEM) for item in value]
+            for inners in (node.get(key) for key in _FOR_ONE_ITEM):
+                if isinstance(inners, list):
+                    found += [[pair] for pair in zip(inners, value, strict=False) if isinstance(pair[0], dict)]
+        return found
+
+
+def _bound_of(root: Any) -> int:
+    """A quick bound for the visits of one place of a value: a reference at most doubles them, and may be recursive."""
+    try:
+        text = msgspec.json.encode(root)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return MOST_NODES + 1
+    references = min(text.count(b'"$ref"'), 16)
+    return text.count(b"{") * (references + 1) << references
+
+
+def _for_every(node: dict[str, Any], keys: tuple[str, ...]) -> list[dict[str, Any]]:
+    found: list[Any] = [node.get(key) for key in keys]
+    patterns = node.get("patternProperties")
+    if "additionalProperties" in keys and isinstance(patterns, dict):
+        found += patterns.values()
+    return [each for each in found if isinstance(each, dict)]
+
+
+def _nodes_in(value: Any) -> int:
+    """The number of values in a value, itself included."""
+    count = 0
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, dict):
+            waiting.extend(each.values())
+        elif isinstance(each, list):
+            waiting.extend(each)
+    return count

@@ -59,33 +59,35 @@ _BARE = re.compile(
 # In an environment file and on a command line nothing but a blank ends it.
 _BARE_LITERAL = re.compile(r"[^\s\"'`\\]*+(?:\\(?![nrtbfu\"'\\/])[^\s\"'`\\]*+)*+")
 _TRAILERS = ",;)}]"
+# None opens what a comma and a semicolon would close.
+_BRACKETS = (("\n", ",;"), ("(", ")"), ("[", "]"), ("{", "}"))
+# A longer value is judged by its beginning.
+_JUDGED: Final = 256
+# How much text a pattern has to see behind its match to match the same as with more text.
+_MARGIN: Final = 128
 
 
-def find_value(text: str, start: int, stop: int, *, literal: bool = False) -> Value | None:
+def find_value(view: View, start: int, stop: int, *, literal: bool = False) -> Value | None:
     """The value that begins at `start`, if one does."""
-    quote = _QUOTE.match(text, start, stop)
+    quote = _QUOTE.match(view.text, start, stop)
     if quote:
-        found = _find_quoted(text, quote, stop)
+        found = _find_quoted(view.text, quote, stop)
         if found is not None:
             return found
         start = quote.end()
-    return find_bare(text, start, stop, literal=literal)
+    return _find_bare(view, start, stop, literal=literal)
 
 
-def find_bare(text: str, start: int, stop: int, *, literal: bool = False) -> Value | None:
+def _find_bare(view: View, start: int, stop: int, *, literal: bool) -> Value | None:
     """A value without quotes, without the commas and brackets that follow it."""
-    bare = (_BARE_LITERAL if literal else _BARE).match(text, start, stop)
-    end = min(bare.end(), start + VALUE) if bare else start
-    while end > start and text[end - 1] in _TRAILERS and not _is_balanced(text[start:end]):
-        end -= 1
+    text = view.text
+    end = min(view.reach(_BARE_LITERAL if literal else _BARE, start, stop), start + VALUE)
+    if end > start and text[end - 1] in _TRAILERS:
+        # A closing bracket belongs to the value if it was opened there.
+        closers = "".join(closer for opener, closer in _BRACKETS if text.find(opener, start, end) < 0)
+        while end > start and text[end - 1] in closers:
+            end -= 1
     return Value(start, end, quoted=False) if end > start else None
-
-
-def _is_balanced(value: str) -> bool:
-    """Whether the closing bracket at the end of a bare value was opened inside it."""
-    openers = {")": "(", "]": "[", "}": "{"}
-    opener = openers.get(value[-1])
-    return opener is not None and opener in value
 
 
 def _find_quoted(text: str, quote: re.Match[str], stop: int) -> Value | None:
@@ -145,7 +147,7 @@ _NAMED = re.compile(
 _STRING_ELEMENT = re.compile(r"\\{0,7}[\"'][^<>\n]{0,64}>(?:<value>)?([^<>\n\"\\]{1,4096}?)</")
 _PROSE = re.compile(r"(?:[ \t]+(?:is|was|are|to|for[ \t]\S{1,32}[ \t]is))?(?:[ \t]*:)?[ \t]+(?=[\w\"'`+/(])")
 _GROUPED = re.compile(r"(?:[A-Z2-7]{4}[ -]){3,15}[A-Z2-7]{2,4}(?![A-Za-z0-9])|(?:[a-z]{4} ){3}[a-z]{4}(?![A-Za-z0-9])")
-_MORE_WORDS = re.compile(r"[ \t]+(?:[A-Za-z(]{2,}(?![\w.-]*[=:])|\[redacted:)")
+_MORE_WORDS = re.compile(r"[ \t]+(?:[A-Za-z(]{2,32}(?![\w.-]*[=:])|\[redacted:)")
 _ENV = re.compile(
     r"(?:export|set|setx|env|ENV|ARG|declare -x|-e|--env|--build-arg|--set|--set-string|--from-literal|[+>$#-])[ \t]+\Z"
 )
@@ -206,22 +208,22 @@ def _try_forms(view: View, name: Name, stop: int) -> Span | None:
     text, end = view.text, name.end
     assigned = _ASSIGN.match(text, end, stop)
     if assigned:
-        return _assigned(view, name, assigned, stop) or _paired(text, name, stop)
-    found = _paired(text, name, stop)
+        return _assigned(view, name, assigned, stop) or _paired(view, name, stop)
+    found = _paired(view, name, stop)
     if found:
         return found
     typed = _TYPED_BEFORE.match(text, end, stop)
     if typed:
-        return _judge(text, find_value(text, typed.end(), stop), name)
+        return _judge(view, find_value(view, typed.end(), stop), name)
     before = text[name.start - 1 : name.start]
     if before == ">":
-        return _element(text, _LISTED.match(text, end, stop), name)
+        return _element(view, _LISTED.match(text, end, stop), name)
     if before == "<" or (before == ":" and ">" in text[end : end + 64]):
-        return _element(text, _ELEMENT.match(text, end, stop), name)
+        return _element(view, _ELEMENT.match(text, end, stop), name)
     if name.key.startswith("-"):
         flag = _FLAG.match(text, end, stop)
-        return _judge(text, find_value(text, flag.end(), stop, literal=True), name, literal=True) if flag else None
-    return _argument(text, name, stop) or _spoken(view, name, stop)
+        return _judge(view, find_value(view, flag.end(), stop, literal=True), name, literal=True) if flag else None
+    return _argument(view, name, stop) or _spoken(view, name, stop)
 
 
 def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Span | None:
@@ -239,7 +241,7 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
     if first in _BLOCKS:
         block = _BLOCK.match(text, at, stop)
         if block:
-            return _judge(text, find_value(text, block.end(), stop, literal=True), name, literal=True)
+            return _judge(view, find_value(view, block.end(), stop, literal=True), name, literal=True)
     if text[at + 4 : at + 5] in _GAPS and name.weight >= Weight.SECRET:
         grouped = _GROUPED.match(text, at, stop)
         if grouped:
@@ -247,7 +249,7 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
     literal = (
         sign == "=" and not closed and at - name.end == 1 and (name.key[0] == "-" or _is_literal(view, name.start))
     )
-    return _judge(text, find_value(text, at, stop, literal=literal), name, literal=literal, stop=stop)
+    return _judge(view, find_value(view, at, stop, literal=literal), name, literal=literal, stop=stop)
 
 
 def _is_literal(view: View, start: int) -> bool:
@@ -263,28 +265,29 @@ def _is_literal(view: View, start: int) -> bool:
     return text[start : start + 80].partition("=")[0].isupper()
 
 
-def _paired(text: str, name: Name, stop: int) -> Span | None:
+def _paired(view: View, name: Name, stop: int) -> Span | None:
     """`name="PASSWORD" value="..."` and its likes: the name of the secret is a value itself."""
-    start = name.start
+    text, start = view.text, name.start
     if text[start - 1 : start] not in _OPENS or not _NAMED.search(text[max(0, start - 32) : start]):
         return None
     paired = _PAIRED.match(text, name.end, stop)
     if paired:
-        return _judge(text, find_value(text, paired.end(), stop), name, literal=True)
-    return _element(text, _STRING_ELEMENT.match(text, name.end, stop), name)
+        return _judge(view, find_value(view, paired.end(), stop), name, literal=True)
+    return _element(view, _STRING_ELEMENT.match(text, name.end, stop), name)
 
 
-def _element(text: str, found: re.Match[str] | None, name: Name) -> Span | None:
-    return _judge(text, Value(found.start(1), found.end(1), quoted=True), name) if found else None
+def _element(view: View, found: re.Match[str] | None, name: Name) -> Span | None:
+    return _judge(view, Value(found.start(1), found.end(1), quoted=True), name) if found else None
 
 
-def _argument(text: str, name: Name, stop: int) -> Span | None:
+def _argument(view: View, name: Name, stop: int) -> Span | None:
     """`"name", "value"` and `setName("value")`: a value that shows by itself that it is one."""
+    text = view.text
     found = _ARGUMENT.match(text, name.end, stop) or _CALL.match(text, name.end, stop)
-    value = find_value(text, found.end(), stop) if found else None
+    value = find_value(view, found.end(), stop) if found else None
     if value is None or not value.quoted:
         return None
-    inner = text[value.start : value.end]
+    inner = text[value.start : min(value.end, value.start + _JUDGED)]
     password = (
         name.weight is Weight.PASSWORD and has_digit_and_letter(inner) and is_secret(name.weight, inner, quoted=True)
     )
@@ -299,28 +302,30 @@ def _spoken(view: View, name: Name, stop: int) -> Span | None:
     if name.weight is Weight.PASSWORD and _NETRC.search(text[view.line_start(name.start) : name.start]):
         column = _NETRC_VALUE.match(text, name.end, stop)
         if column:
-            return _judge(text, Value(column.start(1), column.end(1), quoted=False), name, literal=True)
+            return _judge(view, Value(column.start(1), column.end(1), quoted=False), name, literal=True)
     # `pass` alone is a verb more often than a password.
     found = _PROSE.match(text, name.end, stop) if name.key.lower() != "pass" else None
-    value = find_value(text, found.end(), stop) if found else None
+    value = find_value(view, found.end(), stop) if found else None
     if value is None:
         return None
     inner = text[value.start : value.end].rstrip(".")
     if not value.quoted:
         word = _WORD.match(inner)
         inner = word.group() if word else inner
+    size, inner = len(inner), inner[:_JUDGED]
     known = value.quoted and name.weight is Weight.PASSWORD and is_secret(name.weight, inner, quoted=True)
     compound = name.weight is Weight.SECRET and len(inner) >= 24 and is_random(inner) and _COMPOUND.search(name.key)
     if is_standalone_secret(inner) or known or (compound and not is_placeholder(inner)):
-        return Span(value.start, value.start + len(inner), kind_of(name.key), CONTEXT)
+        return Span(value.start, value.start + size, kind_of(name.key), CONTEXT)
     return None
 
 
-def _judge(text: str, value: Value | None, name: Name, *, literal: bool = False, stop: int = 0) -> Span | None:
+def _judge(view: View, value: Value | None, name: Name, *, literal: bool = False, stop: int = 0) -> Span | None:
     if value is None:
         return None
+    text = view.text
     weight = name.weight
-    inner = text[value.start : value.end]
+    inner = text[value.start : min(value.end, value.start + _JUDGED)]
     if not value.quoted and not literal and stop and _MORE_WORDS.match(text, value.end, stop):
         # A sentence follows: the first word has to be unlike a word.
         weight = min(weight, Weight.SECRET)
@@ -343,12 +348,15 @@ _SCHEME = re.compile(
     r"|(?P<other>[A-Z][A-Za-z-]{2,24}))(?:[ \t]+|%20|\+)(?:auth=|token=\\?\"?)?",
     re.IGNORECASE,
 )
-_CREDENTIAL = re.compile(r"(?:[A-Za-z0-9_.~+/=%:!@#$^*&]|-(?!----)){6,16384}")
+_CREDENTIAL = re.compile(r"(?:[A-Za-z0-9_.~+/=%:!@#$^*&]|-(?!----))*+")
+_SHORTEST: Final = 6
 _HIDDEN = re.compile(r"\[redacted:|.{0,4}\*?\[REDACTED\]")
 _SIGNATURES = re.compile(
     r"(?:Signature|response|oauth_signature|oauth_token|cnonce|Credential)=\\?\"?([A-Za-z0-9+/=%_-]{8,512})"
 )
-_SPOKEN_SCHEME = re.compile(r"(?:[ \t]+|%20|\+)((?:[A-Za-z0-9_.~+/]|-(?!----)){8,16384}={0,2})(?![A-Za-z0-9_])")
+_AFTER_SCHEME = re.compile(r"[ \t]+|%20|\+")
+_SPOKEN = re.compile(r"(?:[A-Za-z0-9_.~+/]|-(?!----))*+")
+_PADDING = re.compile(r"={0,2}(?![A-Za-z0-9_])")
 _COOKIE = re.compile(r"([^\s=;,\"'\\]{1,128})=([^\s;,\"'\\]{1,8192})")
 _AFTER_PAIR = re.compile(r"[ \t]*;[ \t]*")
 
@@ -369,34 +377,64 @@ def authorization_spans(view: View, end: int, stop: int) -> Iterator[Span]:
     if text[at : at + 4].lower() in {"aws4", "dige", "mac "} or text.startswith(
         "oauth_", scheme.end() if scheme else at
     ):
-        for found in _SIGNATURES.finditer(text, at, stop):
-            yield Span(found.start(1), found.end(1), "credential", CONTEXT)
+        yield from _signature_spans(view, at, stop)
         return
     if scheme and _HIDDEN.match(text, scheme.end(), stop):
         return
-    credential = _CREDENTIAL.match(text, scheme.end() if scheme else at, stop)
-    if credential is None and scheme:
-        credential = _CREDENTIAL.match(text, at, stop)
-    if credential is None or _HIDDEN.match(text, credential.end()) or not is_credential(credential.group()):
+    start, end = _find_credential(view, scheme.end() if scheme else at, stop)
+    if end == start and scheme:
+        start, end = _find_credential(view, at, stop)
+    credential = text[start : min(end, start + _JUDGED)]
+    if not credential or _HIDDEN.match(text, end) or not is_credential(credential):
         return
     # In a list of names of headers the next one is no credential.
-    if not listed or is_random(credential.group()):
-        yield Span(credential.start(), credential.end(), "credential", CONTEXT)
+    if not listed or is_random(credential):
+        yield Span(start, end, "credential", CONTEXT)
+
+
+def _find_credential(view: View, start: int, stop: int) -> tuple[int, int]:
+    """Where the credential at `start` begins and ends; the same place if it is too short for one."""
+    end = min(view.reach(_CREDENTIAL, start, stop), start + VALUE)
+    return start, end if end - start >= _SHORTEST else start
+
+
+def _signature_spans(view: View, start: int, stop: int) -> Iterator[Span]:
+    """The signatures in the rest of a line, without those that an earlier header of the line has found."""
+    for found in _SIGNATURES.finditer(view.text, view.resume(_SIGNATURES, start, stop), stop):
+        yield Span(found.start(1), found.end(1), "credential", CONTEXT)
 
 
 def bearer_spans(view: View, end: int, stop: int) -> Iterator[Span]:
     """A credential after `Bearer` without its header."""
-    found = _SPOKEN_SCHEME.match(view.text, end, stop)
-    if found and is_credential(found[1]) and (is_random(found[1]) or len(found[1]) >= 32):
-        yield Span(found.start(1), found.end(1), "credential", CONTEXT)
+    start, end = _find_spoken(view, end, stop)
+    credential = view.text[start : min(end, start + _JUDGED)]
+    if credential and is_credential(credential) and (is_random(credential) or len(credential) >= 32):
+        yield Span(start, end, "credential", CONTEXT)
 
 
 def basic_spans(view: View, end: int, stop: int) -> Iterator[Span]:
     """A credential after `Basic` without its header."""
     # The scheme ends with the blank that separates it from the credential.
-    found = _SPOKEN_SCHEME.match(view.text, end - 1, stop)
-    if found and _is_basic(found[1]):
-        yield Span(found.start(1), found.end(1), "credential", CONTEXT)
+    start, end = _find_spoken(view, end - 1, stop)
+    # So many characters are whole groups of base64.
+    if end > start and _is_basic(view.text[start : min(end, start + _JUDGED)]):
+        yield Span(start, end, "credential", CONTEXT)
+
+
+def _find_spoken(view: View, behind: int, stop: int) -> tuple[int, int]:
+    """Where the credential after the name of a scheme begins and ends; the same place if there is none."""
+    text = view.text
+    gap = _AFTER_SCHEME.match(text, behind, stop)
+    if gap is None:
+        return behind, behind
+    start = gap.end()
+    end = min(view.reach(_SPOKEN, start, stop), start + VALUE)
+    if end - start == VALUE:
+        return start, end
+    padding = _PADDING.match(text, end, stop)
+    if padding is None or end - start < _SHORTEST + 2:
+        return start, start
+    return start, padding.end()
 
 
 def _is_basic(value: str) -> bool:
@@ -417,8 +455,10 @@ def cookie_spans(view: View, end: int, stop: int, *, setting: bool) -> Iterator[
     at = sign.end()
     while True:
         pair = _COOKIE.match(text, at, stop)
-        if pair is None:
+        if pair is None or at in view.seen:
             return
+        if not setting and pair.end() + _MARGIN < stop:
+            view.seen.add(at)
         weight = weigh_key(pair[1])
         if is_secret(weight, pair[2], quoted=False, literal=True) or is_session_value(pair[2]):
             yield Span(pair.start(2), pair.end(2), "session", CONTEXT)
@@ -467,7 +507,7 @@ _IDENTIFIED = re.compile(
     r"(?:[ \t]+WITH[ \t]+\S+)?[ \t]+(?:BY|AS)[ \t]+(?:PASSWORD[ \t]+|VALUES[ \t]+)?(?=[\"'])", re.IGNORECASE
 )
 _PGPASS = re.compile(
-    r"(?:[\w.-]+\.[\w.-]+|localhost|\*):(?:\d{3,5}|\*):[\w.*$-]{1,64}:[\w.@*$-]{1,64}:(\S{6,256})(?=\s|\Z)"
+    r"(?:(?=[\w.-]+?\.[\w.-])[\w.-]++|localhost|\*):(?:\d{3,5}|\*):[\w.*$-]{1,64}:[\w.@*$-]{1,64}:(\S{6,256})(?=\s|\Z)"
 )
 _PHRASE = re.compile(
     r"(?:[ \t]+(?:phrase|words?|mnemonic|backup|key|seed)){0,3}(?:\\{0,7}[\"'])?"
@@ -479,22 +519,24 @@ _PHRASE = re.compile(
 def option_spans(view: View, position: int, stop: int) -> Iterator[Span]:
     """The password in the short option at `position`, if the program before it takes one there."""
     text = view.text
-    before = text[view.line_start(position) : position]
     letter = text[position + 1]
     if letter in "uUa-":
         found = _USER.match(text, position, stop)
-        if found and _CLIENT.search(before) and _is_user_password(found, before):
+        client = view.last_before(_CLIENT, position) if found else ""
+        if found and client and _is_user_password(found, text[view.line_start(position) : position]):
             yield Span(found.start("password"), found.end("password"), "password", CONTEXT)
             return
-    programs = _PROGRAM.findall(before)
-    if not programs or letter not in _PASSWORD_OPTIONS[programs[-1]]:
+    program = view.last_before(_PROGRAM, position)
+    if not program or letter not in _PASSWORD_OPTIONS[program]:
         return
     at = position + 2
-    if not programs[-1].startswith(_ATTACHED):
+    if not program.startswith(_ATTACHED):
         gap = _VALUE.match(text, at, stop)
         at = gap.end() if gap else at
-    value = find_value(text, at, stop, literal=True)
-    if value and is_secret(Weight.PASSWORD, text[value.start : value.end], quoted=value.quoted, literal=True):
+    value = find_value(view, at, stop, literal=True)
+    if value and is_secret(
+        Weight.PASSWORD, text[value.start : min(value.end, value.start + _JUDGED)], quoted=value.quoted, literal=True
+    ):
         yield Span(value.start, value.end, "password", CONTEXT)
 
 
@@ -529,7 +571,7 @@ def dsn_spans(view: View, position: int, stop: int) -> Iterator[Span]:
 def identified_spans(view: View, end: int, stop: int) -> Iterator[Span]:
     """The password of a statement of SQL: `IDENTIFIED BY '...'`."""
     by = _IDENTIFIED.match(view.text, end, stop)
-    value = find_value(view.text, by.end(), stop) if by else None
+    value = find_value(view, by.end(), stop) if by else None
     if (
         value
         and value.quoted

@@ -305,7 +305,7 @@ _NOTHING: Final = word_set(
 )
 _CODE = re.compile(
     r"""[A-Za-z_$][\w$]*(?:(?:\.|::|->|\?\.)[A-Za-z_$][\w$]*)+[;,)]*\Z   # an attribute
-      | [\w$.:>-]*[A-Za-z_]\w*[(\[]                                         # a call, an index
+      | [\w$.:>-]*+(?<=\w)[(\[]                                            # a call, an index
       | [(\[{|>]                                                            # a collection, a block of YAML
       | (?:new|await|return|lambda|async|typeof|not|and|or|if|else|for|in|is)\b
       | [A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z                                     # a constant

@@ -106,7 +106,7 @@ _HEAD: Final = 3
 # A form at least this long is also found when blanks or breaks stand in it.
 _STRETCHES: Final = 12
 _RANK: Final = 9
-# Spans that overlap in a row are cut at this length, so that they can be let go.
+# A form is not found with more blanks than this in it, so that the text before them can be let go.
 _LONGEST: Final = 65_536
 
 _PIECES = re.compile(r"\S+")
@@ -210,7 +210,11 @@ class RegisteredStage:
         return self._release(final=True)
 
     def _take(self, piece: str) -> str:
-        self._box.text += piece
+        box = self._box
+        is_held = len(box.text) > box.done
+        box.text += piece
+        if is_held and piece.isspace() and len(box.text) - box.done <= _LONGEST:
+            return ""  # Blanks complete no form, and end none.
         return self._release(final=False)
 
     def _release(self, *, final: bool) -> str:
@@ -227,7 +231,9 @@ class RegisteredStage:
         if final:
             return box.release(len(box.text))[0]
         begins = self._secrets.begins(squeezed)
-        return box.release(place(begins) if begins < len(squeezed) else len(box.text))[0]
+        first = place(begins) if begins < len(squeezed) else len(box.text)
+        is_one = len(box.text) - first <= _LONGEST + self._secrets.longest
+        return box.release(first if is_one else len(box.text))[0]
 
 
 def _placer(held: str, offset: int) -> Callable[[int], int]:

@@ -56,7 +56,7 @@ def seed_spans(view: View, position: int, stop: int) -> Iterator[Span]:
     if number:
         yield Span(at, number.end(), kind_of(key), CONTEXT, bare=True)
         return
-    value = find_value(text, at, stop)
+    value = find_value(view, at, stop)
     if value is not None and value.quoted:
         inner = text[value.start : value.end]
         if inner and not _is_hidden(inner):
@@ -98,8 +98,10 @@ _REFUSED: Final = rb"""(?!
          | (?:null|none|true|false|""|undefined|str|string)(?![\w-]|[ \t]*=)))"""
 _TELLING: Final = b"pass pwd secret token key auth cred cookie sess"
 # Each word is searched by itself: one expression for all of them would be many times slower.
+_TOLD: Final = tuple(
+    (word, re.compile(word + rb"[a-z0-9_.\-]{0,64}+" + _FOLLOWS + _REFUSED, re.VERBOSE)) for word in _TELLING.split()
+)
 _NAMES: Final = (
-    *(re.compile(word + rb"[a-z0-9_.\-]{0,64}+" + _FOLLOWS + _REFUSED, re.VERBOSE) for word in _TELLING.split()),
     re.compile(rb"sig(?:nature)?="),
     re.compile(rb"code="),
     re.compile(rb"psk[\"' ]{0,2}[=:]"),
@@ -182,22 +184,36 @@ def find_hits(view: View, first: int, last: int) -> list[Hit]:
 def _find_names(view: View, first: int, last: int) -> list[Hit]:
     """The telling words whose names promise a secret; each name once."""
     hits: list[Hit] = []
-    runs, text, low = view.runs, view.text, view.low
+    runs, text = view.runs, view.text
     seen: set[int] = set()
-    for pattern in _NAMES:
-        for found in pattern.finditer(low, first):
-            at = found.start()
-            if at >= last:
-                break
-            start = runs.rfind(b" ", at - RUN if at > RUN else 0, at) + 1 or max(0, at - RUN)
-            if start in seen:
-                continue
-            seen.add(start)
-            stop = runs.find(b" ", at)
-            key = text[start:stop] if stop >= 0 else text[start:]
-            if weigh_key(key) or _is_telling(view, start, key):
-                hits.append((at, name_spans, start))
+    for at in _find_words(view.low, first, last):
+        start = runs.rfind(b" ", at - RUN if at > RUN else 0, at) + 1 or max(0, at - RUN)
+        if start in seen:
+            continue
+        seen.add(start)
+        stop = runs.find(b" ", at, at + 2 * RUN)
+        key = text[start : stop if stop >= 0 else at + 2 * RUN]
+        if weigh_key(key) or _is_telling(view, start, key):
+            hits.append((at, name_spans, start))
     return hits
+
+
+def _find_words(low: bytes, first: int, last: int) -> Iterator[int]:
+    """Where a word begins that a value may follow. What it looks at ends soon after `last`."""
+    size = len(low)
+    for word, pattern in _TOLD:
+        end = min(size, last + len(word) - 1)
+        at = low.find(word, first, end)
+        while at >= 0:
+            found = pattern.match(low, at)
+            if found:
+                yield at
+            at = low.find(word, found.end() if found else at + 1, end)
+    for pattern in _NAMES:
+        for found in pattern.finditer(low, first, min(size, last + _LONGEST)):
+            if found.start() >= last:
+                break
+            yield found.start()
 
 
 def first_anchor(view: View, first: int, last: int) -> int:
@@ -207,11 +223,11 @@ def first_anchor(view: View, first: int, last: int) -> int:
         found = low.find(word, first, last)
         if found >= 0:
             last = found
-    found = view.runs.find(_RUN, first)
+    found = view.runs.find(_RUN, first, last + _SHORTEST)
     if 0 <= found < last:
         last = found
     for pattern, _ in _PATTERNS:
-        match = pattern.search(low, first)
+        match = pattern.search(low, first, last + _LONGEST)
         if match and match.start() < last:
             last = match.start()
     return last
@@ -270,9 +286,13 @@ _STEP: Final = 131_072
 # The farthest that a span begins before the place that gave it away; it never begins before a blank.
 _BACK: Final = 160
 # How much has to arrive before a text that does not come to an end is looked at again.
-_PATIENCE: Final = 1024
+_PATIENCE: Final = 2048
+# A place inside a hidden span that is longer than this, and not at its end, is not looked at: all of it is hidden.
+_LONG: Final = 1024
 
 _BLANKS: Final = " \t\n\r"
+_BLANK = re.compile(r"[ \t\n\r]")
+_LINE = re.compile(r"\n")
 _REST = re.compile(r"[^\s\"'\\]*")
 
 
@@ -289,6 +309,7 @@ class RuleStage:
         self._seed = seed
         self._scanned = 0
         self._patient_until = 0
+        self._wakes: re.Pattern[str] = _LINE
         self._swallowing = False
 
     def feed(self, piece: str) -> str:
@@ -303,7 +324,7 @@ class RuleStage:
             if not piece:
                 return ""
         self._box.text += piece
-        if len(self._box.text) < self._patient_until and "\n" not in piece:
+        if len(self._box.text) < self._patient_until and not self._wakes.search(piece):
             return ""
         return self._advance(final=False)
 
@@ -314,6 +335,7 @@ class RuleStage:
         certain = size if final else self._find_certain(size)
         decided = self._decide(view, certain, final=final)
         self._patient_until = 0
+        self._wakes = _LINE
         if decided == certain and not final:
             decided = self._find_harmless(view, certain)
         elif not final and not self._swallowing:
@@ -337,21 +359,25 @@ class RuleStage:
         text = view.text
         blank = max([text.rfind(mark, certain) for mark in _BLANKS])
         if blank < certain:
+            # Nothing goes before a blank comes, or before the text is certain.
+            self._patient_until = max(len(text), certain + AHEAD) + _PATIENCE
+            self._wakes = _BLANK
             return certain
         anchor = first_anchor(view, certain, blank + 1)
         if anchor <= blank:
-            self._patient_until = len(text) + _PATIENCE
+            # Nothing goes before the text behind the anchor is certain: at the end of a line, or when enough came.
+            self._patient_until = anchor + AHEAD + _PATIENCE
         return anchor
 
     def _decide(self, view: View, certain: int, *, final: bool) -> int:
         """Ask the rules at all places that are certain; returns up to where everything is decided."""
         text = view.text
-        skip = until = stop = -1
+        skip = -1
+        horizon = _Horizon(text)
         for place, rule, start in find_hits(view, self._scanned, certain):
             if place < skip:
                 continue
-            if place > until:
-                stop, until = _horizon(text, place)
+            stop = horizon.stop(place)
             if rule is block_spans:
                 try:
                     spans: Iterable[Span] = key_block(view, place, final=final)
@@ -373,6 +399,8 @@ class RuleStage:
             reached = rest.end() if rest else span.end
             self._swallowing = reached == len(text) and not final
             span = span._replace(end=reached)
+        elif span.end - span.start > _LONG:
+            reached = span.end - _BACK
         self._box.spans.append(span)
         return reached
 
@@ -394,12 +422,30 @@ class RuleStage:
         return piece[end:]
 
 
-def _horizon(text: str, place: int) -> tuple[int, int]:
-    """Up to where the rules at a place may look, and up to which place that holds."""
-    farthest = place + AHEAD
-    line = text.find("\n", place, farthest)
-    if line >= 0:
-        following = text.find("\n", line + 1, farthest)
-        if following >= 0:
-            return following, line
-    return min(farthest, len(text)), place
+class _Horizon:
+    """Up to where the rules at a place may look: to the end of the next line, or a fixed number of characters."""
+
+    __slots__ = ("_line", "_next", "_read", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._line = self._next = -1  # The first end of a line behind the last place, and the one behind it.
+        self._read = 0  # Up to where there are no other ends of lines.
+
+    def stop(self, place: int) -> int:
+        """Up to where the rules at this place may look. Places come in order."""
+        farthest = place + AHEAD
+        if self._line < place:
+            self._line, self._next = self._next, -1
+        if self._line < place:
+            self._line = self._find(place, farthest)
+        if self._line >= 0 and self._next < 0:
+            self._next = self._find(self._line + 1, farthest)
+        return self._next if 0 <= self._next < farthest else min(farthest, len(self._text))
+
+    def _find(self, start: int, farthest: int) -> int:
+        """The next end of a line, read from where the last search ended."""
+        start = max(start, self._read)
+        found = self._text.find("\n", start, farthest)
+        self._read = max(start, farthest) if found < 0 else found + 1
+        return found

@@ -54,6 +54,8 @@ BEHIND: Final = 512
 RUN: Final = 128
 VALUE: Final = 16_384
 AHEAD: Final = VALUE + 1024
+# More than any pattern looks ahead, or than a name is long.
+_OVERLAP: Final = 128
 
 _LOWER: Final = bytes(byte + 32 if 65 <= byte <= 90 else byte for byte in range(256))
 # The characters of identifiers and tokens become `a`, all others blanks.
@@ -80,13 +82,46 @@ TOKEN, CONTEXT = 2, 1
 class View:
     """A stretch of text, prepared once for all rules. Positions are the same in all three forms."""
 
-    __slots__ = ("low", "runs", "text")
+    __slots__ = ("_found", "_reached", "low", "runs", "seen", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         raw = text.encode("latin-1", "replace")
         self.low = raw.translate(_LOWER)
         self.runs = raw.translate(_RUNS)
+        self._reached: dict[re.Pattern[str], tuple[int, int]] = {}
+        self._found: dict[re.Pattern[str], tuple[int, int, str]] = {}
+        self.seen: set[int] = set()
+        """Where a list of pairs was read already."""
+
+    def reach(self, pattern: re.Pattern[str], start: int, stop: int) -> int:
+        """Where the pattern ends that matches at `start`. It is one that ends at the same place from everywhere in it.
+
+        A text may have names in a value, and values of these names that end where it ends. It is read once.
+        """
+        first, last = self._reached.get(pattern, (0, 0))
+        inside = first <= start < last - _OVERLAP and last <= stop
+        found = pattern.match(self.text, last - _OVERLAP if inside else start, stop)
+        end = found.end() if found else start
+        self._reached[pattern] = (first if inside else start, end)
+        return end
+
+    def resume(self, pattern: re.Pattern[str], start: int, stop: int) -> int:
+        """From where a search up to `stop` finds what no earlier one found, or found in part."""
+        first, last = self._reached.get(pattern, (0, 0))
+        inside = first <= start < last - VALUE // 16
+        self._reached[pattern] = (first if inside else start, max(last, stop) if inside else stop)
+        return last - VALUE // 16 if inside else start
+
+    def last_before(self, pattern: re.Pattern[str], position: int) -> str:
+        """The last match before a position, in its line and as far back as rules may look; empty if there is none."""
+        lowest = self.line_start(position)
+        until, at, word = self._found.get(pattern, (position + 1, -1, ""))
+        start = max(lowest, until - _OVERLAP) if until <= position else lowest
+        for found in pattern.finditer(self.text, start, position):
+            at, word = found.start(), found.group()
+        self._found[pattern] = (position, at, word)
+        return word if lowest <= at < position else ""
 
     def run_start(self, position: int) -> int:
         """Where the run of characters around a position begins."""

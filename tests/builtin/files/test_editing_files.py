@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,27 @@ def test_every_occurrence_is_replaced_when_asked(folder: Path, call: Call) -> No
     answer = call(Edit, path="file", old="a", new="aa", replace_all=True)
     assert answer == "edited file: 3 replacements, the first at line 1\n1\taa b aa\n2\taa"
     assert (folder / "file").read_text() == "aa b aa\naa\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "words"),
+    [
+        ("a" * 150_000, {"old": "a", "new": "b" * 1_000_000}, "would have 150,000,000,000 bytes"),
+        ("ab\n" * 40_000, {"old": "ab", "new": "x\n" * 5_000}, "would have 400,040,000 bytes"),
+        ("a" * 300_000, {"old": "a", "new": "b"}, "contains this text 300,000 times; up to 200,000 can be replaced"),
+    ],
+)
+def test_an_edit_that_would_grow_without_measure_is_refused_before_it_is_made(
+    folder: Path, call: Call, content: str, arguments: dict[str, Any], words: str
+) -> None:
+    (folder / "file").write_text(content)
+    tracemalloc.start()
+    answer = call(Edit, path="file", replace_all=True, **arguments)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert words in str(answer)
+    assert peak < 64 << 20
+    assert (folder / "file").read_text() == content
 
 
 def test_what_the_encoding_does_not_hold_is_not_written(folder: Path, call: Call) -> None:
@@ -188,11 +210,11 @@ def test_every_other_byte_stays(head: bytes, tail: bytes, old: str, new: str) ->
         return
     assert done is not None
     if done.encoding.name == "utf-8":
-        assert done.content == head + new.encode() + tail
+        assert done.content() == head + new.encode() + tail
     else:
         # The same characters, as latin-1, occur elsewhere; then that is what was meant by the encoding of the file.
         wanted = old.encode("latin-1")
-        assert done.content == content.replace(wanted, new.encode("latin-1"))
+        assert done.content() == content.replace(wanted, new.encode("latin-1"))
 
 
 @given(text=TEXTS, encoding=st.sampled_from(ENCODINGS), data=st.data())

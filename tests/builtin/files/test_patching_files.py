@@ -303,3 +303,16 @@ def test_on_another_file_git_agrees_or_something_is_told(
         if "hunk" not in answer and "CR LF" not in answer:
             assert judged.returncode == 0
             assert (work / "file").read_bytes() == (judge / "file").read_bytes()
+
+
+@pytest.mark.parametrize("head", ["@@\n", "@@ anchor\n"])
+def test_many_hunks_in_a_large_file_are_bounded(
+    folder: Path, call: Call, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.builtin.files.patch._MOST_SEARCHED", 1 << 21)
+    content = "".join(f"line {number}\nanchor\n" for number in range(3_000))
+    (folder / "file").write_text(content)
+    hunks = "".join(f"{head}-line {number}\n+new {number}\n" for number in range(1, 2_000))
+    answer = call(ApplyPatch, patch=f"*** Begin Patch\n*** Update File: file\n{hunks}*** End Patch\n")
+    assert "too many hunks before it for so large a file" in str(answer)
+    assert (folder / "file").read_text() == content

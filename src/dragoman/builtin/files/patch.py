@@ -35,6 +35,10 @@ from dragoman.types import JsonObject, Operand
 
 _MOST_DROPPED = 2
 _NAMED = 5
+_MOST_SEARCHED = 1 << 29
+"""Characters that the hunks of one patch may go through in one file: many hunks and a large file multiply."""
+_PER_LINE = 64
+"""What a line costs that is looked at by itself, in characters of a search."""
 
 
 class HunkMismatch(Error):
@@ -79,8 +83,9 @@ def _with_crlf(hunk: Hunk) -> Hunk:
 class _View:
     """The lines of a file as one text, for looking up several lines in a single search."""
 
-    def __init__(self, lines: list[str], evened: Callable[[str], str]) -> None:
+    def __init__(self, lines: list[str], evened: Callable[[str], str], spend: Callable[[int], None]) -> None:
         self._evened = evened
+        self._spend = spend
         lengths = [evened(line) for line in lines]
         # A line feed in front of each line: so a search can only begin at the beginning of one.
         self._text = "\n" + "\n".join(lengths)
@@ -98,11 +103,15 @@ class _View:
         found: list[int] = []
         if first + len(wanted) >= len(self._offsets):
             return found  # There are not as many lines.
-        at = self._text.find(sought, self._offsets[first])
+        start = self._offsets[first]
+        at = self._text.find(sought, start)
         while at >= 0 and len(found) < most:
+            self._spend(at - start + _PER_LINE)
             if self._ends_well(at, sought):
                 found.append(bisect_left(self._offsets, at))
-            at = self._text.find(sought, at + 1)
+            start = at + 1
+            at = self._text.find(sought, start)
+        self._spend((len(self._text) if at < 0 else at) - start)
         return found
 
     def _sought(self, wanted: list[str]) -> str:
@@ -124,7 +133,8 @@ class _Fitter:
     def __init__(self, lines: list[str], line_end: str) -> None:
         self._lines = lines
         self._line_end = line_end
-        self._exact = _View(lines, _exactly)
+        self._left = _MOST_SEARCHED
+        self._exact = _View(lines, _exactly, self._spend)
         self._loose: _View | None = None
         self._done: list[str] = []
         self._cursor = 0
@@ -139,7 +149,7 @@ class _Fitter:
         if at is not None:
             return self._apply(hunk, at, [])
         if self._loose is None:
-            self._loose = _View(self._lines, str.rstrip)
+            self._loose = _View(self._lines, str.rstrip, self._spend)
         for dropped in range(_MOST_DROPPED + 1):
             shorter, front = _shortened(hunk, dropped)
             if not shorter.old or (dropped and shorter.lines == hunk.lines):
@@ -148,6 +158,13 @@ class _Fitter:
             if at is not None:
                 return self._apply(shorter, at, [self._difference(shorter, at, dropped)])
         raise HunkMismatch(self._why(hunk, first))
+
+    def _spend(self, characters: int) -> None:
+        self._left -= characters
+        if self._left < 0:
+            raise HunkMismatch(
+                "has too many hunks before it for so large a file; say where they go, or apply it in parts"
+            )
 
     def _difference(self, hunk: Hunk, at: int, dropped: int) -> str:
         if dropped:
@@ -161,6 +178,7 @@ class _Fitter:
         """The line behind the last anchor."""
         first = self._cursor
         for anchor in anchors:
+            self._spend(_PER_LINE * (len(self._lines) - first))
             holding = [at for at in range(first, len(self._lines)) if anchor in self._lines[at]]
             if not holding:
                 raise HunkMismatch(f"begins behind a line that is not there: {anchor[:200]}")

@@ -21,6 +21,7 @@ from dragoman.builtin.files.text import (
     Page,
     absent_words,
     as_utf8,
+    count_of,
     encoding_of,
     is_binary,
     kind_of,
@@ -149,26 +150,41 @@ def inspect_path(access: Access, default: str | None = None) -> Inspect:
 # --------------------------------------------------------------------------------------------------------------------
 # Putting one text in place of another, on the bytes of a file: what is not replaced stays as it is, bit by bit.
 
+MOST_PLACES = 200_000
+"""Places of one text in a file that is edited."""
 _BARE_LINE_END = re.compile(r"(?<!\r)\n")
 
 
 class Substitution(Struct, frozen=True):
-    """Where a text was found, and the content with the other one in its place."""
+    """Where a text was found, and what is to come in its place."""
 
     places: list[int]
     """Offsets in the old content."""
-    content: bytes
+    old: bytes
+    wanted: bytes
+    new: bytes
     encoding: Encoding
     crlf: bool = False
     """Line ends were taken for CR LF, as they are in the file."""
 
-    def line_of(self, old: bytes, place: int) -> int:
-        return len(places_of(old[:place], self.encoding.encode("\n"), self.encoding.width)) + 1
+    @property
+    def size(self) -> int:
+        """Bytes of the new content, known before it is built: a few bytes in a million places are gigabytes."""
+        return len(self.old) + len(self.places) * (len(self.new) - len(self.wanted))
+
+    def content(self) -> bytes:
+        """The content with the new text in all places."""
+        starts = [0, *(place + len(self.wanted) for place in self.places)]
+        ends = [*self.places, len(self.old)]
+        return self.new.join([self.old[start:end] for start, end in zip(starts, ends, strict=True)])
+
+    def line_of(self, place: int) -> int:
+        return count_of(self.old[:place], self.encoding.encode("\n"), self.encoding.width) + 1
 
 
 def substitute(content: bytes, old: str, new: str) -> Substitution | None:
-    """The content with every `old` replaced; None where there is none. Raises UnicodeEncodeError where the encoding of
-    the file does not hold the new text.
+    """How every `old` of the content is replaced; None where there is none. Raises UnicodeEncodeError where the
+    encoding of the file does not hold the new text, and Error where the places are too many.
 
     The texts are put into the encoding of the file. In a file whose lines end in CR LF, a line end of the texts means
     CR LF as well; in a mixed one it means what is there.
@@ -181,10 +197,10 @@ def substitute(content: bytes, old: str, new: str) -> Substitution | None:
             # A text without a line end is found either way: then the new one goes by how the whole file is.
             spellings = [crlf] if line_end == "\r\n" else [*spellings, crlf]
         for wanted, replacement, is_crlf in spellings:
-            found = _substitute(content, wanted, replacement, encoding)
+            found = _find(content, wanted, encoding)
             if found is not None:
                 changed = is_crlf and (wanted, replacement) != (old, new)
-                return Substitution(*found, encoding, changed)
+                return Substitution(found[0], content, found[1], encoding.encode(replacement), encoding, changed)
     return None
 
 
@@ -194,17 +210,15 @@ def _readings(content: bytes) -> list[Encoding]:
     return [encoding, PLAIN] if encoding.name == "latin-1" else [encoding]
 
 
-def _substitute(content: bytes, old: str, new: str, encoding: Encoding) -> tuple[list[int], bytes] | None:
+def _find(content: bytes, text: str, encoding: Encoding) -> tuple[list[int], bytes] | None:
     try:
-        wanted = encoding.encode(old)
+        wanted = encoding.encode(text)
     except UnicodeEncodeError:
         return None
+    if (count := content.count(wanted)) > MOST_PLACES:
+        raise Error(f"the file contains this text {count:,} times; up to {MOST_PLACES:,} can be replaced")
     places = places_of(content, wanted, encoding.width)
-    if not places:
-        return None
-    starts = [0, *(place + len(wanted) for place in places)]
-    kept = [content[start:end] for start, end in zip(starts, [*places, len(content)], strict=True)]
-    return places, encoding.encode(new).join(kept)
+    return (places, wanted) if places else None
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -346,8 +360,12 @@ def edit(
         content = content_to_edit(workspace, found)
         done = _substituted(content, old, new, found.path)
         if len(done.places) > 1 and not replace_all:
-            raise Error(_ambiguous(content, done, found.path))
-        apply_changes(workspace, [Change(found, done.content)])
+            raise Error(_ambiguous(done, found.path))
+        if done.size > LARGEST:
+            times = counted(len(done.places), "replacement")
+            raise Error(f"{quoted(found.path)} would have {done.size:,} bytes after {times}; the limit is {LARGEST:,}")
+        content = done.content()
+        apply_changes(workspace, [Change(found, content)])
     return _edit_answer(content, done, found, new)
 
 
@@ -380,8 +398,8 @@ def _substituted(content: bytes, old: str, new: str, path: str) -> Substitution:
     return done
 
 
-def _ambiguous(content: bytes, done: Substitution, path: str) -> str:
-    lines = [str(done.line_of(content, place)) for place in done.places[:_NAMED_LINES]]
+def _ambiguous(done: Substitution, path: str) -> str:
+    lines = [str(done.line_of(place)) for place in done.places[:_NAMED_LINES]]
     more = ", ..." if len(done.places) > len(lines) else ""
     return (
         f"{quoted(path)} contains this text {len(done.places)} times (lines {', '.join(lines)}{more}); nothing was "
@@ -390,7 +408,7 @@ def _ambiguous(content: bytes, done: Substitution, path: str) -> str:
 
 
 def _edit_answer(content: bytes, done: Substitution, found: Found, new: str) -> str:
-    line = done.line_of(content, done.places[0])
+    line = done.line_of(done.places[0])
     where = f"at line {line}" if len(done.places) == 1 else f"the first at line {line}"
     notes = [f"edited {quoted(found.path)}: {counted(len(done.places), 'replacement')}, {where}"]
     if done.crlf:
@@ -398,7 +416,7 @@ def _edit_answer(content: bytes, done: Substitution, found: Found, new: str) -> 
     if done.encoding.name != "utf-8":
         notes.append(f"written as {done.encoding.words}, as the file was")
     notes += link_notes(found)
-    text = done.content[len(done.encoding.mark) :].decode(done.encoding.name, "replace")
+    text = content[len(done.encoding.mark) :].decode(done.encoding.name, "replace")
     shown = numbered(text.removesuffix("\n").split("\n"), line - 1, new.count("\n") + 1)
     return "\n".join(["; ".join(notes), shown])
 

@@ -83,7 +83,7 @@ class CallWriter:
         self.plan = plan
         self.rules = rules
         self.limits = limits
-        self.losses: list[Loss] = []
+        self.losses: dict[Loss, None] = {}
         self.nodes = compile_template(row.template, row.spellings)
         self.markers = value_markers(row)
         self.memory = SchemaCache(self.losses)
@@ -114,7 +114,7 @@ class CallWriter:
     def _can_name(self, tool: Tool) -> bool:
         refusal = self.refusal(tool, {})
         if refusal is not None:
-            self.losses.append(Loss(tool.name, "$", "name", f"the tool is left out: {refusal}"))
+            self.losses[Loss(tool.name, "$", "name", f"the tool is left out: {refusal}")] = None
         return refusal is None
 
     def refusal(self, tool: Tool, arguments: JsonObject) -> CannotExpress | None:
@@ -161,9 +161,7 @@ class _ToolWriter:
         self.place = Place("$", owner.limits.depth)
 
     def report(self, path: str, keyword: str, why: str) -> None:
-        loss = Loss(self.tool.name, path, keyword, why)
-        if loss not in self.owner.losses:
-            self.owner.losses.append(loss)
+        self.owner.losses[Loss(self.tool.name, path, keyword, why)] = None
 
     def values(self, notation: Notation) -> Values:
         return Values(self.branches, self.owner.rules, self.owner.limits, notation, self.owner.memory)

@@ -243,6 +243,9 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f", "v": "\v"}
 _counted = re.compile(r"\{(\d{1,4})(?:(,)(\d{0,4}))?\}").match
 _LAST = "\U0010ffff"
 _MOST, _MOST_INSIDE = 64, 8
+_INSIDE = 1_000
+_LONGEST = 1_000
+"""Characters of a pattern: the grammar of each may be long, and a server compiles it for every request."""
 """Limits for repeats without a limit: outside of other repeats, and inside of them."""
 
 
@@ -252,6 +255,8 @@ class UnsupportedPattern(Exception):
 
 def translate(pattern: str, notation: Notation) -> Node | None:
     """Return the grammar of a pattern, without quotes; None if it cannot be translated."""
+    if len(pattern) > _LONGEST:
+        return None
     try:
         return _Reader(pattern, notation).read()
     except (UnsupportedPattern, RecursionError):
@@ -312,14 +317,16 @@ class _Reader:
         least, most = self._count()
         if (least, most) == (1, 1):
             return part
-        if most is None or most > _MOST_INSIDE:
-            # Read again, now as a part inside a repeat.
+        if self._depth < _INSIDE and (most is None or most > _MOST_INSIDE):
+            # Read again, now as a part inside a repeat. What is inside already is not read a third time.
             after, self._at = self._at, start
-            self._depth += 10
+            self._depth += _INSIDE
             part = self._atom()
-            self._depth -= 10
+            self._depth -= _INSIDE
             self._at = after
-        return repeat(part, least, max(least, _MOST_INSIDE if self._depth >= 10 else _MOST) if most is None else most)
+        return repeat(
+            part, least, max(least, _MOST_INSIDE if self._depth >= _INSIDE else _MOST) if most is None else most
+        )
 
     def _count(self) -> tuple[int, int | None]:
         counts: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}

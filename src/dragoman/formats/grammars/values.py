@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -14,7 +14,6 @@ from dragoman.formats.grammars.nodes import (
     EMPTY,
     NEVER,
     Limits,
-    Loss,
     Node,
     Notation,
     Rules,
@@ -283,13 +282,14 @@ def members_of(schema: JsonObject, place: Place) -> list[Member] | None:
         return [] if closed else None
     free = schema.get("additionalProperties", True)
     keys = [*known, *(name for name in names if name not in known)]
-    return [Member(key, known.get(key, free), key in names, place.child(key)) for key in keys]
+    wanted = frozenset(names)
+    return [Member(key, known.get(key, free), key in wanted, place.child(key)) for key in keys]
 
 
 class SchemaCache:
     """A cache of the grammars of schemas: many tools contain the same schemas."""
 
-    def __init__(self, losses: list[Loss]) -> None:
+    def __init__(self, losses: Sized) -> None:
         self._losses = losses
         self._known: dict[tuple[str, bytes], Any] = {}
 
@@ -324,6 +324,7 @@ class Values:
         self.limits = limits
         self.notation = notation
         self._known: dict[tuple[int, int], Node] = {}
+        self._free: dict[int, Node] = {}
 
     def value(self, schema: object, place: Place) -> Node:
         """Return the grammar of all values that the schema allows."""
@@ -514,6 +515,8 @@ class Values:
         for index in range(min(taken, most) - 1, -1, -1):
             body = row(comma if index else EMPTY, first[index], body)
             body = body if index < least else maybe(body)
+            if index % _LEVELS_PER_RULE == _LEVELS_PER_RULE - 1:
+                body = self.rules.define("items", body)
         return row(Text(opening), body, Text(closing))
 
     # ---- anything --------------------------------------------------------------------------------------------------
@@ -524,14 +527,18 @@ class Values:
 
     def free(self, depth: int) -> Node:
         """Return any value with at most this depth."""
+        if depth in self._free:
+            return self._free[depth]
         ways = [self.string({}, _FREE), *(self.rules.define(kind, choice(self.scalars(kind, {}))) for kind in _SCALARS)]
         if depth > 0:
             inner = self.rules.define("any", self.free(depth - 1))
             ways += [self._bracketed("[", [], inner, 0, self.limits.items, "]"), self._entries(inner)]
-        return self.rules.define(f"any-{depth}", choice(ways))
+        made = self._free[depth] = self.rules.define(f"any-{depth}", choice(ways))
+        return made
 
 
 _FREE = Place("$", 0)
+_LEVELS_PER_RULE = 32
 _SCALARS = ("number", "boolean", "null")
 
 

@@ -1,0 +1,264 @@
+"""Schemas that make a validator work: what it would visit is counted first, and too much is refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dragoman import formats
+from dragoman.args import coerce, load, validate
+from dragoman.args import loader as loading
+from dragoman.jsonschema import fit
+from dragoman.jsonschema.references import MOST_VISITS, Effort
+from dragoman.types import Tool
+
+Way = Callable[[dict[str, Any]], dict[str, Any]]
+
+# Each refers to the next definition twice, for the same member or item of a value.
+THROUGH_MEMBERS: dict[str, Way] = {
+    "allOf of properties": lambda ref: {"allOf": [{"properties": {"a": ref}}, {"properties": {"a": ref}}]},
+    "anyOf of properties": lambda ref: {
+        "anyOf": [{"properties": {"a": ref}, "required": ["b"]}, {"properties": {"a": ref}, "required": ["c"]}]
+    },
+    "patternProperties": lambda ref: {"patternProperties": {"^a": ref, "a$": ref}},
+    "properties and patternProperties": lambda ref: {"properties": {"a": ref}, "patternProperties": {"a": ref}},
+    "additionalProperties": lambda ref: {"allOf": [{"additionalProperties": ref}, {"properties": {"a": ref}}]},
+    "not": lambda ref: {"properties": {"a": {"not": {"not": {"allOf": [ref, ref]}}}}},
+    "if": lambda ref: {"properties": {"a": {"if": ref, "then": ref}}},
+}
+THROUGH_ITEMS: dict[str, Way] = {
+    "items and contains": lambda ref: {"items": ref, "contains": ref},
+    "oneOf of items": lambda ref: {"oneOf": [{"items": ref}, {"items": ref, "minItems": 2}]},
+    "prefixItems": lambda ref: {"allOf": [{"prefixItems": [ref]}, {"items": [ref]}]},
+}
+WAYS = THROUGH_MEMBERS | THROUGH_ITEMS
+LEVELS = 25
+
+
+def doubled(way: Way, levels: int = LEVELS) -> dict[str, Any]:
+    definitions: dict[str, Any] = {f"d{n}": way({"$ref": f"#/$defs/d{n + 1}"}) for n in range(levels)}
+    definitions[f"d{levels}"] = {"type": "string", "minLength": 1}
+    return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": definitions}
+
+
+def nested(name: str, levels: int = LEVELS) -> dict[str, Any]:
+    value: Any = "s"
+    for _ in range(levels):
+        value = {"a": value} if name in THROUGH_MEMBERS else [value]
+    return {"x": value}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_arguments_that_would_keep_the_validator_busy_are_refused_with_the_reason(name: str) -> None:
+    schema = doubled(WAYS[name])
+    refused = [f"$: cannot be checked: that takes more than {MOST_VISITS} steps with its schema"]
+    assert [str(fault) for fault in validate(nested(name), schema)] == refused
+    assert [str(fault) for fault in load(nested(name), schema).errors] == refused
+    assert [str(fault) for fault in validate({"x": "s"}, schema)] != refused
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_a_few_levels_are_no_reason_to_refuse(name: str) -> None:
+    schema = doubled(WAYS[name], 6)
+    assert not any("cannot be checked" in fault.why for fault in validate(nested(name, 6), schema))
+    assert not Effort(schema).exceeds(nested(name, 6))
+
+
+def branch(number: int, of: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {"op": {"const": f"op{number}"}, "left": of, "right": of}}
+
+
+def test_an_expression_in_a_recursive_union_is_checked_however_deep_it_is() -> None:
+    node = {"$ref": "#/$defs/node"}
+    branches = [branch(number, node) for number in range(20)]
+    schema = {
+        "type": "object",
+        "properties": {"x": node},
+        "$defs": {"node": {"anyOf": [*branches, {"type": "integer"}]}},
+    }
+    value: Any = 1
+    for level in range(40):
+        value = {"op": f"op{level % 20}", "left": value, "right": 2}
+    assert validate({"x": value}, schema) == []
+    value["op"] = "none"
+    assert validate({"x": value}, schema) != []
+
+
+def naive(schema: Any, value: Any, root: dict[str, Any]) -> int:
+    """The visits of the simplest validator there is."""
+    if not isinstance(schema, dict):
+        return 0
+    inner: list[tuple[Any, Any]] = [
+        (each, value) for key in ("allOf", "anyOf", "oneOf") for each in schema.get(key, [])
+    ]
+    inner += [(schema[key], value) for key in ("not", "if", "then", "else") if key in schema]
+    if "$ref" in schema:
+        inner.append((root["$defs"][schema["$ref"].rpartition("/")[2]], value))
+    if isinstance(value, dict):
+        for name, item in value.items():
+            inner += [(schema.get("properties", {}).get(name), item), (schema.get("additionalProperties"), item)]
+            inner += [(each, item) for each in schema.get("patternProperties", {}).values()]
+    if isinstance(value, list):
+        items = schema.get("items")
+        for place, item in enumerate(value):
+            prefix = schema.get("prefixItems", items if isinstance(items, list) else [])
+            inner += [(prefix[place] if place < len(prefix) else None, item)]
+            inner += [(items, item), (schema.get("contains"), item)]
+    return 1 + sum(naive(each, part, root) for each, part in inner)
+
+
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("levels", [1, 2, 4, 7])
+def test_the_count_is_what_a_simple_validator_visits(name: str, levels: int) -> None:
+    schema, value = doubled(WAYS[name], levels), nested(name, levels)
+    visits = naive(schema, value, schema)
+    assert not Effort(schema, most=visits).exceeds(value)
+    assert Effort(schema, most=visits - 1).exceeds(value)
+
+
+def test_a_schema_with_many_branches_and_a_large_value_multiply() -> None:
+    branches = [{"type": "array", "items": {"allOf": [{"enum": [n]}, {"type": "integer"}]}} for n in range(900)]
+    schema = {"type": "object", "properties": {"x": {"anyOf": branches}}}
+    assert Effort(schema).exceeds({"x": list(range(20_000))})
+    assert not Effort(schema).exceeds({"x": list(range(1_000))})
+
+
+# ---- explanations of faults ------------------------------------------------------------------------------------------
+
+
+class Counted:
+    """Counts how much of a value is given to the schema engine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.read = 0
+        for name in ("accepts", "local_errors"):
+            original = getattr(loading._Checks, name)
+
+            def counting(checks: Any, schema: Any, value: Any, original: Any = original) -> Any:
+                self.read += loading._measure(value, {})
+                return original(checks, schema, value)
+
+            monkeypatch.setattr(loading._Checks, name, counting)
+
+
+MANY = 2_000
+FAULTY: dict[str, tuple[dict[str, Any], Any]] = {
+    "required names": ({"required": [f"q{n}" for n in range(MANY)]}, {"k": "a" * 100_000}),
+    "required behind a condition": (
+        {"if": {}, "then": {"required": [f"q{n}" for n in range(MANY)]}},
+        {"k": "a" * 9_999},
+    ),
+    "dependent names": ({"dependentRequired": {"k": [f"q{n}" for n in range(MANY)]}}, {"k": "a" * 100_000}),
+    "names that are not allowed": ({"propertyNames": {"maxLength": 1}}, {f"key{n}": n for n in range(MANY)}),
+    "parts": ({"allOf": [{"items": {"maxLength": 1}, "minItems": n} for n in range(500)]}, ["ab"] * MANY),
+    "branches": ({"anyOf": [{"items": {"maxLength": 1}, "minItems": n} for n in range(500)]}, ["ab"] * MANY),
+    "members": ({"additionalProperties": {"type": "null"}}, {f"key{n}": "a" * 100 for n in range(MANY)}),
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_the_explanation_of_a_fault_costs_a_multiple_of_the_value(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, value = FAULTY[name]
+    schema = {"type": "object", "properties": {"x": inner}}
+    counted = Counted(monkeypatch)
+    found = validate({"x": value}, schema)
+    assert 1 <= len(found) <= 100
+    assert counted.read <= 500_000 + 21 * loading._measure({"x": value}, {})
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "fault"),
+    [
+        ({"not": {"type": "string"}}, "x", "$.x: has a form that is not allowed"),
+        ({"if": {"type": "string"}, "then": {"maxLength": 1}}, "xy", "$.x: must have at most 1 characters"),
+        ({"if": {"type": "string"}, "else": {"minimum": 3}}, 1, "$.x: must be at least 3, got 1"),
+        ({"contains": {"const": 1}}, [2], "$.x: has 0 items of a form of which it must have 1 to 1"),
+        ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, "$.x: the name 'ab' is not allowed"),
+        ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "$.x: missing required 'b'"),
+    ],
+)
+def test_conditions_are_explained_at_their_place(schema: dict[str, Any], value: Any, fault: str) -> None:
+    whole = {"type": "object", "properties": {"x": schema}}
+    assert [str(each) for each in validate({"x": value}, whole)] == [fault]
+
+
+# ---- coercion --------------------------------------------------------------------------------------------------------
+
+NODE = {"$ref": "#/$defs/node"}
+SPREADING: dict[str, tuple[dict[str, Any], Any]] = {
+    "lists of lists": (
+        {"anyOf": [{"type": "array", "items": NODE, "minItems": n} for n in range(4)] + [{"type": "string"}]},
+        [{"a": n} for n in range(2_000)],
+    ),
+    "wide union": (
+        {"anyOf": [{"type": "array", "items": {"type": "object", "required": [f"k{n}"]}} for n in range(500)]},
+        [{"a": n} for n in range(2_000)],
+    ),
+    "enum in another case": ({"type": "array", "items": {"enum": [f"v{n}" for n in range(3_000)]}}, ["V1"] * 3_000),
+}
+
+
+@pytest.mark.parametrize("name", SPREADING)
+def test_coercion_ends_after_a_number_of_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition, value = SPREADING[name]
+    schema = {"type": "object", "properties": {"x": NODE}, "$defs": {"node": definition}}
+    steps = [fit.Steps(), fit.Steps()]
+    waiting = list(steps)
+    for module in ("dragoman.jsonschema.fit.Steps", "dragoman.args.coercion.Steps"):
+        monkeypatch.setattr(module, lambda: waiting.pop() if waiting else fit.Steps())
+    assert coerce({"x": value}, schema).value is not None
+    # The last check may be one list or object over the limit.
+    assert all(each.left > -10_000 for each in steps)
+
+
+def test_choices_of_every_kind_are_looked_up() -> None:
+    choices = [*range(500), {"a": [1, 2.0]}, [True], None, "x"]
+    schema = {"type": "object", "properties": {"x": {"type": "array", "items": {"enum": choices}}}}
+    shape = fit.shape_of(schema)
+    assert fit.fits(shape, {"x": [1, 1.0, {"a": [1, 2]}, [True], None, "x"]}, exact=False)
+    assert not fit.fits(shape, {"x": [True]})
+    assert not fit.fits(shape, {"x": [[1]]})
+
+
+# ---- grammars --------------------------------------------------------------------------------------------------------
+
+
+def size_of_grammar(schema: dict[str, Any], syntax: Any) -> int:
+    return len(formats.grammar([Tool("t", "", {"type": "object", "properties": {"x": schema}})], "hermes", syntax))
+
+
+@pytest.mark.parametrize("syntax", ["gbnf", "lark"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: {"type": "string", "pattern": "(" * n + "a" + "+)" * n},
+        lambda n: {"type": "string", "pattern": "[^a]" * n},
+        lambda n: {"type": "string", "pattern": "(a|" * n + "b" + ")" * n},
+        lambda n: {"prefixItems": [{"type": "string"}] * n},
+        lambda n: {"type": "object", "required": [f"q{k}" for k in range(n)]},
+        lambda n: {"type": "object", "properties": {f"q{k}": {"type": "string"} for k in range(n)}},
+        lambda n: {"enum": [f"q{k}" for k in range(n)]},
+    ],
+)
+def test_a_grammar_grows_with_its_schema(make: Callable[[int], dict[str, Any]], syntax: str) -> None:
+    small, large = size_of_grammar(make(300), syntax), size_of_grammar(make(1_200), syntax)
+    assert large <= 4.6 * small
+
+
+def test_a_repeat_inside_repeats_is_read_twice_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dragoman.formats.grammars import patterns
+
+    reads = 0
+    original = patterns._Reader._atom
+
+    def counting(reader: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        assert reads < 2_000
+        return original(reader)
+
+    monkeypatch.setattr(patterns._Reader, "_atom", counting)
+    size_of_grammar({"type": "string", "pattern": "(" * 25 + "a" + "+)" * 25}, "gbnf")
+    assert reads > 25
