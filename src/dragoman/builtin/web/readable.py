@@ -11,6 +11,7 @@ from urllib.parse import urljoin
 from msgspec import Struct
 
 from dragoman.builtin.web.markup import BLOCKS, VOID, OpenElements, Token, names, tokens, unescape
+from dragoman.characters import strip_invisible
 
 # --------------------------------------------------------------------------------------------------------------------
 # Pieces of a page put into lines: breaks are merged, spaces collapse, short table rows become one line.
@@ -226,11 +227,6 @@ _hides = re.compile(
     r"|(?:left|top|text-indent|margin-left|margin-top):-(?:\d{4,}|\d{3,}r?em))"
 ).search
 _shrinks = re.compile(rf"(?:^|;)(?:max-)?(?:height|width):{_ZERO}(?:px)?(?:;|!|$)").search
-# Control characters, and characters without a shape; a text may be spelled in some of them that no person sees.
-_unseen = re.compile(
-    "[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u00ad\u200b\u2060-\u2064\u202a-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e0fff]"
-)
 _backticks = re.compile("`+")
 _style_comment = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 
@@ -320,7 +316,7 @@ class _Page:
         elif not self._dropping:
             text = self._seen(unescape(text))
             if self._preformatted:
-                self.layout.add(Verbatim(text.replace("\r\n", "\n")))
+                self.layout.add(Verbatim(text))
             else:
                 self.layout.add_flowing(text)
         elif self._hiding and not self._hid_text and not text.isspace():
@@ -328,7 +324,8 @@ class _Page:
             self._hidden += 1
 
     def _seen(self, text: str) -> str:
-        text, count = _unseen.subn("", text)
+        # A text may be spelled in characters without a shape that no person sees.
+        text, count = strip_invisible(text)
         self._unseen += count
         return text
 
