@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
+from dragoman.agent.redaction import redact_arguments, redact_command
 from dragoman.characters import escape_lines, quote_value
 from dragoman.cli.render import ScreenView
 from dragoman.cli.screen import (
@@ -86,7 +88,10 @@ _ESCAPED_NOTE = "invisible characters are written as \\uXXXX, and then a backsla
 
 def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> dict[str, Any]:
     """One request as JSON. Secrets in it are hidden; `hidden` lists where."""
-    shown = replace(request, arguments=sink.value(request.call.arguments))
+    known = request.arguments or request.call.arguments
+    shown = replace(request, arguments=redact_arguments(sink, known, request.operands))
+    before = request.hidden if request.arguments else ()
+    shown = replace(shown, redacted=tuple(dict.fromkeys((*before, *shown.hidden))))
     data: dict[str, Any] = {
         "id": request.id,
         "state": state_of(request, now),
@@ -97,12 +102,12 @@ def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> di
         "call": request.call.id,
         "arguments": shown.arguments,
         "hidden": list(shown.hidden),
-        "operands": [show_operand(operand, sink) for operand in request.operands],
+        "operands": [show_operand(operand, sink) for operand in shown_operands(request)],
         "why": sink.text(request.why),
         "digest": request.digest,
         "asked": request.asked,
         "expires": request.expires,
-        "rule": request.suggestion,
+        "rule": redact_command(sink, request.suggestion),
         "answered": None,
     }
     if request.answer is not None:
@@ -128,9 +133,16 @@ def format_span(seconds: float) -> str:
     return f"in {words}" if seconds >= 0 else f"{words} ago"
 
 
+def shown_operands(request: ApprovalRequest) -> list[Operand]:
+    """The operands that a person sees; a command that is an argument is shown as such."""
+    given = [value for value in request.call.arguments.values() if isinstance(value, str)]
+    return [operand for operand in request.operands if operand.kind != "command" or operand.value not in given]
+
+
 def show_operand(operand: Operand, sink: HumanSink) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(operand)
-    return data | {"value": sink.text(operand.value), "real": sink.text(operand.real)}
+    hide = partial(redact_command, sink) if operand.kind == "command" else sink.text
+    return data | {"value": hide(operand.value), "real": hide(operand.real)}
 
 
 # ---- printing a list of requests -------------------------------------------------------------------------------------
@@ -403,9 +415,8 @@ class TerminalApprover:
         screen.line(("approve ", "bold yellow"), (name, "bold"), f"?  {one_line(request.why, 300)}")
         arguments, was_cut = _shorten(request.arguments, limit)
         draw_arguments(screen, {"arguments": arguments, "hidden": list(request.hidden)})
-        for operand in request.operands:
-            if operand.kind != "command":
-                draw_operand(screen, show_operand(operand, self._sink))
+        for operand in shown_operands(request):
+            draw_operand(screen, show_operand(operand, self._sink))
         return was_cut
 
     def _draw_menu(self, request: ApprovalRequest, *, was_cut: bool) -> None:
@@ -418,7 +429,7 @@ class TerminalApprover:
     def _choices(self, request: ApprovalRequest, *, was_cut: bool) -> list[str]:
         choices = ["y = yes", "n = no (a reason may follow)"]
         if request.suggestion:
-            rule = cut(quote_value(request.suggestion), 60)
+            rule = cut(quote_value(redact_command(self._sink, request.suggestion)), 60)
             choices.append(f"r = {rule} in this run")
             choices += [f"a = {rule} always"] if self._remember_rule is not None else []
         choices.append("e = edit")

@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -346,7 +347,7 @@ def list_approvals(
 ) -> None:
     """List the pending requests, the oldest first."""
     journal_path, now, sink = find_journal(journal), time.time(), make_sink()
-    found = with_journal(journal_path, list_requests) if journal_path.exists() else []
+    found = with_journal(journal_path, partial(list_requests, shown=True)) if journal_path.exists() else []
     listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answer is None]
     if as_json:
         write_json(listed)
@@ -366,7 +367,7 @@ def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> Non
     Secrets are hidden and their places marked. Invisible characters are printed as escapes.
     """
     now = time.time()
-    found = with_journal(find_journal(journal), lambda store: find_request(store, request))
+    found = with_journal(find_journal(journal), lambda store: find_request(store, request, shown=True))
     data = request_as_data(found, make_sink(), now)
     if as_json:
         write_json(data)
@@ -515,7 +516,9 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
         if not found:
             print("nothing waits for approval")
             return 0
-        _confirm(found, sink, now, selection)
+        shown = with_journal(journal_path, partial(list_requests, shown=True))
+        chosen = {each.id for each in found}
+        _confirm([each for each in shown if each.id in chosen], sink, now, selection)
     # All answers are made before the first is submitted, so that an error in one submits none.
     answers = [(each, make_answer(each)) for each in found]
     submitted = with_journal(

@@ -17,11 +17,12 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.result import Category, OutcomeKind, RunResult
 from dragoman.characters import escape_json, escape_line, escape_message, escape_text
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
-from dragoman.secrets import scrub
+from dragoman.secrets import HumanSink, scrub
 from dragoman.toolset import Toolset
 from dragoman.types import File, Image, Text, ToolResult
 
@@ -348,6 +349,7 @@ _MAX_VALUE_CHARS = 80
 
 def summarise(arguments: Mapping[str, Any]) -> str:
     """Arguments on one line: the most important first, long values cut, secrets hidden."""
+    arguments = redact_arguments(HumanSink(), dict(arguments))
     named = sorted(
         arguments, key=lambda name: _MAIN_ARGUMENTS.index(name) if name in _MAIN_ARGUMENTS else len(_MAIN_ARGUMENTS)
     )
@@ -359,7 +361,7 @@ def _summarise_value(name: str, value: Any) -> str:
 
     if weigh_key(name) >= Weight.SECRET:
         return "[redacted]"
-    text = scrub(value if isinstance(value, str) else write_arguments(value))
+    text = value if isinstance(value, str) else scrub(write_arguments(value))
     shown = escape_line(text[:_MAX_VALUE_CHARS])
     return shown if len(text) <= _MAX_VALUE_CHARS else f"{shown}…"
 

@@ -12,7 +12,7 @@ import msgspec
 import typer
 
 from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
-from dragoman.agent.records import Ended, Header, decode
+from dragoman.agent.records import Ended, Header, decode, hide_noted
 from dragoman.characters import escape_json, quote_value
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
@@ -109,11 +109,11 @@ class _CallHistory:
 def _decode(record: Record) -> Any:
     if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
-    return _unless_unreadable(decode, record.body)
+    return _unless_unreadable(decode, hide_noted(record.body))
 
 
 def _decode_record(record: Record, kind: type[Any]) -> Any:
-    return _unless_unreadable(decode, record.body, kind)
+    return _unless_unreadable(decode, hide_noted(record.body), kind)
 
 
 def _unless_unreadable(read: Callable[..., Any], *arguments: Any) -> Any:

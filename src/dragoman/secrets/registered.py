@@ -297,6 +297,23 @@ class Vault:
         if self._values and value:
             self._values[-1] += value
 
+    def locate(self, hidden: str) -> list[tuple[int, int, str]]:
+        """Where the hidden values stood in the text that became `hidden`: start, end and kind."""
+        found: list[tuple[int, int, str]] = []
+        moved = 0
+        for match in _PLACEHOLDER.finditer(hidden):
+            number = int(match["number"])
+            if (match["tag"] or "").rstrip("-") != self._tag or not 1 <= number <= len(self._values):
+                continue
+            is_quoted = self._bare[number - 1] and match[1] and match[5]
+            start, end = match.span() if is_quoted else match.span(2)
+            # The value may itself contain a placeholder: a known secret in a field with a telling name.
+            value = self.restore(self._values[number - 1]).text
+            kind = match[2].removeprefix("[redacted:").partition("#")[0]
+            found.append((start + moved, start + moved + len(value), kind))
+            moved += len(value) - (end - start)
+        return found
+
     def restore(self, text: str) -> Restored:
         """Replace the placeholders by the hidden values."""
         unknown: list[str] = []

@@ -152,6 +152,26 @@ class _Sink:
         """A copy of a value of lists and mappings with its secrets hidden."""
         return scrub_structure(value, self.text, self._show)
 
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where the secrets of the text stand: start, end and kind."""
+        if not may_hide(text, self._secrets):
+            return []
+        vault = Vault(_unused_tag(text))
+        scrubber = Scrubber(self._secrets, vault=vault)
+        return vault.locate(scrubber.feed(text) + scrubber.close())
+
+    def knows(self, value: str) -> bool:
+        """Whether the value is a known secret, exactly as it was registered."""
+        return value in self._secrets.values
+
+
+def _unused_tag(text: str) -> str:
+    """A tag that no placeholder in the text has."""
+    tag = "x"
+    while f"#{tag}-" in text:
+        tag += "x"
+    return tag
+
 
 class HumanSink(_Sink):
     """For logs, events, approvals and errors. What is hidden here is gone for good."""
@@ -167,6 +187,14 @@ class HumanSink(_Sink):
     def registered(self) -> RegisteredStage | None:
         """What hides the known secrets alone, with little held back; None where none is known."""
         return RegisteredStage(self._secrets, self._show) if self._secrets else None
+
+    def known_spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where the known secrets of the text stand: start, end and kind."""
+        if not self._secrets.may_occur(text):
+            return []
+        vault = Vault(_unused_tag(text))
+        stage = RegisteredStage(self._secrets, vault.hide)
+        return vault.locate(stage.feed(text) + stage.close())
 
     def hides(self, text: str) -> bool:
         """Whether the text would be shown with something hidden: an approval has to say so."""
