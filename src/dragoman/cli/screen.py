@@ -183,10 +183,10 @@ def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n
     for row in chop_cells(plain[first:], max(console.width - len(indent), _NARROWEST)):
         offsets.append(offsets[-1] + len(row))
     head, *rest = text.divide(offsets[:-1])
-    rows = [head, *(Text(indent, "dim") + row for row in rest)]
-    for row in rows[:-1]:
-        console.print(row)
-    console.print(rows[-1], end=end)
+    parts = [head, *(Text(indent, "dim") + each for each in rest)]
+    for part in parts[:-1]:
+        console.print(part)
+    console.print(parts[-1], end=end)
 
 
 def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
