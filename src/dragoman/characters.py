@@ -34,6 +34,7 @@ _CONNECTING = re.compile(
 ).match
 _VIRAMA: Final = 9
 _SHORT_SPELLINGS: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_UNUSUAL = re.compile(r"[^\t\n\x20-\x7e]").search
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # Several blanks could look like a gap between two values.
 _UNPLAIN_VALUE = re.compile(r'\A\s|\s\Z|  |"|\A\Z').search
@@ -121,6 +122,8 @@ def escape_message(text: str) -> str:
 
 def strip_invisible(text: str) -> tuple[str, int]:
     """The text without invisible characters, and how many were removed. Every kind of line break becomes `\\n`."""
+    if _UNUSUAL(text) is None:
+        return text, 0
     text = _LINE_ENDS.sub("\n", text)
     odd = {character for character in set(text) if character not in "\n\t" and is_invisible(character)}
     if not odd:
