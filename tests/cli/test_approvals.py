@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.approvals import Approval, ApprovalRequest, answer_request, list_requests
 from dragoman.agent.records import Header, encode
-from dragoman.cli.approval_prompt import escape_invisible, format_span
+from dragoman.cli.approval_prompt import format_span
 from dragoman.cli.approvals import user_name
 from dragoman.journal import Entry, SqliteJournal
 from dragoman.journal.verification import read_records, verify
@@ -430,11 +430,6 @@ def test_a_log_that_cannot_be_written_is_told(dragoman, ask: Ask) -> None:
 )
 def test_spans_of_time(seconds: float, words: str) -> None:
     assert format_span(seconds) == words
-
-
-def test_what_cannot_be_seen_is_written_out() -> None:
-    assert escape_invisible("plain\nÄ 值") == "plain\nÄ 值"
-    assert escape_invisible("a\tb\u200b\U000e0041\ud800") == "a\\u0009b\\u200b\\U000e0041\\ud800"
 
 
 def test_the_user_is_the_one_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_the_records_as_a_table(dragoman, log: Path) -> None:
     assert "2023-11-1" in lines[1] and "model=openai:gpt" in lines[1]
     assert "tool=bash verdict=ask arguments=" in lines[2]
     assert "rm -r" not in done.out
-    assert "evil\\u001b[2J\\u202e\\u000aname" in lines[3]
+    assert "evil\\u001b[2J\\u202e\\nname" in lines[3]
     assert "\x1b" not in done.out
 
 

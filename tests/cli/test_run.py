@@ -167,8 +167,8 @@ def test_results_are_cut_visibly_and_do_not_paint(desk: Desk) -> None:
     with Upstream([calls(call("paint"), call("fail")), "\x1b[31mred"]) as upstream:
         done = desk("run", "go", *at(upstream), *WITH_TOOLS)
     assert "\x1b" not in done.err
-    assert "< one\n  ␛[31mtwo␛]0;title␇\n  three\n  four\n  … 2 more lines\n" in done.err
-    assert "< error: ValueError: no ␛[2Jluck\n" in done.err
+    assert "< one\n  \\u001b[31mtwo\\u001b]0;title\\u0007\n  three\n  four\n  … 2 more lines\n" in done.err
+    assert "< error: ValueError: no \\u001b[2Jluck\n" in done.err
     assert done.out == "\x1b[31mred\n", "a program gets what the model said, unchanged"
 
 
@@ -479,7 +479,7 @@ def test_colours_and_a_moving_line_only_at_a_terminal(desk: Desk) -> None:
         assert b"\x1b[31mtwo" not in terminal.seen and b"\x1b[31mIt" not in terminal.seen
         assert b"\xc2\x9b" not in terminal.seen and b"\x1b]0;" not in terminal.seen
         assert "Look:\n> paint {}\n" in terminal.text
-        assert "␛[31mIt is �warm.\n2 turns" in terminal.text
+        assert "\\u001b[31mIt is \\u009bwarm.\n2 turns" in terminal.text
         assert terminal.seen.rfind(b"\x1b[?25h") >= terminal.seen.rfind(b"\x1b[?25l"), "the cursor is shown again"
 
 

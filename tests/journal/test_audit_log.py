@@ -86,7 +86,7 @@ def test_one_event_is_one_line_of_plain_characters(tmp_path_factory, run, call, 
     [
         ("plain name", "plain name"),
         ("red\x1b[31m", "red\\u001b[31m"),
-        ("two\nlines\r", "two\\u000alines\\u000d"),
+        ("two\nlines\r", "two\\nlines\\r"),
         ("delete\x7fc1\x9b", "delete\\u007fc1\\u009b"),
         ("right\u202eto left\u2066", "right\\u202eto left\\u2066"),
         ("line\u2028par\u2029", "line\\u2028par\\u2029"),

@@ -19,7 +19,7 @@ from dragoman.agent.handle import Run, Task, begin_conversation, read_task
 from dragoman.agent.hooks import Hooks
 from dragoman.agent.journal import RunJournal
 from dragoman.agent.machine import Machine
-from dragoman.agent.records import Header, encode, refer
+from dragoman.agent.records import Header, encode, note_secrets, refer
 from dragoman.agent.replies import answer_tool
 from dragoman.agent.result import AnswerT, Limits, RunResult, Spending
 from dragoman.agent.resume import Restored, last_messages, read_start, restore
@@ -35,6 +35,7 @@ from dragoman.keywords import known_keywords
 from dragoman.policy import Mode, as_policy, gather_rules, join_policies
 from dragoman.providers import Endpoint, Fact, Facts, MemoryFacts
 from dragoman.providers.prices import Prices
+from dragoman.secrets import HumanSink
 from dragoman.tools import gather
 from dragoman.tools.functions import DepsT
 from dragoman.toolset import Toolset
@@ -343,7 +344,7 @@ class Agent(Generic[DepsT]):
         if restored.ended:
             await journal.release(run_id, token=token)
             return restored, {}, None
-        return restored, read_requests(records), RunJournal(journal, run_id, token, start)
+        return restored, read_requests(records), RunJournal(journal, run_id, token, start, self._human_sink())
 
     @property
     def journal(self) -> Journal | None:
@@ -386,8 +387,12 @@ class Agent(Generic[DepsT]):
             added = messages[len(lead) + kept[1] - kept[0] :]
             header = replace(header, messages=added, lead=lead, before=kept)
         parent = last.run_id if last is not None else None
-        token = await journal.begin(config.run_id, config.session, encode(header), parent=parent)
-        return RunJournal(journal, config.run_id, token, messages)
+        body = note_secrets(encode(header), self._human_sink())
+        token = await journal.begin(config.run_id, config.session, body, parent=parent)
+        return RunJournal(journal, config.run_id, token, messages, self._human_sink())
+
+    def _human_sink(self) -> HumanSink:
+        return self._safety.human_sink(self.endpoint, self._fallbacks)
 
     # ---- as a tool of another agent ----------------------------------------------------------------------------------
 
@@ -483,7 +488,7 @@ class Agent(Generic[DepsT]):
             max_output=self.context.max_output,
             approval_seconds=self.safety.approval_seconds,
             defers=self._may_defer(parent),
-            human_sink=self._safety.human_sink(self.endpoint, self._fallbacks),
+            human_sink=self._human_sink(),
             model_sink=above.model_sink if above is not None else self._safety.model_sink(),
             auditor=self._safety.auditor(),
             pending=pending or {},

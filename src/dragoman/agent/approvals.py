@@ -18,7 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.protocol import Approved, AskApproval, Denied, Planned, Postponed, Stale
-from dragoman.agent.records import canonical, decode, encode
+from dragoman.agent.records import canonical, decode, encode, hide_noted
+from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.resume import read_header
 from dragoman.args import load
 from dragoman.errors import DragomanError, nearest
@@ -82,6 +83,8 @@ class ApprovalRequest(Struct, frozen=True):
     """The start of the task of the run. Only requests that were read from the journal have it."""
     answer: Approval | None = None
     """The answer to this request in the journal."""
+    redacted: tuple[str, ...] = ()
+    """`hidden`, as the journal stores it: a person who reads the request may not see the call itself."""
 
     @property
     def tool(self) -> str:
@@ -91,7 +94,7 @@ class ApprovalRequest(Struct, frozen=True):
     @property
     def hidden(self) -> tuple[str, ...]:
         """The paths of the arguments that contained secrets."""
-        return tuple(_differences(self.call.arguments, self.arguments, ""))
+        return self.redacted or tuple(_differences(self.call.arguments, self.arguments, ""))
 
 
 LATER = Approval(False, later=True)
@@ -177,12 +180,20 @@ class ApprovalRefused(DragomanError):
     hint = "`dragoman approvals list` shows the open requests"
 
 
-def read_requests(records: Iterable[Record]) -> dict[str, ApprovalRequest]:
-    """Return the last request for each call of a run, with its answer. Used and settled requests are left out."""
+def read_requests(records: Iterable[Record], *, shown: bool = False) -> dict[str, ApprovalRequest]:
+    """Return the last request for each call of a run, with its answer. Used and settled requests are left out.
+
+    A request that is `shown` to a person has no secret that was registered with the agent.
+    """
     found: dict[str, ApprovalRequest] = {}
     for record in records:
         if record.kind == "asked":
-            found[record.call_id] = decode(record.body, ApprovalRequest)
+            request: ApprovalRequest = decode(record.body, ApprovalRequest)
+            if shown and (hidden := hide_noted(record.body)) != record.body:
+                # The arguments were redacted when the request was made: a command shows what the shell expands.
+                kept = request.arguments
+                request = replace(decode(hidden, ApprovalRequest), arguments=kept, redacted=request.hidden)
+            found[record.call_id] = request
         elif record.kind == "answered" and record.call_id in found:
             answer, request = _read_answer(record.body), found[record.call_id]
             # The first answer counts. An answer to another request does not apply to this one.
@@ -201,8 +212,11 @@ def _read_answer(body: bytes) -> Approval:
     return answer
 
 
-async def list_requests(journal: Journal, *, answered: bool = True) -> list[ApprovalRequest]:
-    """Return the waiting requests of all runs, oldest first. Requests with an unused answer are included."""
+async def list_requests(journal: Journal, *, answered: bool = True, shown: bool = False) -> list[ApprovalRequest]:
+    """Return the waiting requests of all runs, oldest first. Requests with an unused answer are included.
+
+    With `shown`, the requests are for people: secrets that were registered with the agent are hidden in them.
+    """
     found: list[ApprovalRequest] = []
     for run in await journal.runs(unfinished=True):
         try:
@@ -210,19 +224,21 @@ async def list_requests(journal: Journal, *, answered: bool = True) -> list[Appr
         except (JournalDamaged, UnknownRun):
             # This run cannot be resumed. The others are still listed; `dragoman sessions` reports this one.
             continue
-        found += _open_requests(run.run_id, run.session, records)
+        found += _open_requests(run.run_id, run.session, records, shown=shown)
     return sorted((each for each in found if answered or each.answer is None), key=lambda each: each.asked)
 
 
-def _open_requests(run_id: str, session: str, records: Sequence[Record]) -> list[ApprovalRequest]:
-    requests = read_requests(records)
+def _open_requests(run_id: str, session: str, records: Sequence[Record], *, shown: bool) -> list[ApprovalRequest]:
+    requests = read_requests(records, shown=shown)
+    if shown:
+        records = [replace(record, body=hide_noted(record.body)) for record in records[:1]]
     task = read_header(records).task if requests else ""
     return [replace(each, run_id=run_id, session=session, task=task) for each in requests.values()]
 
 
-async def find_request(journal: Journal, request_id: str) -> ApprovalRequest:
-    """Return the request whose id is, or begins with, this text."""
-    known = {each.id: each for each in await list_requests(journal)}
+async def find_request(journal: Journal, request_id: str, *, shown: bool = False) -> ApprovalRequest:
+    """Return the request whose id is, or begins with, this text; with `shown`, for a person."""
+    known = {each.id: each for each in await list_requests(journal, shown=shown)}
     if request_id in known:
         return known[request_id]
     matching = [each for each in known.values() if each.id.startswith(request_id)] if len(request_id) >= 4 else []
@@ -362,7 +378,7 @@ class Broker:
             self._services.workspace,
             self._run_id,
             self._session,
-            self._sink.value(call.arguments),
+            redact_arguments(self._sink, call.arguments, command.operands),
             find_doubt(call, command.tool),
         )
 

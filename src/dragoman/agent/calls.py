@@ -22,8 +22,9 @@ from dragoman.agent.redaction import LOST, hide_secrets, restore_secrets
 from dragoman.agent.turn import TOO_LATE, UNKNOWN_OUTCOME
 from dragoman.errors import InvalidArguments
 from dragoman.own_code import shield_imports
+from dragoman.policy import Decision
 from dragoman.tools import Answer, BoundCall, Error, ToolContext, answer_sync, bind, run_async, to_answer, to_result
-from dragoman.types import Operand, Tool, ToolCall, ToolResult
+from dragoman.types import JsonObject, Operand, Tool, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     from dragoman.agent.driver import Driver
@@ -287,7 +288,7 @@ class Calls:
                 return CallOutcome(to_answer(Error(LOST.format(name=lost)), call), is_mistake=True)
             exact = replace(call, arguments=arguments)
         try:
-            return bind(tool, exact.arguments, self._context(call, turn, cancelling, seconds, planned.operands))
+            return bind(tool, exact.arguments, self._context(planned, turn, cancelling, seconds))
         except InvalidArguments as mistake:
             return CallOutcome(to_answer(mistake, exact, tool), is_mistake=True)
         except Exception as problem:  # A class of the developer may raise anything for its members.
@@ -377,10 +378,8 @@ class Calls:
             scope=self._driver,
         )
 
-    def _context(
-        self, call: ToolCall, turn: int, cancelling: threading.Event, seconds: float, operands: tuple[Operand, ...]
-    ) -> ToolContext:
-        services, driver = self._services, self._driver
+    def _context(self, planned: Planned, turn: int, cancelling: threading.Event, seconds: float) -> ToolContext:
+        services, driver, call = self._services, self._driver, planned.call
         loop = asyncio.get_running_loop()
 
         def progress(message: str, fraction: float | None = None) -> None:
@@ -389,12 +388,17 @@ class Calls:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(driver.emit, event)
 
+        def decide(arguments: JsonObject) -> Decision:
+            other = replace(call, arguments=arguments)
+            return driver.machine.permissions.decide(other, planned.tool, *self.inspect(other, planned.tool))
+
         return replace(
             self._still(call),
             turn=turn,
             deadline=services.clock() + seconds,
             cancelled=cancelling.is_set,
             progress=progress,
-            operands=operands,
+            operands=planned.operands,
+            decide=decide,
             ask=services.ask_user,
         )

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from dragoman.agent.protocol import Input, Replied
-from dragoman.agent.records import Ended, Started, count_common, encode, kind_of
+from dragoman.agent.records import Ended, Started, count_common, encode, kind_of, note_secrets
 from dragoman.agent.result import RunResult
 from dragoman.journal.journal import Entry, Journal
+from dragoman.secrets import HumanSink
 from dragoman.types import Message, ToolCall
 
 
 class RunJournal:
     """Writes the records of one run into a journal."""
 
-    def __init__(self, journal: Journal, run_id: str, token: int, start: list[Message]) -> None:
+    def __init__(
+        self, journal: Journal, run_id: str, token: int, start: list[Message], sink: HumanSink | None = None
+    ) -> None:
         self._journal = journal
         self._run_id = run_id
         self._token = token
         self._start = list(start)
+        self._sink = sink
         self._delivering: tuple[str, ...] = ()
         self._has_ended = False
 
@@ -71,5 +73,6 @@ class RunJournal:
         """Release the run, so that another process can continue it."""
         await self._journal.release(self._run_id, token=self._token)
 
-    async def _append(self, *entries: Any) -> None:
-        await self._journal.append(self._run_id, entries, token=self._token)
+    async def _append(self, *entries: Entry) -> None:
+        noted = [msgspec.structs.replace(each, body=note_secrets(each.body, self._sink)) for each in entries]
+        await self._journal.append(self._run_id, noted, token=self._token)

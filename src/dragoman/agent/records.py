@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from dragoman.agent.config import RunConfig
 from dragoman.agent.protocol import Approved, Compacted, Denied, Input, Replied, Reviewed, ToolAnswered
 from dragoman.journal.journal import Record
 from dragoman.policy import Decision
+from dragoman.secrets import HumanSink
 from dragoman.types import Message, Tool, ToolCall, ToolResult
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -149,6 +151,33 @@ def decode(body: bytes, kind: Any = Input) -> Any:
     except (msgspec.DecodeError, UnicodeError):
         # The slow encoder wrote it. Strict types are unnecessary for our own records.
         return msgspec.convert(json.loads(body), kind)  # noqa: TID251
+
+
+# The journal stores arguments and texts as they were, also the secrets that were registered with the agent. Another
+# process does not know these secrets. So a body ends with the places where they stand, and a reader for people hides
+# them there.
+
+_PLACES = re.compile(rb',"redactions":(\[(?:\[\d+,\d+,"[a-z0-9_]*"\],?)+\])\}\Z')
+
+
+def note_secrets(body: bytes, sink: HumanSink | None) -> bytes:
+    """Return the body of a record with the places of the known secrets in it."""
+    places = sink.known_spans(body.decode()) if sink is not None and body.endswith(b"}") else []
+    return body[:-1] + b',"redactions":' + msgspec.json.encode(places) + b"}" if places else body
+
+
+def hide_noted(body: bytes) -> bytes:
+    """Return the body of a record for a person, with the noted secrets hidden."""
+    found = _PLACES.search(body)
+    if found is None:
+        return body
+    text = body[: found.start()].decode() + "}"
+    pieces: list[str] = []
+    at = 0
+    for start, end, kind in msgspec.json.decode(found[1], type=list[tuple[int, int, str]]):
+        pieces += [text[at:start], f"[redacted:{kind}]"]
+        at = end
+    return "".join([*pieces, text[at:]]).encode()
 
 
 def kind_of(told: Input) -> tuple[Any, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -20,8 +20,9 @@ from dragoman.events import (
     ThinkingDelta,
     UsageReported,
 )
+from dragoman.policy.shell.parser import CommandLine, SimpleCommand, read_command
 from dragoman.secrets import HumanSink, ModelSink
-from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Text, Thinking, ToolCall, ToolResult, Usage
+from dragoman.types import Failure, Fault, InvalidCall, JsonObject, Operand, Text, Thinking, ToolCall, ToolResult, Usage
 
 # --------------------------------------------------------------------------------------------------------------------
 # Secrets in results are replaced before the model sees them, and restored in the arguments of tools that write.
@@ -60,6 +61,85 @@ def restore_secrets(arguments: JsonObject, sink: ModelSink) -> tuple[JsonObject,
         return [walk(inner) for inner in value] if isinstance(value, list) else value
 
     return walk(arguments), unknown[0] if unknown else ""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Commands for people. What the shell would expand or execute stays visible: only literals are hidden.
+
+_COMMAND_NAMES = frozenset({"command", "commands", "cmd", "script", "code"})
+# These characters have no meaning for a shell in any kind of quotes. A comma has one in braces.
+_INERT = re.compile(r"[A-Za-z0-9_./:=@%+-]+\Z").match
+# In these, a plain name is the name of a variable.
+_EXPRESSION = re.compile(r"\(\(|\$\[|\[\[")
+_PARAMETER = re.compile(r"\$\{?[#!]?[A-Za-z0-9_]*\Z")
+_ACTIVE_IN_QUOTES = frozenset("$`\"'\\!\n\r")
+_EXPANDED = ("glob", "brace", "tilde", "substitution")
+
+
+def redact_command(sink: HumanSink, command: str) -> str:
+    """Return a command without its secrets, as far as they are literals: parts of words that no shell expands.
+
+    A hidden literal is marked as such. Everything else is shown, even if it looks like a secret: a person who approves
+    a command must see what runs.
+    """
+    pieces: list[str] = []
+    at = 0
+    for start, end, kind in sink.spans(command):
+        if _is_literal(command, start, end, is_known=sink.knows(command[start:end])):
+            pieces += [command[at:start], f"[redacted literal:{kind}]"]
+            at = end
+    return "".join([*pieces, command[at:]])
+
+
+def _is_literal(command: str, start: int, end: int, *, is_known: bool) -> bool:
+    """Whether this part of a command is part of a word that bash takes as it is, and not the name of a program."""
+    hidden = command[start:end]
+    if _EXPRESSION.search(command) or _PARAMETER.search(command, 0, start) or command[end : end + 1] == "(":
+        return False
+    if _INERT(hidden) and ".." not in hidden:
+        stand_in = "".join(each if each == "=" else "x" for each in hidden)
+    elif is_known and _ACTIVE_IN_QUOTES.isdisjoint(hidden):
+        # In quotes the shell leaves it alone; outside, the `;` would end the command.
+        stand_in = "x;x"
+    else:
+        return False
+    mark = "Z" * 8
+    while mark in command:
+        mark += "Z"
+    read = read_command(f"{command[:start]}{mark}{stand_in}{mark}{command[end:]}")
+    whole = f"{mark}{stand_in}{mark}"
+    if any(mark in each and whole not in each for one in read.commands for each in one.words):
+        return False
+    return not any(_stands_badly(one, mark) for one in read.commands) and _stands_whole(read, whole)
+
+
+def _stands_badly(command: SimpleCommand, mark: str) -> bool:
+    """Whether the mark is in the name of the program, or in a word that bash expands."""
+    for index, word in enumerate(command.words):
+        if mark in word and (index == 0 or any(each in command.marks[index] for each in _EXPANDED)):
+            return True
+    return any(mark in each.partition("=")[0] for each in command.assignments)
+
+
+def _stands_whole(read: CommandLine, whole: str) -> bool:
+    texts = [text for one in read.commands for text in (*one.words, *one.assignments)]
+    texts += [each.target for one in read.commands for each in one.redirections]
+    return any(whole in text for text in texts)
+
+
+def redact_arguments(sink: HumanSink, arguments: JsonObject, operands: Iterable[Operand] = ()) -> JsonObject:
+    """Return the arguments of a call without their secrets; in commands only literals are hidden."""
+    commands = {operand.value for operand in operands if operand.kind == "command"}
+
+    def show(name: str, value: Any) -> Any:
+        is_command = name.lower() in _COMMAND_NAMES
+        if isinstance(value, str) and (is_command or value in commands):
+            return redact_command(sink, value)
+        if isinstance(value, list) and is_command:
+            return [show(name, each) for each in value]
+        return sink.value({name: value}).popitem()[1]
+
+    return {sink.text(name): show(name, value) for name, value in arguments.items()}
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -161,7 +241,7 @@ def _show_call(sink: HumanSink, call: Any) -> Any:
     if isinstance(call, InvalidCall):
         faults = tuple(Fault(sink.text(fault.path), sink.text(fault.why)) for fault in call.faults)
         return replace(call, raw=raw, name=name, faults=faults)
-    arguments = sink.value(call.arguments)
+    arguments = redact_arguments(sink, call.arguments)
     if raw == call.raw and name == call.name and arguments == call.arguments:
         return call
     return replace(call, raw=raw, name=name, arguments=arguments, changes=())

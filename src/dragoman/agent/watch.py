@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -11,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from dragoman.characters import is_invisible
 from dragoman.errors import ConfigError
 from dragoman.types import File, Image, InvalidCall, Reply, Thinking, Tool, ToolCall, ToolResult
 from dragoman.types import Text as TextPart
@@ -651,10 +651,6 @@ def duplicates(calls: Iterable[ToolCall | InvalidCall]) -> dict[str, str]:
 
 # ---- empty replies -----------------------------------------------------------------------------------------------
 
-_INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
-# Fillers and selectors that Unicode classifies as letters or marks, but that are invisible.
-_FILLERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10))))
-
 
 def is_blank(what: str | Reply) -> bool:
     """Whether there is nothing to see: no text but white space and invisible characters. A reply with a call, an image
@@ -664,7 +660,7 @@ def is_blank(what: str | Reply) -> bool:
         return not any(isinstance(part, others) for part in what.message.parts) and is_blank(what.text)
     if what.isspace() or not what:
         return True
-    return all(unicodedata.category(each) in _INVISIBLE or each in _FILLERS for each in what)
+    return all(each.isspace() or is_invisible(each) for each in what)
 
 
 def is_starved(reply: Reply, limit: int | None = None) -> bool:

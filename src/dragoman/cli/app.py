@@ -142,9 +142,11 @@ def _run(arguments: list[str]) -> int:
 
 
 def _print_error(message: str, hint: str) -> None:
-    print(f"error: {message}", file=sys.stderr)
+    from dragoman.characters import escape_message
+
+    print(f"error: {escape_message(message)}", file=sys.stderr)
     if hint:
-        print(f"hint: {hint}", file=sys.stderr)
+        print(f"hint: {escape_message(hint)}", file=sys.stderr)
 
 
 # ---- notices of the library ------------------------------------------------------------------------------------------
@@ -156,9 +158,9 @@ class _NoticeHandler(logging.Handler):
     """Writes to the current `sys.stderr`, which may be replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from dragoman.cli.screen import replace_controls
+        from dragoman.characters import escape_message
 
-        print(replace_controls(record.getMessage()), file=sys.stderr, flush=True)
+        print(escape_message(record.getMessage()), file=sys.stderr, flush=True)
 
 
 _handler = _NoticeHandler(logging.INFO)

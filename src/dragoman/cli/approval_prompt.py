@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +18,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.approvals import LATER, Approval, ApprovalRequest
+from dragoman.agent.redaction import redact_arguments, redact_command
+from dragoman.characters import escape_lines, quote_value
 from dragoman.cli.render import ScreenView
-from dragoman.cli.screen import GAP, Screen, format_time, one_line, pad_columns, summarise, write_arguments
+from dragoman.cli.screen import (
+    GAP,
+    Screen,
+    cut,
+    format_time,
+    one_line,
+    pad_columns,
+    print_row,
+    summarise,
+    write_arguments,
+)
 from dragoman.cli.signals import discard_typed_input, read_line
 from dragoman.config.tool_sources import matches
 from dragoman.errors import ConfigError
@@ -76,12 +89,15 @@ _MAX_TASK_CHARS = 100
 _DIGEST_CHARS = 12
 _UNITS = ((86_400, "day"), (3600, "h"), (60, "min"), (1, "s"))
 _HIDDEN_NOTE = "a secret is hidden here; the call receives the real value"
-_ESCAPED_NOTE = "invisible characters are written as \\uXXXX"
+_ESCAPED_NOTE = "invisible characters are written as \\uXXXX, and then a backslash as \\\\"
 
 
 def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> dict[str, Any]:
     """One request as JSON. Secrets in it are hidden; `hidden` lists where."""
-    shown = replace(request, arguments=sink.value(request.call.arguments))
+    known = request.arguments or request.call.arguments
+    shown = replace(request, arguments=redact_arguments(sink, known, request.operands))
+    before = request.hidden if request.arguments else ()
+    shown = replace(shown, redacted=tuple(dict.fromkeys((*before, *shown.hidden))))
     data: dict[str, Any] = {
         "id": request.id,
         "state": state_of(request, now),
@@ -92,12 +108,12 @@ def request_as_data(request: ApprovalRequest, sink: HumanSink, now: float) -> di
         "call": request.call.id,
         "arguments": shown.arguments,
         "hidden": list(shown.hidden),
-        "operands": [show_operand(operand, sink) for operand in request.operands],
+        "operands": [show_operand(operand, sink) for operand in shown_operands(request)],
         "why": sink.text(request.why),
         "digest": request.digest,
         "asked": request.asked,
         "expires": request.expires,
-        "rule": request.suggestion,
+        "rule": redact_command(sink, request.suggestion),
         "answered": None,
     }
     if request.answer is not None:
@@ -123,21 +139,16 @@ def format_span(seconds: float) -> str:
     return f"in {words}" if seconds >= 0 else f"{words} ago"
 
 
-def escape_invisible(text: str) -> str:
-    """The text with every invisible character, such as control and zero-width characters, as \\uXXXX."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() or letter == "\n" else _escape(letter) for letter in text)
-
-
-def _escape(letter: str) -> str:
-    code = ord(letter)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+def shown_operands(request: ApprovalRequest) -> list[Operand]:
+    """The operands that a person sees; a command that is an argument is shown as such."""
+    given = [value for value in request.call.arguments.values() if isinstance(value, str)]
+    return [operand for operand in request.operands if operand.kind != "command" or operand.value not in given]
 
 
 def show_operand(operand: Operand, sink: HumanSink) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(operand)
-    return data | {"value": sink.text(operand.value), "real": sink.text(operand.real)}
+    hide = partial(redact_command, sink) if operand.kind == "command" else sink.text
+    return data | {"value": hide(operand.value), "real": hide(operand.real)}
 
 
 # ---- printing a list of requests -------------------------------------------------------------------------------------
@@ -152,10 +163,10 @@ def draw_list(
         (
             one_line(data["id"]),
             data["state"],
-            one_line(escape_invisible(data["tool"]), 40),
+            cut(quote_value(data["tool"]), 40),
             format_span(data["asked"] - now),
             "never" if data["expires"] is None else format_span(data["expires"] - now),
-            one_line(data["run_id"]),
+            cut(quote_value(data["run_id"]), 80),
             _summary(data),
         )
         for data in listed
@@ -167,12 +178,12 @@ def draw_list(
         if digests:
             screen.line("  ", (data["digest"], "dim"))
         if rules and data["rule"]:
-            screen.line("  ", ("from now on: ", "yellow"), escape_invisible(data["rule"]).replace("\n", "\\n"))
+            screen.line("  ", ("from now on: ", "yellow"), quote_value(data["rule"]))
 
 
 def _summary(data: dict[str, Any]) -> str:
     values = [operand["value"] for operand in data["operands"]]
-    return one_line(escape_invisible(", ".join(values) or summarise(data["arguments"])), _MAX_SUMMARY_CHARS)
+    return cut(", ".join(map(quote_value, values)) or summarise(data["arguments"]), _MAX_SUMMARY_CHARS)
 
 
 # ---- printing one request --------------------------------------------------------------------------------------------
@@ -181,7 +192,7 @@ def _summary(data: dict[str, Any]) -> str:
 def draw_request(screen: Screen, data: dict[str, Any], now: float) -> None:
     screen.line((data["id"], "bold green"))
     screen.facts(_detail_lines(data, now))
-    screen.heading(f"{one_line(escape_invisible(data['tool']))} would be called with")
+    screen.heading(f"{cut(quote_value(data['tool']), 80)} would be called with")
     draw_arguments(screen, data)
     if data["operands"]:
         screen.heading("operands")
@@ -200,15 +211,15 @@ def _detail_lines(data: dict[str, Any], now: float) -> list[tuple[str, str]]:
     state = data["state"]
     if given is not None:
         state += f" by {one_line(given['by'])}, {format_span(given['at'] - now)}"
-        state += f": {one_line(escape_invisible(given['reason']))}" if given["reason"] else ""
+        state += f": {one_line(given['reason'])}" if given["reason"] else ""
     return [
         ("state", state),
-        ("why", one_line(escape_invisible(data["why"]), 300)),
-        ("task", one_line(escape_invisible(data["task"]), _MAX_TASK_CHARS)),
+        ("why", one_line(data["why"], 300)),
+        ("task", one_line(data["task"], _MAX_TASK_CHARS)),
         ("asked", f"{format_span(data['asked'] - now)} ({format_time(data['asked'])})"),
         ("expired" if state == "expired" else "expires", until),
-        ("session", one_line(escape_invisible(data["session"]))),
-        ("run", one_line(escape_invisible(data["run_id"]))),
+        ("session", cut(quote_value(data["session"]), 160) if data["session"] else ""),
+        ("run", cut(quote_value(data["run_id"]), 160)),
         ("digest", data["digest"]),
     ]
 
@@ -217,18 +228,17 @@ def draw_arguments(screen: Screen, data: dict[str, Any]) -> None:
     if not data["arguments"]:
         screen.line("  no arguments")
     for name, value in data["arguments"].items():
-        label = (f"{one_line(escape_invisible(name))}: ", "yellow")
+        label = (f"{cut(quote_value(name), 160)}: ", "yellow")
         if isinstance(value, str) and "\n" in value:
             screen.line("  ", label)
             # Every line is marked, so that none can look like another part of this output.
-            for line in value.split("\n"):
-                screen.line("    | ", escape_invisible(line))
+            screen.rows("    | ", escape_lines(value))
         else:
-            screen.line("  ", label, escape_invisible(write_arguments(value)))
+            screen.line("  ", label, write_arguments(value))
     for path in data["hidden"]:
-        screen.line("  ", (f"{one_line(escape_invisible(path))}: {_HIDDEN_NOTE}", "bold yellow"))
+        screen.line("  ", (f"{cut(quote_value(path), 160)}: {_HIDDEN_NOTE}", "bold yellow"))
     texts = "".join(_strings_in(data["arguments"]))
-    if escape_invisible(texts) != texts:
+    if escape_lines(texts) != texts:
         screen.line("  ", (_ESCAPED_NOTE, "bold yellow"))
 
 
@@ -241,10 +251,10 @@ def _strings_in(value: Any) -> list[str]:
 
 
 def draw_operand(screen: Screen, operand: dict[str, Any]) -> None:
-    screen.line("  ", (f"{operand['access']} ", "cyan"), escape_invisible(operand["value"]).replace("\n", "\\n"))
+    screen.line("  ", (f"{operand['access']} ", "cyan"), quote_value(operand["value"]))
     notes = []
     if operand["real"] and operand["real"] != operand["value"] and operand["kind"] != "url":
-        notes.append(f"really {escape_invisible(operand['real'])}")
+        notes.append(f"really {quote_value(operand['real'])}")
     if operand["kind"] == "path":
         notes.append("in the workspace" if operand["inside"] else "OUTSIDE the workspace")
         notes.append(f"file {operand['identity']}" if operand["identity"] else "does not exist yet")
@@ -260,7 +270,7 @@ def draw_operand(screen: Screen, operand: dict[str, Any]) -> None:
 
 def _ways_to_answer(data: dict[str, Any]) -> list[str]:
     name = data["id"]
-    always = f"dragoman approvals approve {name} --always  (from now on: {escape_invisible(data['rule'])})"
+    always = f"dragoman approvals approve {name} --always  (from now on: {quote_value(data['rule'])})"
     return [
         f"dragoman approvals approve {name}",
         *([always] if data["rule"] else []),
@@ -387,7 +397,7 @@ class TerminalApprover:
         screen = Screen(self._view.console.file)
         was_cut = self._draw(screen, request, limit=_MAX_ARGUMENT_CHARS)
         while True:
-            self._view.console.print(self._menu(request, was_cut=was_cut), end="")
+            self._draw_menu(request, was_cut=was_cut)
             try:
                 line = await self._read_line()
             except BaseException:
@@ -407,25 +417,31 @@ class TerminalApprover:
     def _draw(self, screen: Screen, request: ApprovalRequest, limit: int | None) -> bool:
         """Print what would run, and return whether a long argument was cut."""
         screen.line()
-        name = one_line(request.call.name, 80)
+        name = cut(quote_value(request.call.name), 80)
         screen.line(("approve ", "bold yellow"), (name, "bold"), f"?  {one_line(request.why, 300)}")
         arguments, was_cut = _shorten(request.arguments, limit)
         draw_arguments(screen, {"arguments": arguments, "hidden": list(request.hidden)})
-        for operand in request.operands:
-            if operand.kind != "command":
-                draw_operand(screen, show_operand(operand, self._sink))
+        for operand in shown_operands(request):
+            draw_operand(screen, show_operand(operand, self._sink))
         return was_cut
 
-    def _menu(self, request: ApprovalRequest, *, was_cut: bool) -> str:
+    def _draw_menu(self, request: ApprovalRequest, *, was_cut: bool) -> None:
+        console = self._view.console
+        *rows, last = _pack(self._choices(request, was_cut=was_cut), console.width if console.is_terminal else None)
+        for row in rows:
+            print_row(console, [(f"{row},", "")])
+        print_row(console, [(f"{last}: ", "")], end="")
+
+    def _choices(self, request: ApprovalRequest, *, was_cut: bool) -> list[str]:
         choices = ["y = yes", "n = no (a reason may follow)"]
         if request.suggestion:
-            rule = one_line(request.suggestion, 60)
+            rule = cut(quote_value(redact_command(self._sink, request.suggestion)), 60)
             choices.append(f"r = {rule} in this run")
             choices += [f"a = {rule} always"] if self._remember_rule is not None else []
         choices.append("e = edit")
         choices += ["l = later"] if self._can_defer else []
         choices += ["s = show all"] if was_cut else []
-        return f"{', '.join(choices)}: "
+        return choices
 
     async def _answer(self, typed: TypedAnswer, request: ApprovalRequest) -> Approval | None:
         if typed.choice == "no":
@@ -451,6 +467,17 @@ class TerminalApprover:
         return Approval(True) if arguments == request.call.arguments else Approval(True, arguments=arguments)
 
 
+def _pack(words: Sequence[str], width: int | None) -> list[str]:
+    """The words in as few rows as fit the width."""
+    rows = [words[0]]
+    for word in words[1:]:
+        if width is None or len(rows[-1]) + len(word) + 4 <= width:
+            rows[-1] += f", {word}"
+        else:
+            rows.append(word)
+    return rows
+
+
 def _shorten(arguments: dict[str, Any], limit: int | None) -> tuple[dict[str, Any], bool]:
     """The arguments with long texts shortened, and whether any was."""
     if limit is None:
@@ -469,7 +496,8 @@ def make_ask_user(view: ScreenView, read_line: Callable[[], Awaitable[str | None
     async def ask_user(question: str, choices: Sequence[str] = ()) -> str:
         view.restore()
         discard_typed_input()
-        view.force_line("question ", "bold yellow", (question, ""))
+        view.force_line("question", "bold yellow")
+        view.block(question, mark="  | ")
         for number, choice in enumerate(choices, 1):
             view.force_line(f"  {number}. {choice}")
         view.console.print("> ", end="")

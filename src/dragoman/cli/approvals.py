@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,10 +25,11 @@ from dragoman.agent.approvals import (
     find_request,
     list_requests,
 )
-from dragoman.cli.approval_prompt import draw_list, draw_request, escape_invisible, request_as_data, state_of
+from dragoman.characters import quote_value
+from dragoman.cli.approval_prompt import draw_list, draw_request, request_as_data, state_of
 from dragoman.cli.context import find_journal, pins_file, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
-from dragoman.cli.screen import FATAL, Screen, one_line, pretty_json, print_error, sanitize, write_json
+from dragoman.cli.screen import FATAL, Screen, pretty_json, print_error, print_line, write_json
 from dragoman.config import load, remember_rule
 from dragoman.config.loader import read_keys
 from dragoman.errors import ConfigError
@@ -159,10 +161,10 @@ def _draw(screen: Screen, answers: Sequence[SubmittedAnswer]) -> None:
     done = [each for each in answers if each.verdict]
     for each in done:
         request, rule = each.request, each.request.answer.rule if each.request.answer is not None else ""
-        tool = one_line(escape_invisible(request.tool))
+        tool = quote_value(request.tool)
         screen.line((each.verdict, "bold"), f" {request.id} ({tool})  ", (request.digest, "dim"))
         if rule:
-            screen.line(f"  {escape_invisible(rule)} is allowed {escape_invisible(each.rule_scope)}")
+            screen.line(f"  {quote_value(rule)} is allowed {each.rule_scope}")
     for run_id, pending_ids in {each.request.run_id: each.pending_ids for each in done}.items():
         if pending_ids:
             screen.line(f"{run_id} still waits for: {', '.join(pending_ids)}")
@@ -219,10 +221,10 @@ def list_tools(as_json: Json = False) -> None:
         print("no tools of MCP servers are known yet")
     else:
         screen = Screen()
-        width = max(len(sanitize(pin.key)) for pin in pins)
+        width = max(len(quote_value(pin.key)) for pin in pins)
         for pin in pins:
             style = "bold yellow" if pin.state == "changed" else ""
-            screen.line((sanitize(pin.key).ljust(width), "green"), "  ", (pin.state, style))
+            screen.line((quote_value(pin.key).ljust(width), "green"), "  ", (pin.state, style))
 
 
 @mcp_app.command("show", short_help="Show the definition of a tool.")
@@ -233,17 +235,17 @@ def show_definition(key: Key, as_json: Json = False) -> None:
         write_json(_pin_as_data(pin))
         return
     screen = Screen()
-    screen.line((sanitize(pin.key), "bold green"), f"  {pin.state}")
+    screen.line((quote_value(pin.key), "bold green"), f"  {pin.state}")
     before = pretty_json(pin.held.definition)
     if pin.pending is None:
-        screen.block(sanitize(before))
+        screen.block(before)
         return
     after = pretty_json(pin.pending.definition)
-    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "now", lineterm="", n=9):
+    for line in difflib.unified_diff(before.split("\n"), after.split("\n"), "before", "now", lineterm="", n=9):
         style = {"+": "green", "-": "red"}.get(line[:1], "")
-        screen.line("  ", (sanitize(line), style))
+        screen.line("  ", (line, style))
     screen.line()
-    screen.line(f"the tool is disabled; approve it with: dragoman approvals mcp approve {sanitize(pin.key)}")
+    screen.line(f"the tool is disabled; approve it with: dragoman approvals mcp approve {quote_value(pin.key)}")
 
 
 @mcp_app.command("approve", short_help="Approve the current definition.")
@@ -254,7 +256,7 @@ def approve_definition(key: Key) -> None:
     pin = _find_pin(key)
     seen = pin.pending or pin.held
     approve_pin(_pins_path(), pin.key, digest=seen.digest)
-    print(f"approved {sanitize(pin.key)} ({seen.digest[:12]})")
+    print_line(f"approved {quote_value(pin.key)} ({seen.digest[:12]})")
 
 
 @mcp_app.command(short_help="Remove a saved definition.")
@@ -263,7 +265,7 @@ def forget(key: Key) -> None:
     from dragoman.mcp import Pins
 
     Pins(_pins_path()).forget(key)
-    print(f"forgot {sanitize(key)}")
+    print_line(f"forgot {quote_value(key)}")
 
 
 def _pins_path() -> Path:
@@ -345,7 +347,7 @@ def list_approvals(
 ) -> None:
     """List the pending requests, the oldest first."""
     journal_path, now, sink = find_journal(journal), time.time(), make_sink()
-    found = with_journal(journal_path, list_requests) if journal_path.exists() else []
+    found = with_journal(journal_path, partial(list_requests, shown=True)) if journal_path.exists() else []
     listed = [request_as_data(each, sink, now) for each in found if include_answered or each.answer is None]
     if as_json:
         write_json(listed)
@@ -365,7 +367,7 @@ def show(request: Id, journal: JournalPath = None, as_json: Json = False) -> Non
     Secrets are hidden and their places marked. Invisible characters are printed as escapes.
     """
     now = time.time()
-    found = with_journal(find_journal(journal), lambda store: find_request(store, request))
+    found = with_journal(find_journal(journal), lambda store: find_request(store, request, shown=True))
     data = request_as_data(found, make_sink(), now)
     if as_json:
         write_json(data)
@@ -514,7 +516,9 @@ def _answer(selection: _Selection, make_answer: MakeAnswer, by: str | None, jour
         if not found:
             print("nothing waits for approval")
             return 0
-        _confirm(found, sink, now, selection)
+        shown = with_journal(journal_path, partial(list_requests, shown=True))
+        chosen = {each.id for each in found}
+        _confirm([each for each in shown if each.id in chosen], sink, now, selection)
     # All answers are made before the first is submitted, so that an error in one submits none.
     answers = [(each, make_answer(each)) for each in found]
     submitted = with_journal(

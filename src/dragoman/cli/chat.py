@@ -16,6 +16,7 @@ import typer
 from dragoman.agent import Agent, Run, RunEvent
 from dragoman.agent.result import add_usage
 from dragoman.agent.resume import read_start
+from dragoman.characters import quote_value
 from dragoman.cli.approval_prompt import CommandApprover
 from dragoman.cli.context import AppContext
 from dragoman.cli.options import RunOptions, with_options
@@ -28,7 +29,7 @@ from dragoman.cli.runner import (
     open_view,
     show_run,
 )
-from dragoman.cli.screen import count, exit_code_of, one_line, print_warnings, report_error
+from dragoman.cli.screen import count, exit_code_of, one_line, print_line, print_warnings, report_error
 from dragoman.cli.signals import reserve_stdin, reserve_stdout
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.journal import MemoryJournal
@@ -274,7 +275,7 @@ class Conversation:
 
 def print_note(text: str) -> None:
     """Print a line of the chat itself; standard output is for the replies of the model."""
-    print(text, file=sys.stderr)
+    print_line(text, error=True)
 
 
 def _new_session() -> str:
@@ -346,7 +347,7 @@ def chat(*, options: RunOptions) -> int:
             code = _TERMINATED if isinstance(interrupt, _Terminated) else _INTERRUPTED
         conversation.close()
         if is_saved and conversation.turns and not options.quiet and not options.as_json:
-            print(f"continue with: dragoman chat --session {conversation.session}", file=sys.stderr)
+            print_note(f"continue with: dragoman chat --session {quote_value(conversation.session)}")
     return runner.close(code)
 
 

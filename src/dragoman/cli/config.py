@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from dragoman.characters import quote_value
 from dragoman.cli.options import command_group
-from dragoman.cli.screen import Screen, print_warnings, write_json
+from dragoman.cli.screen import Screen, print_line, print_path, print_warnings, write_json
 from dragoman.config import PROJECT_FILE, SECTIONS, Config, Origin, load, mask, write_template
 from dragoman.config.files import project_file, shorten, to_toml, user_file
 from dragoman.errors import ConfigError
@@ -142,7 +143,7 @@ def init(
     """Write a file with every setting commented out. Only you can read your own file."""
     path = Path.cwd() / PROJECT_FILE if project else _own_file()
     write_file(path, write_template(project=project), private=not project, force=force)
-    print(f"wrote {path}")
+    print_line(f"wrote {quote_value(str(path))}")
 
 
 @app.command(short_help="Print the path of the file.")
@@ -153,7 +154,7 @@ def path(
     found = project_file(Path.cwd(), os.environ) if project else _own_file()
     if found is None:
         raise ConfigError("this project has no settings file", hint="dragoman config init --project writes one")
-    print(found)
+    print_path(str(found))
 
 
 def _own_file() -> Path:

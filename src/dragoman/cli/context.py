@@ -286,6 +286,10 @@ class AppContext:
             and not isinstance(self.journal, MemoryJournal)
         )
 
+    def human_sink(self) -> HumanSink:
+        """The redactor for what the user sees of a call."""
+        return HumanSink(known_secrets(self._secrets()))
+
     def _secrets(self) -> dict[str, str]:
         """The keys of all providers, and the secrets in the settings. The agent searches the environment itself."""
         named = {name: self._environment.get(name, "") for name in self.config["secrets"]}

@@ -14,8 +14,9 @@ import msgspec
 import typer
 from msgspec import Struct
 
+from dragoman.characters import quote_value
 from dragoman.cli.options import with_options
-from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, print_warnings, write_json
+from dragoman.cli.screen import FATAL, SIGNAL_BASE, Screen, Spinner, count, print_line, print_warnings, write_json
 from dragoman.cli.signals import InterruptHandler
 from dragoman.client.auth import choose_auth
 from dragoman.client.client import open_transport
@@ -229,9 +230,9 @@ class DoctorRun:
         if not model:
             raise ConfigError(f"{found.base_url} lists no model", hint="load one, or name it with --model NAME")
         if len(found.models) > 1:
-            print(
-                f"the server has {len(found.models)} models; using {model} (--model NAME chooses another)",
-                file=sys.stderr,
+            print_line(
+                f"the server has {len(found.models)} models; using {quote_value(model)} (--model NAME chooses another)",
+                error=True,
             )
         return model
 
@@ -388,7 +389,8 @@ def _examine_sandbox(*, as_json: bool) -> int:
         write_json({**msgspec.to_builtins(report), **found})
     else:
         lines = sandbox_lines(report, why_not(name), details=True)
-        print("\n".join([*lines, *([f"not in this folder: {refused}"] if refused else [])]))
+        for line in [*lines, *([f"not in this folder: {refused}"] if refused else [])]:
+            print_line(line)
     return 0 if report.holds else 1
 
 

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from dragoman.cli.options import command_group
-from dragoman.cli.screen import ProgressLine, Screen, write_json
+from dragoman.cli.screen import ProgressLine, Screen, print_line, print_path, write_json
 from dragoman.local.download import CATALOGUE, DEFAULT
 from dragoman.local.store import Model, Store
 
@@ -86,7 +86,10 @@ def path(
     """Print the path of a model's file, or of the folder of the store."""
     store = Store()
     found = str(store.path(name)) if name else str(store.root)
-    _print(as_json, {"path": found}, found)
+    if as_json:
+        write_json({"path": found})
+    else:
+        print_path(found)
 
 
 def as_data(model: Model) -> dict[str, Any]:
@@ -98,4 +101,4 @@ def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
     if as_json:
         write_json(data)
     else:
-        print(text)
+        print_line(text)

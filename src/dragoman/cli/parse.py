@@ -9,7 +9,8 @@ import msgspec
 import typer
 
 from dragoman import formats
-from dragoman.cli.screen import LineIndex, Screen, pretty_json, read_text, read_tools, write_json
+from dragoman.characters import quote_value
+from dragoman.cli.screen import LineIndex, Screen, pretty_json, read_text, read_tools, write_arguments, write_json
 from dragoman.events import CallBroken
 from dragoman.types import Provenance, ToolCall
 
@@ -58,7 +59,7 @@ def draw_explanations(screen: Screen, text: str, explanations: Sequence[Explanat
             "  ",
             (item.verdict, style),
             f"{named}  ",
-            (opener.replace("\n", "\\n").replace("\t", "\\t"), "cyan"),
+            (opener, "cyan"),
             f"  ({lines.describe(item.span)})",
         )
         screen.block(item.why, indent=4)
@@ -91,7 +92,9 @@ def explanations_as_data(text: str, explanations: Sequence[Explanation]) -> list
 def _draw_call(screen: Screen, lines: LineIndex, call: ToolCall, *notes: tuple[str, str]) -> None:
     found = call.provenance or Provenance()
     region = "" if found.region == "answer" else f", in {found.region}"
-    screen.line("  ", (call.name, "bold green"), (f"  {found.format}, {lines.describe(found.span)}{region}", "dim"))
+    screen.line(
+        "  ", (quote_value(call.name), "bold green"), (f"  {found.format}, {lines.describe(found.span)}{region}", "dim")
+    )
     screen.block(pretty_json(call.arguments), indent=4)
     if call.known_tool is False:
         notes = (*notes, ("unknown tool: ", "its name was not offered"))
@@ -100,12 +103,12 @@ def _draw_call(screen: Screen, lines: LineIndex, call: ToolCall, *notes: tuple[s
     for label, content in notes:
         screen.line("    ", (label, "yellow"), content)
     for change in call.changes:
-        before, after = pretty_json(change.before), pretty_json(change.after)
+        before, after = write_arguments(change.before), write_arguments(change.after)
         screen.line("    ", ("change: ", "yellow"), f"{change.path} {before} -> {after} ({change.rule})")
 
 
 def _draw_broken(screen: Screen, lines: LineIndex, broken: CallBroken) -> None:
-    named = f"{broken.name}  " if broken.name else ""
+    named = f"{quote_value(broken.name)}  " if broken.name else ""
     screen.line("  ", (named, "bold red"), (f"{broken.format}, {lines.describe(broken.span)}", "dim"))
     screen.line("    ", ("why: ", "red"), broken.why)
     screen.block(broken.raw.strip("\n"), indent=4, style="dim")

@@ -24,6 +24,7 @@ from dragoman.agent.events import (
     ToolStarted,
 )
 from dragoman.agent.result import RunResult
+from dragoman.characters import TextEscaper, escape_line, escape_text
 from dragoman.cli.screen import (
     OUTCOME_HINTS,
     Spinner,
@@ -31,8 +32,8 @@ from dragoman.cli.screen import (
     describe_part,
     first_lines,
     one_line,
+    print_row,
     result_text,
-    sanitize,
     write_arguments,
 )
 from dragoman.client.retry import RequestRetried
@@ -96,7 +97,7 @@ class ScreenView:
         self._spinner = Spinner(lambda: self.console, shown=not quiet)
         self._reply_text: list[str] = []
         self._unfinished_line: IO[str] | None = None
-        self._holds_return = False
+        self._escaper = TextEscaper()
         self._running: dict[str, str] = {}
         self._last_line: dict[str, float] = {}
         self._started_at = time.monotonic()
@@ -141,14 +142,16 @@ class ScreenView:
 
     def force_line(self, words: str, style: str = "", *more: tuple[str, str]) -> None:
         """Print a line on standard error, even if the view is quiet."""
-        from rich.text import Text
-
         with self._spinner.paused():
             self._end_line()
-            text = Text()
-            for content, kind in ((words, style), *more):
-                text.append(sanitize(content), kind)
-            self.console.print(text)
+            print_row(self.console, [(escape_line(content), kind) for content, kind in ((words, style), *more)])
+
+    def block(self, text: str, style: str = "", *, mark: str = "") -> None:
+        """Print the lines of a text on standard error, each behind a mark, even if the view is quiet."""
+        with self._spinner.paused():
+            self._end_line()
+            for line in escape_text(text).split("\n"):
+                print_row(self.console, [(mark, ""), (line, style)])
 
     def note(self, message: str) -> None:
         self.line("note: ", "yellow", (one_line(message, 400), ""))
@@ -159,7 +162,7 @@ class ScreenView:
 
     def _end_line(self) -> None:
         if self._unfinished_line is not None:
-            self._unfinished_line.write("\n")
+            self._unfinished_line.write(self._escaper.close() + "\n")
             self._unfinished_line.flush()
             self._unfinished_line = None
 
@@ -193,10 +196,7 @@ class ScreenView:
         self._spinner.hide()
         if self._unfinished_line is self.console.file:
             self._end_line()
-        # \r\n ends a line, and may arrive in two pieces; so a \r at the end is held back.
-        shown = ("\r" if self._holds_return else "") + text
-        self._holds_return = shown.endswith("\r")
-        self._out.write(sanitize(shown[:-1] if self._holds_return else shown))
+        self._out.write(self._escaper.feed(text))
         self._out.flush()
         self._unfinished_line = None if text.endswith("\n") else self._out
 
@@ -210,14 +210,14 @@ class ScreenView:
         self._spinner.hide()
         if self._unfinished_line is not None and self._unfinished_line is not self.console.file:
             self._end_line()
-        self.console.print(Text(sanitize(event.text), "dim"), end="")
+        self.console.print(Text(self._escaper.feed(event.text), "dim"), end="")
         self._unfinished_line = None if event.text.endswith("\n") else self.console.file
 
     def _print_text_before_call(self) -> None:
         """In a pipe, print the text before a call on standard error: it is not part of the answer."""
         reply_text, self._reply_text = "".join(self._reply_text), []
-        if not self._streams and reply_text.strip():
-            self.line(reply_text.strip("\n"), "dim")
+        if not self._streams and not self._quiet and reply_text.strip():
+            self.block(reply_text.strip("\n"), "dim")
 
     # ---- tool calls --------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dragoman.cli.options import RunOptions, with_options
-from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_warnings, read_text, report_error
+from dragoman.cli.screen import STANDARD_INPUT, exit_code_of, print_line, print_warnings, read_text, report_error
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -152,5 +152,5 @@ async def _run_agent(context: AppContext, runner: LoopRunner, task: str, run_id:
     if kind in ("cancelled", "awaiting_approval") and not options.quiet:
         reason = "interrupted" if kind == "cancelled" else "the run waits for approval"
         command = shlex.join(["dragoman", "run", "--resume", finished.result.run_id, *options.resume_arguments()])
-        print(f"{reason}; resume with: {command}" if journal is not None else reason, file=sys.stderr)
+        print_line(f"{reason}; resume with: {command}" if journal is not None else reason, error=True)
     return exit_code_of(finished.result, finished.signal)

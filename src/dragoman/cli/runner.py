@@ -92,7 +92,10 @@ def find_terminal_user(out: IO[str], view: View, context: AppContext) -> Termina
         return TerminalUser()
     screen_view = view if isinstance(view, ScreenView) else ScreenView(out, quiet=True)
     approver = TerminalApprover(
-        screen_view, remember_rule=context.safety.remember_rule, can_defer=context.defers_approvals
+        screen_view,
+        remember_rule=context.safety.remember_rule,
+        can_defer=context.defers_approvals,
+        sink=context.human_sink(),
     )
     return TerminalUser(approver, make_ask_user(screen_view))
 

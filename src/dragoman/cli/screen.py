@@ -17,10 +17,12 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from dragoman.agent.redaction import redact_arguments
 from dragoman.agent.result import Category, OutcomeKind, RunResult
+from dragoman.characters import escape_json, escape_line, escape_message, escape_text
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.journal import UnknownRun, UnknownSession
-from dragoman.secrets import scrub
+from dragoman.secrets import HumanSink, scrub
 from dragoman.toolset import Toolset
 from dragoman.types import File, Image, Text, ToolResult
 
@@ -48,6 +50,7 @@ class ProgressLine:
     def __call__(self, text: str, done: int, total: int) -> None:
         if self._silent:
             return
+        text = escape_line(text)
         if sys.stderr.isatty():
             self._draw(text, done, total)
         else:
@@ -84,14 +87,18 @@ class ProgressLine:
 
 # ---- output ----------------------------------------------------------------------------------------------------------
 
-# Escape sequences in the text of a model could change the terminal, so control characters are shown as pictures.
-_CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"}
-_CONTROL_PICTURES |= {0x7F: "\u2421"} | {code: "\ufffd" for code in range(0x80, 0xA0)}
+# `dragoman.characters` escapes what a person reads, at a terminal and in a pipe. Two outputs are for programs: the
+# answer of a model and a path are unchanged in a pipe, and JSON spells invisible characters in its own way.
 
 
-def replace_controls(text: str) -> str:
-    """The text with a symbol for every control character except line feed and tab."""
-    return text.translate(_CONTROL_PICTURES)
+def print_line(text: str, *, error: bool = False) -> None:
+    """Print one line for a person."""
+    print(escape_line(text), file=sys.stderr if error else sys.stdout)
+
+
+def print_path(path: str) -> None:
+    """Print a path: for a person at a terminal, unchanged for a program in a pipe."""
+    print(escape_line(path) if sys.stdout.isatty() else path)
 
 
 def may_be_terminal(stream: IO[str]) -> bool:
@@ -114,21 +121,21 @@ class Screen:
         return self._console.width if self._console.is_terminal else None
 
     def line(self, *words: str | tuple[str, str]) -> None:
-        """Print words, each plain or with a style, on one line."""
-        from rich.text import Text
-
-        text = Text()
-        for word in words:
-            content, style = (word, "") if isinstance(word, str) else word
-            text.append(replace_controls(content), style)
-        text.rstrip()
-        self._console.print(text)
-        self._started = True
+        """Print words, each plain or with a style, on one line. A line break in a word is an escape."""
+        self._print([(word, "") if isinstance(word, str) else word for word in words], escape_line)
 
     def block(self, content: str, *, indent: int = 2, style: str = "") -> None:
         """Print a text of several lines, indented."""
-        for line in content.split("\n"):
-            self.line(" " * indent, (line, style))
+        self.rows(" " * indent, escape_text(content), style)
+
+    def rows(self, mark: str, escaped: str, style: str = "") -> None:
+        """Print the lines of an escaped text, each behind a mark."""
+        for line in escaped.split("\n"):
+            self._print([(mark, ""), (line, style)], str)
+
+    def _print(self, words: Iterable[tuple[str, str]], escape: Callable[[str], str]) -> None:
+        print_row(self._console, [(escape(content), style) for content, style in words])
+        self._started = True
 
     def heading(self, title: str) -> None:
         if self._started:
@@ -147,10 +154,44 @@ class Screen:
 
 
 GAP = "  "
+_CONTINUED = "... "
+_NARROWEST = 20
+
+
+def print_row(console: Console, words: Iterable[tuple[str, str]], end: str = "\n") -> None:
+    """Print escaped words with their styles on one line.
+
+    A terminal would continue a long line in its first column, where it could look like a line of its own. So the
+    continuation is indented and marked.
+    """
+    from rich.cells import chop_cells
+    from rich.text import Text
+
+    text = Text()
+    for content, style in words:
+        text.append(content, style)
+    if end == "\n":
+        text.rstrip()
+    text.expand_tabs(4)
+    if not console.is_terminal or text.cell_len <= console.width:
+        console.print(text, end=end)
+        return
+    plain = text.plain
+    indent = min(len(plain) - len(plain.lstrip()), 8) * " " + _CONTINUED
+    first = len(chop_cells(plain, max(console.width, _NARROWEST))[0])
+    offsets = [first]
+    for row in chop_cells(plain[first:], max(console.width - len(indent), _NARROWEST)):
+        offsets.append(offsets[-1] + len(row))
+    head, *rest = text.divide(offsets[:-1])
+    parts = [head, *(Text(indent, "dim") + each for each in rest)]
+    for part in parts[:-1]:
+        console.print(part)
+    console.print(parts[-1], end=end)
 
 
 def pad_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The rows of a table, with all cells but the last of each row as wide as their column."""
+    """The rows of a table, escaped, with all cells but the last of each row as wide as their column."""
+    rows = [[escape_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     return [[*map(str.ljust, row, widths), row[-1]] for row in rows]
 
@@ -174,13 +215,13 @@ def write_json(value: Any) -> None:
     # A lone surrogate becomes \udXXX through `backslashreplace`, which is how JSON itself writes it.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    print(escape_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
 def pretty_json(value: Any) -> str:
-    """Readable JSON: short values on one line, longer ones on several."""
-    short = json.dumps(value, ensure_ascii=False)
-    return short if len(short) <= 72 else json.dumps(value, ensure_ascii=False, indent=2)
+    """Readable JSON: short values on one line, longer ones on several. Invisible characters in it are escapes."""
+    short = escape_json(json.dumps(value, ensure_ascii=False))
+    return short if len(short) <= 72 else escape_json(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 class LineIndex:
@@ -234,14 +275,14 @@ def exit_code_of(result: RunResult, signal: int | None = None) -> int:
 
 def print_error(message: str, hint: str = "") -> None:
     """Print an error and a hint. A message of a provider may quote a key, so secrets are removed."""
-    print(f"error: {replace_controls(scrub(message))}", file=sys.stderr)
+    print(f"error: {escape_message(scrub(message))}", file=sys.stderr)
     if hint:
-        print(f"hint: {replace_controls(hint)}", file=sys.stderr)
+        print(f"hint: {escape_message(hint)}", file=sys.stderr)
 
 
 def print_warnings(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        print(f"warning: {escape_message(warning)}", file=sys.stderr)
 
 
 def report_error(error: Exception, environment: Mapping[str, str]) -> int:
@@ -253,7 +294,7 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
         print_error(f"cannot write the output: {error.strerror or error}", "check its destination and the disk space")
         return FATAL
     if environment.get("DRAGOMAN_DEBUG"):
-        traceback.print_exception(error)
+        print(escape_message("".join(traceback.format_exception(error)).rstrip("\n")), file=sys.stderr)
     print_error(
         f"{type(error).__name__}: {error}",
         "this is a bug in dragoman; set DRAGOMAN_DEBUG=1 to see a traceback, and report it",
@@ -263,19 +304,9 @@ def report_error(error: Exception, environment: Mapping[str, str]) -> int:
 
 # ---- excerpts --------------------------------------------------------------------------------------------------------
 
-# They change the direction of the text after them, which can make a command look like another one.
-_DIRECTION_CONTROLS = {
-    code: "\ufffd" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
-}
-_DIRECTION_CONTROLS |= {0x2028: "\u240a", 0x2029: "\u240a"}
 MAX_LINES = 4
 MAX_LINE_CHARS = 160
 _SLACK = 24
-
-
-def sanitize(text: str) -> str:
-    """The text without control characters, and without characters that change the text direction."""
-    return replace_controls(text.replace("\r\n", "\n")).translate(_DIRECTION_CONTROLS)
 
 
 def cut(text: str, limit: int) -> str:
@@ -288,8 +319,7 @@ def cut(text: str, limit: int) -> str:
 def one_line(text: str, limit: int = MAX_LINE_CHARS) -> str:
     """A text on one line."""
     # A result may be long, so only the part that can be shown is processed.
-    beginning = text[: limit + _SLACK]
-    shown = sanitize(beginning.replace("\r\n", "\n").replace("\n", "\\n").replace("\t", " "))
+    shown = escape_line(text[: limit + _SLACK].replace("\r\n", "\n"))
     return shown if len(text) <= limit + _SLACK else f"{shown[:limit]}… (+{len(text) - limit} characters)"
 
 
@@ -297,7 +327,7 @@ def first_lines(text: str, lines: int = MAX_LINES, width: int = MAX_LINE_CHARS) 
     """The first lines of a text, each cut to the width, and the number of lines left out."""
     stripped = text.strip("\n")
     pieces = stripped.split("\n", lines)
-    shown = [cut(sanitize(piece.rstrip("\r").replace("\t", "    ")), width) for piece in pieces[:lines]]
+    shown = [cut(escape_text(piece.rstrip("\r").replace("\t", "    ")), width) for piece in pieces[:lines]]
     if len(pieces) > lines:
         hidden_lines = pieces[lines].count("\n") + 1
         shown.append(f"… {count(hidden_lines, 'more line')}")
@@ -319,6 +349,7 @@ _MAX_VALUE_CHARS = 80
 
 def summarise(arguments: Mapping[str, Any]) -> str:
     """Arguments on one line: the most important first, long values cut, secrets hidden."""
+    arguments = redact_arguments(HumanSink(), dict(arguments))
     named = sorted(
         arguments, key=lambda name: _MAIN_ARGUMENTS.index(name) if name in _MAIN_ARGUMENTS else len(_MAIN_ARGUMENTS)
     )
@@ -330,8 +361,8 @@ def _summarise_value(name: str, value: Any) -> str:
 
     if weigh_key(name) >= Weight.SECRET:
         return "[redacted]"
-    text = scrub(value if isinstance(value, str) else write_arguments(value))
-    shown = sanitize(text[:_MAX_VALUE_CHARS].replace("\n", "\\n").replace("\t", " "))
+    text = value if isinstance(value, str) else scrub(write_arguments(value))
+    shown = escape_line(text[:_MAX_VALUE_CHARS])
     return shown if len(text) <= _MAX_VALUE_CHARS else f"{shown}…"
 
 

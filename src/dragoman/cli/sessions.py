@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,8 @@ import msgspec
 import typer
 
 from dragoman.agent.protocol import Denied, Replied, Reviewed, Steered, ToolAnswered
-from dragoman.agent.records import Ended, Header, decode
+from dragoman.agent.records import Ended, Header, decode, hide_noted
+from dragoman.characters import escape_json, quote_value
 from dragoman.cli.context import find_journal, with_journal
 from dragoman.cli.options import JournalPath, Json, command_group
 from dragoman.cli.screen import (
@@ -22,6 +24,7 @@ from dragoman.cli.screen import (
     format_time,
     pad_columns,
     pretty_json,
+    print_line,
     result_text,
     write_json,
 )
@@ -106,11 +109,11 @@ class _CallHistory:
 def _decode(record: Record) -> Any:
     if record.kind in ("asked", "answered", "started", "delivered", "ended"):
         return None
-    return _unless_unreadable(decode, record.body)
+    return _unless_unreadable(decode, hide_noted(record.body))
 
 
 def _decode_record(record: Record, kind: type[Any]) -> Any:
-    return _unless_unreadable(decode, record.body, kind)
+    return _unless_unreadable(decode, hide_noted(record.body), kind)
 
 
 def _unless_unreadable(read: Callable[..., Any], *arguments: Any) -> Any:
@@ -134,16 +137,16 @@ _STAGE_NOTES = {
 
 
 def draw_run(screen: Screen, data: dict[str, Any]) -> None:
-    screen.heading(f"Run {data['run_id']}")
+    screen.heading(f"Run {quote_value(data['run_id'])}")
     outcome = data["outcome"]
-    state = f"held by {data['holder']}" if data["holder"] else "interrupted; it can be resumed"
+    state = f"held by {quote_value(data['holder'])}" if data["holder"] else "interrupted; it can be resumed"
     if outcome is not None:
         state = outcome["kind"] + (f": {outcome['reason']}" if outcome["reason"] else "")
     screen.facts(
         [
             ("started", f"{format_time(data['begun'])}, {data['records']} records"),
-            ("model", data["model"]),
-            ("forked from", data["copied_from"] or ""),
+            ("model", quote_value(data["model"]) if data["model"] else ""),
+            ("forked from", quote_value(data["copied_from"]) if data["copied_from"] else ""),
             ("outcome", state),
         ]
     )
@@ -165,7 +168,12 @@ def _draw_step(screen: Screen, step: dict[str, Any]) -> None:
         screen.block(step["text"].strip("\n"), indent=4)
     for call in step["calls"]:
         note = _STAGE_NOTES.get(call["stage"], "")
-        screen.line("    ", (call["name"], "bold green"), f" {pretty_json(call['arguments'])}", (note, "dim"))
+        name, arguments = (quote_value(call["name"]), "bold green"), pretty_json(call["arguments"])
+        if "\n" in arguments:
+            screen.line("    ", name, (note, "dim"))
+            screen.block(arguments, indent=6)
+        else:
+            screen.line("    ", name, f" {arguments}", (note, "dim"))
         if call["result"]:
             screen.block(_shorten(call["result"]), indent=6, style="red" if call["is_error"] else "")
 
@@ -245,7 +253,7 @@ def show(name: Name, journal: JournalPath = None, as_json: Json = False) -> None
         write_json(data)
         return
     screen = Screen()
-    screen.line((data["session"], "bold green"))
+    screen.line((quote_value(data["session"]), "bold green"))
     for run in data["runs"]:
         draw_run(screen, run)
 
@@ -271,9 +279,9 @@ def fork(
     if as_json:
         write_json({"session": new, "runs": msgspec.to_builtins(runs)})
         return
-    print(f"{new}: {count(len(runs), 'run')}, {count(sum(run.turns for run in runs), 'turn')}")
+    print_line(f"{quote_value(new)}: {count(len(runs), 'run')}, {count(sum(run.turns for run in runs), 'turn')}")
     if not runs[-1].ended:
-        print(f"its last run is unfinished; resume it with: dragoman run --resume {runs[-1].run_id}")
+        print_line(f"its last run is unfinished; resume it with: dragoman run --resume {quote_value(runs[-1].run_id)}")
 
 
 @app.command(short_help="Write a session as lines of JSON.")
@@ -293,6 +301,11 @@ def export(
         from dragoman.journal.history import write_export
 
         session = await _find(store, name)
+        if (output is None or output == "-") and sys.stdout.isatty():
+            written = io.BytesIO()
+            lines = await write_export(store, session, written)
+            print(escape_json(written.getvalue().decode()), end="")
+            return lines
         if output is None or output == "-":
             sys.stdout.flush()
             return await write_export(store, session, sys.stdout.buffer)
@@ -334,13 +347,13 @@ def delete(
         write_json(deleted)
         return
     for each in deleted:
-        print(f"deleted {each['session']}: {count(each['records'], 'record')}")
+        print_line(f"deleted {quote_value(each['session'])}: {count(each['records'], 'record')}")
 
 
 def _confirm(sessions: list[str]) -> None:
     if not sys.stdin.isatty():
         raise ConfigError("standard input is not a terminal", hint="--yes deletes without confirmation")
-    answer = input(f"delete {', '.join(sessions)} permanently? [y/N] ")
+    answer = input(f"delete {', '.join(map(quote_value, sessions))} permanently? [y/N] ")
     if answer.strip().lower() not in ("y", "yes"):
         raise ConfigError("nothing was deleted", hint="")
 
@@ -355,7 +368,7 @@ async def _find(store: Journal, name: str) -> str:
         return name
     try:
         return (await store.run(name)).session
-    except UnknownRun:
+    except (UnknownRun, UnicodeEncodeError):  # an argument that is not UTF-8 names nothing
         meant = did_you_mean(name, sessions)
         raise ConfigError(
             f"the journal has no session and no run {name!r}{meant}", hint="dragoman sessions list shows the sessions"
@@ -371,7 +384,7 @@ def _draw_list(screen: Screen, sessions: list[tuple[SessionSummary, RunSummary, 
         return
     rows = [
         (
-            session.session,
+            quote_value(session.session),
             format_time(session.last),
             str(session.runs),
             str(session.turns),

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, structs
 
+from dragoman.characters import escape_text
 from dragoman.client.auth import Auth
 from dragoman.client.retry import Breaker, counts, read_delay
 from dragoman.client.transport import HttpRequest, HttpResponse, Timeouts, Transport, TransportFault
@@ -104,7 +105,7 @@ class Debugger:
 
 
 def _write_to_stderr(block: str) -> None:
-    print(block, file=sys.stderr, flush=True)
+    print(escape_text(block), file=sys.stderr, flush=True)
 
 
 # --------------------------------------------------------------------------------------------------------------------

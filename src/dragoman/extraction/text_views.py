@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from dragoman.characters import is_invisible
+
 # --------------------------------------------------------------------------------------------------------------------
 # A text as a tokenizer reads it: compatibility forms replaced, invisible characters removed.
 
@@ -115,10 +117,6 @@ _code = re.compile(r"(?<!\\)(\\++)(?:u([0-9a-f]{4})|u\{([0-9a-f]{1,5})\}|x([0-9a
 _continuation = re.compile(r"\\\r?\n[ \t]*")
 """A backslash at the end of a line joins the next line, as YAML folds long texts."""
 _surrogates = re.compile("[\ud800-\udfff]")
-_ignorable = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0001\U000e007f\U000e0100-\U000e01ef]"
-)
 # The label of a code block names a language. A tool may have the same name, but ```bash is not a call of it.
 _label = r"[ \t]*(?!tool|json|function)[\w+#.\-]+[ \t]*(?=\n|\Z)"
 _line_number = re.compile(r"^[ \t]*(\d{1,6})(?:\t|[|:] ?| )", re.MULTILINE)
@@ -250,7 +248,7 @@ def _plain_form(character: str) -> str:
     if "\U000e0020" <= character <= "\U000e007e":
         # Invisible copies of ASCII (tag characters), which models still read.
         return chr(ord(character) - 0xE0000).lower()
-    if _ignorable.match(character):
+    if is_invisible(character) and not character.isspace():
         return ""
     if character in "‹〈⟨❮﹤":
         return "<"

@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from dragoman.characters import escape_line
 from dragoman.errors import ConfigError, DragomanError, nearest
 from dragoman.secrets import HumanSink
 from dragoman.state_files import flush_folder, make_folder, open_alone, opened, wait_for_writers
@@ -299,9 +300,9 @@ def digest_of(value: Any) -> str:
 
 
 def escape(text: str, most: int = MOST_OF_A_NAME) -> str:
-    """Return the text on one line in printable ASCII: other characters as \\uXXXX, and a backslash as two."""
+    """Return the text on one line: invisible characters as \\uXXXX, and a backslash as two."""
     # Only the stored part is read: a name may have any length.
-    written = "".join(map(_escape_one, text[:most]))
+    written = escape_line(text[:most].replace("\\", "\\\\"))
     left_out = max(0, len(text) - most)
     return f"{written}...(+{left_out} characters)" if left_out else written
 
@@ -317,15 +318,6 @@ def encode_field(value: Any) -> Any:
         kept = [escape(each) for each in value[:MOST_OF_A_LIST]]
         return [*kept, f"...(+{len(value) - len(kept)})"] if len(value) > len(kept) else kept
     return digest_of(value)
-
-
-def _escape_one(letter: str) -> str:
-    if letter == "\\":
-        return "\\\\"
-    if letter.isprintable():
-        return letter
-    code = ord(letter)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def _name_other(value: Any) -> Any:

@@ -78,6 +78,7 @@ def _read_file(path: Path) -> Iterator[dict[str, Any]]:
 _HASH = re.compile(r"[0-9a-f]{64}").fullmatch
 _KEEP = "keep the file unchanged and compare it with a copy; for a new log, move it and its .head file away"
 _CHANGED = "it was changed: its hash does not match its content"
+_FORGED = "it is not a record, and not the beginning of one that a killed writer left"
 _LEFT = "bytes that are not a record, left by a killed writer"
 _NO_HEAD = "there is no head, so removed records at the end cannot be detected"
 
@@ -167,7 +168,7 @@ class _Walk:
 
     def _take(self, line: bytes, link: Link | None, ended: bool) -> None:
         if link is None:
-            self._torn.add(self._line, line)
+            self._torn.add(self._line, line, self._head.number + 1 if self._head is not None else 1)
             return
         if self._torn.line is not None:
             self._settle(link, line)
@@ -183,6 +184,7 @@ class _Walk:
         told = read_record(line) if link.kind == TORN else None
         if told is None or told.get("bytes") != torn.length or told.get("sha256") != torn.digest.hexdigest():
             raise _Fault(torn.line, _CHANGED)
+        torn.check()
         self._follow(link, line)
         self._notes.append(f"line {torn.line}: {torn.length} {_LEFT}; the next record accounts for them")
 
@@ -238,6 +240,7 @@ class _Walk:
                 f"{missing} record{'s are' if missing != 1 else ' is'} missing at its end",
             )
         if self._torn.line is not None:
+            self._torn.check(at_end=True)
             note = f"line {self._torn.line}: {self._torn.length} {_LEFT}; the next record will account for them"
             self._notes.append(note)
         self._check_given(last)
@@ -278,12 +281,53 @@ class _Torn:
         self.line: int | None = None
         self.length = 0
         self.digest = sha256()
+        self._forged: int | None = None
+        self._begun = 0
+        self._ended = True
 
-    def add(self, line: int, content: bytes) -> None:
+    def add(self, line: int, content: bytes, number: int) -> None:
+        """Add a line, or a piece of a long one. `number` is the number of the next record."""
         if self.line is None:
             self.line = line
         self.length += len(content)
         self.digest.update(content)
+        # A piece of a longer line than the log writes was not left by a writer.
+        if self._ended:
+            self._begun = line
+        is_fragment = self._ended and _is_fragment(content.removesuffix(b"\n"), number)
+        if self._forged is None and not is_fragment:
+            self._forged = self._begun
+        self._ended = content.endswith(b"\n")
+
+    def check(self, *, at_end: bool = False) -> None:
+        """Raise a fault unless each line is what a killed writer leaves: at the end, a line without a newline."""
+        if self._forged is not None:
+            raise _Fault(self._forged, _FORGED)
+        if at_end and self._ended:
+            assert self.line is not None
+            raise _Fault(self.line, _FORGED)
+
+
+_BEGINNING = re.compile(rb'\{"n":([0-9]{1,20})(,[\x20-\x7e]*)?\Z').match
+_WHOLE_RECORD = re.compile(rb'"hash":"[0-9a-f]{64}"\}').search
+
+
+def _is_fragment(content: bytes, number: int) -> bool:
+    """Whether a writer that was killed may have left this instead of the record with this number.
+
+    It is the beginning of one record, and no JSON object of its own. After a power failure, zeros may stand for the
+    rest.
+    """
+    if not content:
+        return False
+    content = content.rstrip(b"\0")
+    if b'{"n":'.startswith(content):
+        return True
+    found = _BEGINNING(content)
+    if found is None or read_record(content) is not None or _WHOLE_RECORD(content):
+        return False
+    wanted = str(number).encode()
+    return found[1] == wanted if found[2] is not None else wanted.startswith(found[1])
 
 
 def _misplaced(link: Link, before: Head) -> str:

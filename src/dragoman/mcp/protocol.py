@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import unicodedata
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from dragoman.characters import is_invisible, strip_invisible
 from dragoman.types import JsonObject
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -24,33 +24,19 @@ from dragoman.types import JsonObject
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b[@-Z\\-_]?"
 )
-_LINE_ENDS = re.compile(r"\r\n?|[\u2028\u2029\x85]")
-_HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs"})
-# Invisible, but not in these categories: fillers, joiners, variation selectors, which can encode whole messages.
-_also_hidden = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0000-\U000e0fff]"
-).match
 _CUT = " [... cut]"
-
-
-def is_hidden(character: str) -> bool:
-    """Whether a character is invisible, or changes how others appear: controls, bidi, zero-width, tags, surrogates."""
-    if character in "\n\t":
-        return False
-    return unicodedata.category(character) in _HIDDEN or _also_hidden(character) is not None
 
 
 def has_hidden(text: str) -> bool:
     """Whether the text contains invisible characters."""
-    return not (text.isascii() and text.isprintable()) and any(map(is_hidden, text))
+    return any(is_invisible(character) for character in set(text) - {"\n", "\t"})
 
 
 def strip_hidden(text: str) -> str:
     """Return the text without escape sequences and invisible characters."""
     if text.isascii() and text.isprintable():
         return text
-    text = _LINE_ENDS.sub("\n", _ESCAPES.sub("", text))
-    return "".join(character for character in text if not is_hidden(character))
+    return strip_invisible(_ESCAPES.sub("", text))[0]
 
 
 def clean_text(text: object, limit: int) -> str:

@@ -18,10 +18,12 @@ from dragoman.secrets.fields import (
     is_query_secret,
     is_random,
     is_secret,
+    is_secret_number,
     is_session_value,
     is_standalone_secret,
     kind_of,
     weigh_key,
+    weigh_table,
 )
 from dragoman.secrets.spans import CONTEXT, TOKEN, VALUE, Span, View
 from dragoman.secrets.vendors import word_set
@@ -127,6 +129,14 @@ _ASSIGN = re.compile(
 _TYPED = re.compile(r"(?:[A-Za-z_][\w.\[\]<>|*?, ]{0,48}?)[ \t]+:?=[ \t]*(?=[fFrRbBuU@]{0,2}[\"'`])")
 _TYPED_BEFORE = re.compile(r"[ \t]+\*?[A-Za-z_][\w.\[\]]{0,24}[ \t]*:?=[ \t]*(?=[\"'`])")
 _BLOCK = re.compile(r"[|>][+-]?\d?[ \t]*\n[ \t]+")
+# A table in braces, in indented lines or in a section, and its member that holds the secret.
+_MEMBER = r"(?:value|val|data|secret|raw|plain|plaintext|text|content|string|payload)"
+_HELD = re.compile(
+    rf"""(?: \{{[^{{}}]{{0,240}}?(?<![\w-]) | \s{{0,8}}\n[ \t]+(?:-[ \t]+)? )
+        \\{{0,7}}["']?{_MEMBER}\\{{0,7}}["']?[ \t]{{0,8}}[:=][ \t]{{0,8}}""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_SECTION = re.compile(rf"\]{{1,2}}[ \t]*\n[ \t]*[\"']?{_MEMBER}[\"']?[ \t]{{0,8}}[:=][ \t]{{0,8}}", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d[\d.eE+-]*(?=\s*[,}\]\n]|\s*\Z)")
 _ARGUMENT = re.compile(r"(?:\\{0,7}[\"'`])?[ \t]*,[ \t]*(?=\\{0,7}[\"'`])")
 _CALL = re.compile(r"\([ \t]*(?=[\"'`])")
@@ -162,6 +172,7 @@ _OPENS = frozenset("\"'=: ")
 _QUOTES = frozenset("\"'`\\")
 _DIGITS = frozenset("-0123456789")
 _BLOCKS = frozenset("|>")
+_HOLDING = frozenset("{\n\r")
 _GAPS = frozenset(" -")
 _ESCAPES = frozenset("\\%[;")
 
@@ -212,6 +223,9 @@ def _try_forms(view: View, name: Name, stop: int) -> Span | None:
     found = _paired(view, name, stop)
     if found:
         return found
+    section = _SECTION.match(text, end, stop) if name.weight >= Weight.SECRET else None
+    if section:
+        return _member(text, section.end(), name, stop)
     typed = _TYPED_BEFORE.match(text, end, stop)
     if typed:
         return _judge(view, find_value(view, typed.end(), stop), name)
@@ -234,10 +248,14 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
         if closed and first in _DIGITS:
             number = _NUMBER.match(text, at, stop)
             if number:
-                is_long = name.weight is Weight.PASSWORD and number.end() - at >= 4
-                return Span(at, number.end(), kind_of(name.key), CONTEXT, bare=True) if is_long else None
+                hides = is_secret_number(name.key, number.group(), name.weight)
+                return Span(at, number.end(), kind_of(name.key), CONTEXT, bare=True) if hides else None
         typed = _TYPED.match(text, at, stop) if first not in _QUOTES and "=" in text[at : at + 64] else None
         at = typed.end() if typed else at
+    if first in _HOLDING and name.weight >= Weight.SECRET:
+        held = _HELD.match(text, at, stop)
+        if held:
+            return _member(text, held.end(), name, stop)
     if first in _BLOCKS:
         block = _BLOCK.match(text, at, stop)
         if block:
@@ -250,6 +268,16 @@ def _assigned(view: View, name: Name, assigned: re.Match[str], stop: int) -> Spa
         sign == "=" and not closed and at - name.end == 1 and (name.key[0] == "-" or _is_literal(view, name.start))
     )
     return _judge(view, find_value(view, at, stop, literal=literal), name, literal=literal, stop=stop)
+
+
+def _member(text: str, at: int, name: Name, stop: int) -> Span | None:
+    """`"credentials": {"value": ...}`: the member that holds the secret of a table."""
+    inside = name._replace(weight=weigh_table(name.key))
+    number = _NUMBER.match(text, at, stop)
+    if number:
+        hides = is_secret_number(name.key, number.group(), inside.weight)
+        return Span(at, number.end(), kind_of(name.key), CONTEXT, bare=True) if hides else None
+    return _judge(text, find_value(text, at, stop), inside, stop=stop)
 
 
 def _is_literal(view: View, start: int) -> bool:
@@ -329,7 +357,8 @@ def _judge(view: View, value: Value | None, name: Name, *, literal: bool = False
     if not value.quoted and not literal and stop and _MORE_WORDS.match(text, value.end, stop):
         # A sentence follows: the first word has to be unlike a word.
         weight = min(weight, Weight.SECRET)
-    if is_secret(weight, inner, quoted=value.quoted, literal=literal):
+    is_number = inner.isdigit() and is_secret_number(name.key, inner, weight)
+    if is_number or is_secret(weight, inner, quoted=value.quoted, literal=literal):
         return Span(value.start, value.end, kind_of(name.key), CONTEXT)
     several = None if value.quoted else _SEVERAL.search(inner)
     # `PASSWORD=abc;NEXT=def`: read again as one of several.

@@ -256,6 +256,41 @@ def _weigh_key_word(key: str, before: str) -> Weight:
     return Weight.NONE if before in _HARMLESS_KEYS else Weight.SECRET
 
 
+# A table with one of these names holds secrets, and these members of it hold them: `credentials: {value: ...}`.
+_TABLES: Final = frozenset({"credential", "credentials", "cred", "creds", "secret", "secrets", "auth"})
+_MEMBERS: Final = word_set(
+    "value val data secret raw plain plaintext text content string payload current old new default"
+)
+# As a number, these are more often an id, a count or a time than a secret.
+_COUNTED: Final = frozenset({"token", "session", "sid", "auth", "hmac", "csrf", "xsrf", "id"})
+_SHORTEST_NUMBER: Final = 4
+_SHORTEST_COUNTED: Final = 9
+
+
+@lru_cache(maxsize=4096)
+def weigh_table(key: str) -> Weight:
+    """Return how strongly the name of a table indicates that its members are secrets."""
+    words = split_words(key[-80:])
+    return Weight.PASSWORD if words and words[-1] in _TABLES else weigh_key(key)
+
+
+def weigh_member(key: str, table: str) -> Weight:
+    """Return the weight of a field of a table that holds secrets. Other fields have to look like a secret."""
+    weight, inherited = weigh_key(key), weigh_table(table) if table else Weight.NONE
+    if weight or inherited < Weight.SECRET:
+        return weight
+    return inherited if key.lower() in _MEMBERS else Weight.WEAK
+
+
+def is_secret_number(key: str, digits: str, weight: Weight) -> bool:
+    """Whether a number in a field of this name and weight has to be hidden."""
+    words = split_words(key[-80:])
+    last = words[-1] if words else ""
+    if weight is Weight.SECRET:
+        return digits.isdigit() and len(digits) >= (_SHORTEST_COUNTED if last in _COUNTED else _SHORTEST_NUMBER)
+    return len(digits) >= _SHORTEST_NUMBER and (weight is Weight.PASSWORD or last == "pin")
+
+
 def is_query_secret(key: str) -> bool:
     """Whether a query parameter with this name grants access."""
     words = split_words(key[-80:])

@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 from dragoman.errors import ConfigError
+from dragoman.secrets.encodings import dumps, readings, undecided_dump, unfinished
 from dragoman.secrets.spans import RedactedOutput, Render, Span
 from dragoman.secrets.vendors import word_set
 
@@ -106,8 +107,9 @@ _HEAD: Final = 3
 # A form at least this long is also found when blanks or breaks stand in it.
 _STRETCHES: Final = 12
 _RANK: Final = 9
-# A form is not found with more blanks than this in it, so that the text before them can be let go.
+# No more than this much text is held back, whatever stands between the characters of a secret.
 _LONGEST: Final = 65_536
+_PATIENCE: Final = 1024
 
 _PIECES = re.compile(r"\S+")
 _NAME = re.compile(r"[^a-z0-9]+")
@@ -120,37 +122,26 @@ _STAND_INS: Final = word_set(
 )
 
 
-class Secrets:
-    """Known secrets with all their encodings, computed once and shared by the scrubbers."""
+class Forms:
+    """Forms of secrets, each with its kind, to be searched together."""
 
-    __slots__ = ("_forms", "_heads", "_short", "longest", "shortest", "values")
+    __slots__ = ("_forms", "_heads", "_short", "longest", "shortest")
 
-    def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
-        named = secrets.items() if isinstance(secrets, Mapping) else (("secret", value) for value in secrets)
-        self._forms: dict[str, str] = {}
-        self.values: set[str] = set()
-        for name, value in named:
-            _check(name, value)
-            self.values.add(value.strip())
-            kind = _NAME.sub("_", name.lower()).strip("_")[:40] or "secret"
-            for form in needles(value):
-                self._forms.setdefault(form, kind)
-        self.longest = max(map(len, self._forms), default=0)
-        self.shortest = min(map(len, self._forms), default=0)
+    def __init__(self, forms: dict[str, str]) -> None:
+        self._forms = forms
+        self.longest = max(map(len, forms), default=0)
+        self.shortest = min(map(len, forms), default=0)
         self._heads: dict[str, list[str]] = {}
         self._short: set[str] = set()
-        for form in self._forms:
+        for form in forms:
             self._heads.setdefault(form[:_HEAD], []).append(form)
             self._short.update(form[:size] for size in range(1, _HEAD))
 
     def __bool__(self) -> bool:
         return bool(self._forms)
 
-    def may_occur(self, text: str) -> bool:
-        """False only where no form stands in the text; most are too short for one, or have no beginning of one."""
-        if len(text) < self.shortest or not self._forms:
-            return False
-        squeezed = squeeze(text)
+    def stand_in(self, squeezed: str) -> bool:
+        """Whether a form stands in a text without blanks. Most texts have no beginning of one."""
         return any(head in squeezed for head in self._heads) and next(self.find(squeezed), None) is not None
 
     def find(self, squeezed: str) -> Iterator[tuple[int, int, str]]:
@@ -179,6 +170,53 @@ class Secrets:
         return max(best, 0)
 
 
+class Secrets(Forms):
+    """Known secrets with all their encodings, computed once and shared by the scrubbers."""
+
+    __slots__ = ("decoded", "digits", "values")
+
+    def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
+        named = secrets.items() if isinstance(secrets, Mapping) else (("secret", value) for value in secrets)
+        forms: dict[str, str] = {}
+        decoded: dict[str, str] = {}
+        digits: dict[str, str] = {}
+        self.values: set[str] = set()
+        for name, value in named:
+            _check(name, value)
+            self.values.add(value.strip())
+            kind = _NAME.sub("_", name.lower()).strip("_")[:40] or "secret"
+            forms |= dict.fromkeys(needles(value) - forms.keys(), kind)
+            decoded |= dict.fromkeys(set(_plain_forms(value)) - decoded.keys(), kind)
+            digits.setdefault(value.strip().encode("utf-8", "surrogatepass").hex(), kind)
+        super().__init__(forms)
+        self.decoded = Forms(decoded)
+        """What a text says once its escapes are decoded."""
+        self.digits = Forms(digits)
+        """What a dump of bytes says."""
+
+    def may_occur(self, text: str) -> bool:
+        """False only where no form stands in the text, also not in an encoding of single characters."""
+        if len(text) < self.shortest or not self._forms:
+            return False
+        return (
+            self.stand_in(squeeze(text))
+            or any(self.decoded.stand_in(reading.text) for reading in readings(text))
+            or any(self.digits.stand_in(dump.text) for dump in dumps(text))
+        )
+
+
+def _plain_forms(value: str) -> Iterator[str]:
+    """The forms of a secret whose characters may be encoded one by one, or stand apart."""
+    raw = value.encode("utf-8", "surrogatepass")
+    yield squeeze(value)
+    # Escapes of bytes, and of the halves of a character beyond the first plane.
+    yield squeeze(raw.decode("latin-1"))
+    units = value.encode("utf-16-le", "surrogatepass")
+    yield squeeze("".join(chr(units[at] | units[at + 1] << 8) for at in range(0, len(units), 2)))
+    yield raw.hex()
+    yield base64.b64encode(raw).decode().rstrip("=")
+
+
 def _check(name: str, value: str) -> None:
     if not isinstance(value, str):
         raise ConfigError(f"a registered secret must be a string, not {type(value).__name__}")
@@ -202,6 +240,7 @@ class RegisteredStage:
     def __init__(self, secrets: Secrets, render: Render) -> None:
         self._secrets = secrets
         self._box = RedactedOutput(render)
+        self._patient_until = 0
 
     def feed(self, piece: str) -> str:
         return "".join(self._take(piece[at : at + _STEP]) for at in range(0, len(piece), _STEP))
@@ -210,12 +249,15 @@ class RegisteredStage:
         return self._release(final=True)
 
     def _take(self, piece: str) -> str:
-        box = self._box
-        is_held = len(box.text) > box.done
-        box.text += piece
-        if is_held and piece.isspace() and len(box.text) - box.done <= _LONGEST:
-            return ""  # Blanks complete no form, and end none.
-        return self._release(final=False)
+        self._box.text += piece
+        # A long text that is held back is read again only when it has grown by a good part.
+        held = len(self._box.text) - self._box.done
+        if held < self._patient_until:
+            return ""
+        out = self._release(final=False)
+        held = len(self._box.text) - self._box.done
+        self._patient_until = held + held // 4 if held > _PATIENCE else 0
+        return out
 
     def _release(self, *, final: bool) -> str:
         box = self._box
@@ -228,12 +270,52 @@ class RegisteredStage:
             exact = end - start == last - first or box.text[start:end] in self._secrets.values
             if last - first >= _STRETCHES or exact:
                 box.spans.append(Span(start, end, kind, _RANK))
+        hidden = self._read_on(held, final=final)
         if final:
             return box.release(len(box.text))[0]
         begins = self._secrets.begins(squeezed)
-        first = place(begins) if begins < len(squeezed) else len(box.text)
-        is_one = len(box.text) - first <= _LONGEST + self._secrets.longest
-        return box.release(first if is_one else len(box.text))[0]
+        limit = place(begins) if begins < len(squeezed) else len(box.text)
+        return box.release(max(min(limit, box.done + hidden), len(box.text) - _LONGEST))[0]
+
+    def _read_on(self, held: str, *, final: bool) -> int:
+        """Find the secrets whose characters are encoded or stand apart; return up to where that is decided."""
+        secrets, box = self._secrets, self._box
+        limit = len(held)
+        for reading in readings(held):
+            if secrets.decoded.stand_in(reading.text):
+                _, place = reading.places()
+                for first, last, kind in secrets.decoded.find(reading.text):
+                    start, end = place(first)[0], place(last - 1)[1]
+                    if last - first >= _STRETCHES or not _BLANKS.search(held, start, end):
+                        box.spans.append(Span(box.done + start, box.done + end, kind, _RANK))
+                        # The last character may still be struck over.
+                        limit = min(limit, start) if end == len(held) else limit
+        for dump in dumps(held):
+            for first, last, kind in secrets.digits.find(dump.text):
+                box.spans.append(Span(box.done + dump.place(first)[0], box.done + dump.place(last - 1)[1], kind, _RANK))
+        if final:
+            return len(held)
+        escape, line = unfinished(held)
+        # A secret may have begun before an escape, or a prefix, that is not complete yet.
+        for end in {len(held), escape, line}:
+            limit = min(limit, self._begun(held[:end]))
+        return min(limit, escape, undecided_dump(held, secrets.digits.longest))
+
+    def _begun(self, text: str) -> int:
+        """Where a secret may have begun whose characters are encoded or stand apart; else the end of the text."""
+        forms = self._secrets.decoded
+        offset = max(0, len(text) - min(_LONGEST, 16 * forms.longest + 512))
+        window = text[offset:]
+        best = len(text)
+        squeezed = squeeze(window)
+        begins = forms.begins(squeezed)
+        if begins < len(squeezed):
+            best = _placer(window, offset)(begins)
+        for reading in readings(window):
+            begins = forms.begins(reading.text)
+            if begins < len(reading.text):
+                best = min(best, offset + reading.place_from_end(len(reading.text) - begins))
+        return best
 
 
 def _placer(held: str, offset: int) -> Callable[[int], int]:
@@ -302,6 +384,23 @@ class Vault:
         """Extend the value that was stored last: it was too long for one piece."""
         if self._values and value:
             self._values[-1] += value
+
+    def locate(self, hidden: str) -> list[tuple[int, int, str]]:
+        """Where the hidden values stood in the text that became `hidden`: start, end and kind."""
+        found: list[tuple[int, int, str]] = []
+        moved = 0
+        for match in _PLACEHOLDER.finditer(hidden):
+            number = int(match["number"])
+            if (match["tag"] or "").rstrip("-") != self._tag or not 1 <= number <= len(self._values):
+                continue
+            is_quoted = self._bare[number - 1] and match[1] and match[5]
+            start, end = match.span() if is_quoted else match.span(2)
+            # The value may itself contain a placeholder: a known secret in a field with a telling name.
+            value = self.restore(self._values[number - 1]).text
+            kind = match[2].removeprefix("[redacted:").partition("#")[0]
+            found.append((start + moved, start + moved + len(value), kind))
+            moved += len(value) - (end - start)
+        return found
 
     def restore(self, text: str) -> Restored:
         """Replace the placeholders by the hidden values."""

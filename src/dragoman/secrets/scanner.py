@@ -87,6 +87,7 @@ _RUN: Final = b"a" * _SHORTEST
 _FOLLOWS: Final = rb"""(?=
          [\\"'`\])]{0,9}[ \t]{0,48}(?:[=:|,(>?]|%3|\\u003|\\t)
        | [\\"',]{0,9}\s{1,64}["'\\]{0,8}(?:[a-z]{0,16}value|content|default)
+       | \]{1,2}[ \t]{0,8}\n[ \t]{0,8}["']?(?:value|val|data|secret|raw|plain|text|content|string|payload)
        | </key> | "[ ]\{\s | \\{0,3}["'][^<>\n]{1,48}>
        | [ \t]{1,8}(?:(?:is|was|are|to|for[ \t]\S{1,32}[ \t]is):?[ \t]+)?(?:["'`(]?[\w+/=.\-]{12}|["'`]\S{4})
        | [ \t]+\*?[a-z_][\w.\[\]]{0,24}[ \t]*:?=

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, overload
 
 from dragoman.errors import DragomanError
-from dragoman.secrets.fields import Weight, is_secret, kind_of, weigh_key
+from dragoman.secrets.fields import Weight, is_secret, is_secret_number, kind_of, weigh_key, weigh_member, weigh_table
 from dragoman.secrets.registered import RegisteredStage, Restored, Secrets, Vault, worth_hiding
 from dragoman.secrets.scanner import RuleStage, may_hide
 from dragoman.secrets.spans import Render, get_style
@@ -24,37 +24,51 @@ KnownSecrets = Iterable[str] | Mapping[str, str] | Secrets
 
 def scrub_structure(value: Any, scrub_text: ScrubText, show: Render, *, eager: bool = False) -> Any:
     """Return a copy of a JSON value with its secrets hidden. `eager` hides everything under a secret key."""
-    return _walk(value, "", scrub_text, show, eager, 0)
+    return _Walk(scrub_text, show, eager).value(value, "", "", 0)
 
 
-def _walk(value: Any, key: str, scrub_text: ScrubText, show: Render, eager: bool, depth: int) -> Any:
-    if isinstance(value, str):
-        if _is_hidden(key, value, eager):
-            return show(kind_of(key), value, False)
-        return scrub_text(value)
-    if depth >= _DEEPEST:
-        return "[too deep]" if isinstance(value, dict | list | tuple) else value
-    if isinstance(value, dict):
-        return {
-            scrub_text(name) if isinstance(name, str) else name: _walk(
-                inner, name if isinstance(name, str) else "", scrub_text, show, eager, depth + 1
-            )
-            for name, inner in value.items()
-        }
-    if isinstance(value, list | tuple):
-        walked = [_walk(inner, key, scrub_text, show, eager, depth + 1) for inner in value]
-        return walked if isinstance(value, list) else tuple(walked)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        secret = weigh_key(key) is Weight.PASSWORD and len(str(value)) >= 4
-        return show(kind_of(key), str(value), False) if secret else value
-    return value
+class _Walk:
+    """Goes through a value. `table` is the name of the secret object around a field, such as `credentials`."""
+
+    def __init__(self, scrub_text: ScrubText, show: Render, eager: bool) -> None:
+        self._scrub_text = scrub_text
+        self._show = show
+        self._eager = eager
+
+    def value(self, value: Any, key: str, table: str, depth: int) -> Any:
+        if isinstance(value, str):
+            if self._is_hidden(key, table, value):
+                return self._show(_kind(key, table), value, False)
+            return self._scrub_text(value)
+        if depth >= _DEEPEST:
+            return "[too deep]" if isinstance(value, dict | list | tuple) else value
+        if isinstance(value, dict):
+            inside = key if weigh_table(key) >= Weight.SECRET else table
+            return {
+                self._scrub_text(name) if isinstance(name, str) else name: self.value(
+                    inner, name if isinstance(name, str) else "", inside, depth + 1
+                )
+                for name, inner in value.items()
+            }
+        if isinstance(value, list | tuple):
+            walked = [self.value(inner, key, table, depth + 1) for inner in value]
+            return walked if isinstance(value, list) else tuple(walked)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and is_secret_number(key, str(value), weigh_member(key, table)):
+            return self._show(_kind(key, table), str(value), False)
+        return value
+
+    def _is_hidden(self, key: str, table: str, value: str) -> bool:
+        weight = weigh_member(key, table) if key or table else Weight.NONE
+        if self._eager:
+            return weight >= Weight.SECRET and bool(value) and "[REDACTED]" not in value
+        if value.isdigit() and is_secret_number(key, value, weight):
+            return True
+        return is_secret(weight, value, quoted=True, literal=True)
 
 
-def _is_hidden(key: str, value: str, eager: bool) -> bool:
-    weight = weigh_key(key) if key else Weight.NONE
-    if eager:
-        return weight >= Weight.SECRET and bool(value) and "[REDACTED]" not in value
-    return is_secret(weight, value, quoted=True, literal=True)
+def _kind(key: str, table: str) -> str:
+    return kind_of(key if weigh_key(key) or not table else table)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -152,6 +166,26 @@ class _Sink:
         """A copy of a value of lists and mappings with its secrets hidden."""
         return scrub_structure(value, self.text, self._show)
 
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where the secrets of the text stand: start, end and kind."""
+        if not may_hide(text, self._secrets):
+            return []
+        vault = Vault(_unused_tag(text))
+        scrubber = Scrubber(self._secrets, vault=vault)
+        return vault.locate(scrubber.feed(text) + scrubber.close())
+
+    def knows(self, value: str) -> bool:
+        """Whether the value is a known secret, exactly as it was registered."""
+        return value in self._secrets.values
+
+
+def _unused_tag(text: str) -> str:
+    """A tag that no placeholder in the text has."""
+    tag = "x"
+    while f"#{tag}-" in text:
+        tag += "x"
+    return tag
+
 
 class HumanSink(_Sink):
     """For logs, events, approvals and errors. What is hidden here is gone for good."""
@@ -167,6 +201,14 @@ class HumanSink(_Sink):
     def registered(self) -> RegisteredStage | None:
         """What hides the known secrets alone, with little held back; None where none is known."""
         return RegisteredStage(self._secrets, self._show) if self._secrets else None
+
+    def known_spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where the known secrets of the text stand: start, end and kind."""
+        if not self._secrets.may_occur(text):
+            return []
+        vault = Vault(_unused_tag(text))
+        stage = RegisteredStage(self._secrets, vault.hide)
+        return vault.locate(stage.feed(text) + stage.close())
 
     def hides(self, text: str) -> bool:
         """Whether the text would be shown with something hidden: an approval has to say so."""

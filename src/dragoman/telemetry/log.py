@@ -25,6 +25,7 @@ from dragoman.agent.events import (
     TurnEnded,
 )
 from dragoman.agent.result import RunResult
+from dragoman.characters import escape_message
 from dragoman.events import (
     ArgumentsDelta,
     CallBroken,
@@ -411,4 +412,4 @@ def _line(record: dict[str, Any]) -> str:
 
 
 def _tell_on_standard_error(message: str) -> None:
-    print(f"dragoman: {message}", file=sys.stderr)
+    print(f"dragoman: {escape_message(message)}", file=sys.stderr)

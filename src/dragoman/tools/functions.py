@@ -71,6 +71,9 @@ class ToolContext(Struct, Generic[DepsT], frozen=True):
     """`progress(message, fraction=None)` reports the progress of the tool to the user."""
     operands: tuple[Operand, ...] = ()
     """The operands that the policy decided on, or a person approved. A tool that finds other operands stops."""
+    decide: Callable[[dict[str, Any]], Any] | None = None
+    """`decide(arguments)` returns the decision of the rules on this call with other arguments, such as the target of a
+    redirect. Its `verdict` is allow, ask or deny. None if no rules apply."""
     sandbox: Any = None
     """The sandbox for commands; None: the tool chooses."""
     ask: Callable[..., Any] | None = None

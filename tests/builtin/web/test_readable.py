@@ -132,7 +132,7 @@ def test_what_a_visitor_would_not_see_is_dropped_and_counted(source: str) -> Non
 
 SEEN = [
     "<div style='opacity:0.5'>SEEN</div>",
-    "<div style='opacity:.01'>SEEN</div>",
+    "<div style='opacity:.1'>SEEN</div>",
     "<div style='font-size:0.9em'>SEEN</div>",
     "<div style='display:block'>SEEN</div>",
     "<div style='margin-left:-20px'>SEEN</div>",

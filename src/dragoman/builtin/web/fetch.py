@@ -430,7 +430,7 @@ async def _answer(settings: _Settings, url: str, offset: int, raw: bool, context
         raise Error(f"there is no time left to fetch {address.url}")
     try:
         async with asyncio.timeout(seconds):
-            found = await _walk(settings, address, stays=bool(decided))
+            found = await _walk(settings, address, context)
     except TimeoutError:
         raise Error(f"{address.url} did not answer completely within {seconds:.3g} s") from None
     except TransportFault as fault:
@@ -445,12 +445,13 @@ async def _answer(settings: _Settings, url: str, offset: int, raw: bool, context
     return _show(found, page, offset, settings)
 
 
-async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fetched | Ok:
+async def _walk(settings: _Settings, address: WebAddress, context: ToolContext) -> _Fetched | Ok:
     """Follow redirects until something else comes. Every step is checked like the first one.
 
-    With `stays`, a redirect to a host that nobody has been asked about is told and not followed.
+    Where rules decide on the call, they decide on the target of a redirect again.
     """
     trail: list[str] = []
+    stays = any(operand.kind == "url" for operand in context.operands)
     while True:
         try:
             if address.port not in settings.ports:
@@ -471,21 +472,47 @@ async def _walk(settings: _Settings, address: WebAddress, *, stays: bool) -> _Fe
             status, location = response.status, response.headers.get("location", "")
         target = _follow(address, location)
         if stays and target.host != address.host:
-            return _tell_redirect(settings, address.url, target, status)
+            return _tell_redirect(settings, address.url, target, status, _OTHER_HOST)
+        if context.decide is not None and not _may_follow(context.decide, address, target):
+            return _tell_redirect(settings, address.url, target, status, _OTHER_ADDRESS)
         trail.append(address.url)
         if len(trail) > MOST_REDIRECTS:
             raise Error(f"{trail[0]} redirects more than {MOST_REDIRECTS} times; the last one was to {target.url}")
         address = target
 
 
-def _tell_redirect(settings: _Settings, source: str, target: WebAddress, status: int) -> Ok:
+_OTHER_HOST = "another host:\n{url}\nThat was not followed, because only this host was decided on."
+_OTHER_ADDRESS = "another address:\n{url}\nThat was not followed, because it needs a decision of its own."
+
+
+def _may_follow(decide: Callable[[dict[str, Any]], Any], address: WebAddress, target: WebAddress) -> bool:
+    """Whether the rules that decided on an address also let a call go on to the target of its redirect."""
+    decision = decide({"url": target.url})
+    if decision.verdict == "deny":
+        raise Refused(f"{address.url} redirects to {target.url}, which is not fetched: {decision.reason}")
+    if decision.verdict == "allow":
+        return True
+    # Somebody approved this address, and the target is another spelling of it: encrypted, or as a folder.
+    before = decide({"url": address.url})
+    is_same = (before.verdict, before.rule, before.code) == (decision.verdict, decision.rule, decision.code)
+    return is_same and _is_variant(address.url, target.url)
+
+
+def _is_variant(url: str, target: str) -> bool:
+    """Whether two addresses differ only in a slash at the end of the path, or the second one is encrypted."""
+    if url.startswith("http://") and target.startswith("https://"):
+        url = f"https{url.removeprefix('http')}"
+    path, mark, query = url.partition("?")
+    return target in (url, f"{path}/{mark}{query}", f"{path.removesuffix('/')}{mark}{query}")
+
+
+def _tell_redirect(settings: _Settings, source: str, target: WebAddress, status: int, why: str) -> Ok:
     # A model is not sent to ask for what would be refused anyway.
     allowed = settings.allowance.covers(target.host, target.port) or target.host in settings.allowance.names
     if target.doubt and not allowed:
         raise Refused(f"{source} redirects to {target.url}, which is not fetched: {target.doubt}")
     text = (
-        f"From {source}\n\nIt redirects (status {status}) to another host:\n{target.url}\n"
-        "That was not followed, because only this host was decided on. To go on, fetch that address."
+        f"From {source}\n\nIt redirects (status {status}) to {why.format(url=target.url)} To go on, fetch that address."
     )
     return Ok(text, data={"url": source, "status": status, "redirect": target.url})
 

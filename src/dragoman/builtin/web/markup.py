@@ -121,10 +121,12 @@ TokenKind = Literal["text", "start", "end"]
 
 RAW = frozenset({"script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes", "plaintext"})
 """Elements whose content is text up to their own end tag, whatever brackets stand in it."""
-_KEPT = frozenset(
-    {"alt", "aria-hidden", "charset", "content", "hidden", "href", "http-equiv", "open", "src", "start", "style"}
+_KEPT = names(
+    "alt bgcolor charset class color content dir hidden href http-equiv id lang media name open popover role size src "
+    "start style title type"
 )
-"""The attributes that anybody asks for."""
+"""The attributes that anybody asks for, besides those of the two groups."""
+_KEPT_GROUPS = ("aria-", "data-")
 
 # Any other bracket is a part of the text.
 _bracket = re.compile(r"<(?=[A-Za-z/!?])").search
@@ -219,5 +221,5 @@ def _read_attributes(source: str, position: int) -> tuple[dict[str, str], int]:
         if unclosed is not None or unclosed_too is not None:
             return attributes, -1
         lowered = name.lower() if len(name) < 20 else ""
-        if lowered in _KEPT and lowered not in attributes:
+        if (lowered in _KEPT or lowered.startswith(_KEPT_GROUPS)) and lowered not in attributes:
             attributes[lowered] = unescape(double or single or bare or "")

@@ -11,6 +11,8 @@ from urllib.parse import urljoin
 from msgspec import Struct
 
 from dragoman.builtin.web.markup import BLOCKS, VOID, OpenElements, Token, names, tokens, unescape
+from dragoman.builtin.web.styles import Look, Node, Sheet, TooManyStyles
+from dragoman.characters import strip_invisible
 
 # --------------------------------------------------------------------------------------------------------------------
 # Pieces of a page put into lines: breaks are merged, spaces collapse, short table rows become one line.
@@ -196,8 +198,8 @@ def _cells_of(row: list[Piece]) -> list[str]:
 # Web pages as text that can be read: headings, lists, links, tables and code stay; scripts and menus go.
 #
 # What a person would not see is not shown to a model either, for that is where orders to models are hidden: comments,
-# and elements that are hidden by an attribute or by their own style. They are counted. Style sheets are not read, so
-# what only these hide is still shown.
+# and elements that are hidden by an attribute, by their own style or by a style element of the page. They are counted.
+# Style sheets in other files are not read, so what only these hide is still shown.
 
 MOST_TEXT = 2_000_000
 """Characters of text that are made of one page at most."""
@@ -219,18 +221,6 @@ _AROUND = {"sup": ("^", ""), "code": ("`", "`"), "q": ('"', '"')}
 """What is put before and behind the text of an element."""
 _DEEPEST = 6
 
-_ZERO = r"(?:0+(?:\.0*)?|\.0+)"
-_hides = re.compile(
-    rf"(?:^|;)(?:display:none|visibility:(?:hidden|collapse)|opacity:{_ZERO}%?(?![\d.])"
-    rf"|font-size:{_ZERO}(?:px|em|rem|pt|%)?(?![\w.%])|color:transparent|clip:rect\(0|clip-path:inset\((?:50|100)%"
-    r"|(?:left|top|text-indent|margin-left|margin-top):-(?:\d{4,}|\d{3,}r?em))"
-).search
-_shrinks = re.compile(rf"(?:^|;)(?:max-)?(?:height|width):{_ZERO}(?:px)?(?:;|!|$)").search
-# Control characters, and characters without a shape; a text may be spelled in some of them that no person sees.
-_unseen = re.compile(
-    "[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\u00ad\u200b\u2060-\u2064\u202a-\u202e\u2066-\u206f\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e0fff]"
-)
 _backticks = re.compile("`+")
 _style_comment = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 
@@ -262,22 +252,52 @@ class _Open(Struct, gc=False):
     inked: int = 0
     link: str = ""
     prefix: str = ""
+    look: Look = Look()
+    """How the text around it looks."""
 
 
 def to_readable(source: str, address: str = "", *, limit: int = MOST_TEXT) -> Readable:
     """The text of an HTML page; `address` is what its links are relative to."""
-    page = _Page(address, limit)
+    page = _Page(address, limit, _read_styles(source))
     for count, token in enumerate(tokens(source)):
-        page.take(token)
-        if page.layout.full or len(page.open) > _MOST_OPEN or count > _MOST_TOKENS:
+        try:
+            page.take(token)
+        except TooManyStyles:
+            page.cut = True
+        if page.cut or page.layout.full or len(page.open) > _MOST_OPEN or count > _MOST_TOKENS:
             page.cut = True
             break
     return page.finish()
 
 
+def _read_styles(source: str) -> Sheet:
+    """The style elements of a page, also those behind the text that they hide."""
+    if _has_styles(source) is None:
+        return Sheet()
+    found: list[tuple[str, str]] = []
+    media: str | None = None
+    for count, token in enumerate(tokens(source)):
+        if token.kind == "start":
+            media = token.attributes.get("media", "") if token.value == "style" else None
+        elif token.kind == "text" and media is not None:
+            found.append((media, token.value))
+        if count > _MOST_TOKENS:
+            break
+    return Sheet(found)
+
+
+_has_styles = re.compile(r"<style", re.IGNORECASE).search
+
+
 class _Page:
-    def __init__(self, address: str, limit: int) -> None:
+    def __init__(self, address: str, limit: int, sheet: Sheet) -> None:
         self.layout = Layout(limit)
+        self._sheet = sheet
+        self._look = Look()
+        self._is_seen = True
+        self._nodes = [Node("html"), Node("body")]
+        self._children = [1, 0]
+        self._counted = False
         self.open: OpenElements[_Open] = OpenElements()
         self.cut = False
         self._base = address
@@ -291,6 +311,10 @@ class _Page:
         self._lists: list[int] = []
         """The number of the next item of each open list; -1 for lists without numbers."""
         self._links: dict[str, str] = {}
+        if sheet:
+            # Both elements are there, whether their tags are or not.
+            self._begin_page("html", {})
+            self._begin_page("body", {})
 
     def finish(self) -> Readable:
         title = " ".join("".join(self._title).split())
@@ -311,16 +335,22 @@ class _Page:
                 self._leave(name, mark)
             if token.value in VOID:
                 self._void(token)
+            elif token.value in ("html", "body") and not len(self.open):
+                self._begin_page(token.value, token.attributes)
             elif token.value not in _IGNORED and not (token.closed and token.value in ("svg", "math")):
                 self._enter(token.value, token.attributes)
 
     def _text(self, text: str) -> None:
         if self._in_title:
             self._title.append(self._seen(unescape(text)))
+        elif not self._dropping and not self._is_seen:
+            if not self._counted and not text.isspace():
+                self._counted = True
+                self._hidden += 1
         elif not self._dropping:
             text = self._seen(unescape(text))
             if self._preformatted:
-                self.layout.add(Verbatim(text.replace("\r\n", "\n")))
+                self.layout.add(Verbatim(text))
             else:
                 self.layout.add_flowing(text)
         elif self._hiding and not self._hid_text and not text.isspace():
@@ -328,7 +358,8 @@ class _Page:
             self._hidden += 1
 
     def _seen(self, text: str) -> str:
-        text, count = _unseen.subn("", text)
+        # A text may be spelled in characters without a shape that no person sees.
+        text, count = strip_invisible(text)
         self._unseen += count
         return text
 
@@ -344,15 +375,40 @@ class _Page:
             self.layout.end_line(2)
             self.layout.add("---")
             self.layout.end_line(2)
-        elif name == "img" and attributes.get("alt", "").strip() and not _is_hidden(name, attributes):
+        elif name == "img" and attributes.get("alt", "").strip() and not self._hides(name, attributes)[0]:
             self.layout.add_flowing(self._seen(f"[image: {attributes['alt'].strip()}]"))
 
     # ---- elements --------------------------------------------------------------------------------------------------
 
+    def _begin_page(self, name: str, attributes: Mapping[str, str]) -> None:
+        """The colours of the page. A script may show it later, so that nothing else counts here."""
+        place = 0 if name == "html" else 1
+        self._nodes[place] = _make_node(name, attributes, 1)
+        _, look = self._sheet.apply(self._nodes[place], self._nodes[:place], _own_style(attributes), self._look)
+        self._look = Look(colour=look.colour, behind=look.behind)
+        self._is_seen = self._look.is_seen
+
+    def _hides(self, name: str, attributes: Mapping[str, str]) -> tuple[bool, Look]:
+        """Whether an element is hidden with everything in it, and how its text looks otherwise."""
+        self._children[-1] += 1
+        if not attributes and not self._sheet:
+            return name == "dialog", self._look
+        inline = _own_style(attributes)
+        if "\\" in inline:
+            # Nobody escapes letters in a style but to disguise it.
+            return True, self._look
+        node = _make_node(name, attributes, self._children[-1]) if self._sheet else _PLAIN_NODE
+        hides, look = self._sheet.apply(node, self._nodes, inline, self._look)
+        return hides or _is_hidden(name, attributes), look
+
     def _enter(self, name: str, attributes: Mapping[str, str]) -> None:
-        hides = _is_hidden(name, attributes)
+        hides, look = self._hides(name, attributes)
         drops = hides or name in _NOISE or name in ("nav", "title")
-        mark = _Open(drops, hides, silent=bool(self._dropping) or drops)
+        mark = _Open(drops, hides, silent=bool(self._dropping) or drops, look=self._look)
+        if look is not self._look:
+            self._look, self._counted, self._is_seen = look, False, look.is_seen
+        self._nodes.append(_make_node(name, attributes, self._children[-1]) if self._sheet else _PLAIN_NODE)
+        self._children.append(0)
         if name == "title" and not self._title and not self._dropping:
             self._in_title = True
         if not self._dropping and name == "nav":
@@ -368,6 +424,10 @@ class _Page:
         self.open.push(name, mark)
 
     def _leave(self, name: str, mark: _Open) -> None:
+        self._nodes.pop()
+        self._children.pop()
+        if mark.look is not self._look:
+            self._look, self._is_seen = mark.look, mark.look.is_seen
         if name == "title":
             self._in_title = False
         if mark.drops:
@@ -495,17 +555,26 @@ def _is_hidden(name: str, attributes: Mapping[str, str]) -> bool:
     """Whether an element says of itself that it is not to be seen."""
     if not attributes:
         return name == "dialog"
-    if "hidden" in attributes or attributes.get("aria-hidden", "").strip().lower() == "true":
+    if "hidden" in attributes or "popover" in attributes:
         return True
-    if name == "dialog" and "open" not in attributes:
-        return True
-    style = attributes.get("style", "").lower()
-    return bool(style) and _style_hides(style)
+    return attributes.get("aria-hidden", "").strip().lower() == "true" or (
+        name == "dialog" and "open" not in attributes
+    )
 
 
-def _style_hides(style: str) -> bool:
-    if "\\" in style:
-        # Nobody escapes letters in a style but to disguise it.
-        return True
-    plain = "".join(_style_comment.sub("", style).split())
-    return _hides(plain) is not None or ("overflow:hidden" in plain and _shrinks(plain) is not None)
+def _own_style(attributes: Mapping[str, str]) -> str:
+    """The style of an element itself, with its older attributes for colours."""
+    style = attributes.get("style", "")
+    if "/*" in style:
+        style = _style_comment.sub("", style)
+    if "bgcolor" in attributes:
+        style = f"background-color:{attributes['bgcolor']};{style}"
+    return f"color:{attributes['color']};{style}" if "color" in attributes else style
+
+
+_PLAIN_NODE = Node("")
+
+
+def _make_node(name: str, attributes: Mapping[str, str], place: int) -> Node:
+    classes = frozenset(attributes.get("class", "").split())
+    return Node(name, attributes.get("id", ""), classes, attributes, place)

@@ -129,6 +129,25 @@ class Head(Struct, frozen=True):
 State = Literal["head", "length", "chunk_line", "chunk", "chunk_end", "trailers", "until_close", "done", "failed"]
 
 
+def _check_framing(head: Head) -> None:
+    """Refuse a head after which two programs could disagree about the end of the answer (RFC 9112, section 6)."""
+    coding, length = head.headers.get("transfer-encoding"), head.headers.get("content-length")
+    if coding is not None and length is not None:
+        raise TransportFault("broken_protocol", "a content length and a transfer encoding together", code="length")
+    size = _read_content_length(length) if length is not None else 0
+    if (head.status < 200 or head.status == 204) and (coding is not None or size):
+        raise TransportFault("broken_protocol", f"a body with the status {head.status}", code="length")
+
+
+def _read_content_length(written: str) -> int:
+    """The length in a header that may be repeated; all values are the same."""
+    values = {value.strip(" \t") for value in written.split(",")}
+    text = values.pop()
+    if values or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise TransportFault("broken_protocol", f"invalid content length: {written[:60]!r}", code="length")
+    return int(text)
+
+
 class ResponseParser:
     """Parses the response to one request. `method` decides whether a body is possible."""
 
@@ -228,6 +247,7 @@ class ResponseParser:
             raise self._too_large("head")
         pending.clear()
         head = self._parse_head(whole, end + 2)
+        _check_framing(head)
         rest = whole[end + 4 :]
         if head.status < 200:
             if head.status == 101:
@@ -287,27 +307,20 @@ class ResponseParser:
         coding = headers.get("transfer-encoding")
         length = headers.get("content-length")
         if coding is not None:
-            self._expect_chunks(coding, length is not None)
+            self._expect_chunks(coding)
         elif length is not None:
             self._expect_length(length, "content-encoding" not in headers)
         else:
             self.keeps = False
             self._state = "until_close"
 
-    def _expect_chunks(self, coding: str, has_length: bool) -> None:
+    def _expect_chunks(self, coding: str) -> None:
         if coding.lower() != "chunked" or self._http_10:
             raise TransportFault("broken_protocol", f"unknown transfer encoding {coding[:60]!r}", code="coding")
-        if has_length:
-            # By the standard the chunks count; the connection of a server that sends both is not reused.
-            self.keeps = False
         self._state = "chunk_line"
 
     def _expect_length(self, length: str, plain: bool) -> None:
-        values = {value.strip() for value in length.split(",")}
-        text = values.pop()
-        if values or not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
-            raise TransportFault("broken_protocol", f"invalid content length: {length[:60]!r}", code="length")
-        self._remaining = int(text)
+        self._remaining = _read_content_length(length)
         if plain and self._remaining > self._limits.body_bytes:
             raise self._too_large("body")
         self._state = "length" if self._remaining else "done"

@@ -1,0 +1,235 @@
+"""Readings of a text: what it says without escapes, colours, invisible characters, line numbers and dumps.
+
+A known secret may be printed in an encoding of its own for every character, or with something between the characters.
+These forms cannot be listed. So the text is decoded, and the secret is searched in the result. A reading knows for each
+of its characters where it stands in the text. All of them take linear time.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Final
+
+from dragoman.characters import is_invisible
+
+# --------------------------------------------------------------------------------------------------------------------
+# Escapes of JSON, JavaScript, Python, C, shells, HTML, addresses and mails, and what may stand between characters.
+
+# They all begin with one of a few characters, which makes the search fast.
+_ESCAPES: Final = r"""(?:
+    (?<=(?<!\\)\\)\\*+(?: u\{(?P<brace>[0-9a-fA-F]{1,6})\} | u(?P<four>[0-9a-fA-F]{4}) | U(?P<eight>[0-9a-fA-F]{8})
+        | (?:e|033|x1[bB])\[[0-9;]{0,16}m | x\{?(?P<hex>[0-9a-fA-F]{2})\}? | (?P<octal>[0-3][0-7]{2}) | [nrt]
+        | (?P<sign>[^A-Za-z0-9\s\\]) | \r?\n )
+  | (?<=&)(?: \#(?: [xX]0{0,8}(?P<entity>[0-9a-fA-F]{1,6}) | 0{0,8}(?P<number>[0-9]{1,7}) );?
+        | (?P<named>amp|lt|gt|quot|apos); )
+  | (?<=%)(?:25){0,3}(?P<percent>[0-9a-fA-F]{2})
+  | (?<==)(?: (?P<quoted>[0-9A-F]{2}) | [ \t]{0,8}\r?\n )
+  | (?<=\x1b)(?: \[[0-?]{0,32}[ -/]{0,4}[@-~] | \][^\x07\x1b]{0,200}(?:\x07|\x1b\\) )
+  | (?<=\^)\[\[[0-9;]{0,16}m
+  | (?<=[ODD]) PREFIX )"""
+_CONTROLS: Final = "\x00-\x08\x0e-\x1f\x7f-\x9f"
+_NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_HAS_ESCAPE = re.compile(rf"\\[uUxe0-3\"'/&<>]|\^\[|&[#alqg]|%[0-9a-fA-F]{{2}}|=[0-9A-F\r\n]|[{_CONTROLS}]").search
+# The beginning of an escape at the end of a text: what it is depends on what follows.
+_UNFINISHED = re.compile(
+    r"(?:(?<!\\)\\++(?:[uUx]\{?[0-9a-fA-F]{0,7}|[0-7]{0,2}|(?:e|033|x1[bB])(?:\[[0-9;]{0,16})?)?"
+    r"|&\#?[xX]?[0-9a-zA-Z]{0,15}|%[0-9a-fA-F]{0,8}|=[0-9A-F]?[ \t]{0,8}\r?|\x1b[\[\]]?[0-?]{0,32}"
+    r"|\^(?:\[){0,2}[0-9;]{0,16})\Z"
+).search
+_TAIL: Final = 256
+# The number of a line, or the sign of a difference, before each line; also the name of a file as grep prints it.
+_PREFIXES: Final = r"""(?<=\n)(?:
+        [ \t]{0,8}[0-9]{1,7}(?: [ ]?[:|)\t\-+\u2502] | [ ]{1,2} )[ \t]{0,2}
+      | [+\-<>|][ ]? | [\w./\-]{1,80}[:\-][0-9]{1,7}[:\-] )"""
+_HAS_PREFIX = re.compile(_PREFIXES.replace("(?<=", "(?:"), re.VERBOSE).search
+_UNFINISHED_PREFIX = re.compile(
+    r"(?:[ \t]{0,8}[0-9]{0,7}[ :|)\t\-+\u2502]{0,4}|[+\-<>|][ ]?|[\w./\-]{1,80}(?:[:\-][0-9]{0,7}[:\-]?)?)\Z"
+).match
+_LONGEST_PREFIX: Final = 96
+
+Places = Callable[[int], tuple[int, int]]
+
+
+def _decode(found: re.Match[str]) -> str:
+    kind = found.lastgroup
+    if kind is None:
+        return ""
+    written = found[kind]
+    if kind == "sign":
+        return written
+    if kind == "named":
+        return _NAMED[written]
+    code = int(written, 8 if kind == "octal" else 10 if kind == "number" else 16)
+    return chr(code) if code <= 0x10FFFF else ""
+
+
+class Reading:
+    """A text without escapes and blanks, and optionally without what precedes its lines."""
+
+    def __init__(self, text: str, *, prefixed: bool = False) -> None:
+        self._text = text
+        self._pattern = _pattern_for(text, prefixed)
+        self.text = "".join(self._pattern.sub(_decode, text).split())
+
+    def place_from_end(self, length: int) -> int:
+        """Where the last characters of the reading begin in the text."""
+        size = 64 + 16 * length
+        while True:
+            offset = max(0, len(self._text) - size)
+            read, place = self.places(offset)
+            if len(read) >= length + 8 or not offset:
+                return place(len(read) - length)[0]
+            size *= 8
+
+    def places(self, offset: int = 0) -> tuple[str, Places]:
+        """The reading again from an offset on, and where each of its characters stands in the text."""
+        text = self._text
+        pieces: list[str] = []
+        starts: list[int] = []
+        marks: list[tuple[int, int]] = []
+        total, at = 0, offset
+
+        def keep(start: int, end: int) -> None:
+            nonlocal total
+            for piece in _WORDS.finditer(text, start, end):
+                starts.append(total)
+                marks.append((piece.start(), 0))
+                pieces.append(piece.group())
+                total += piece.end() - piece.start()
+
+        for found in self._pattern.finditer(text, offset):
+            keep(at, found.start())
+            at = found.end()
+            character = _decode(found)
+            if character and not character.isspace():
+                starts.append(total)
+                marks.append((found.start(), at))
+                pieces.append(character)
+                total += 1
+        keep(at, len(text))
+
+        def place(index: int) -> tuple[int, int]:
+            number = bisect_right(starts, index) - 1
+            start, end = marks[number]
+            return (start, end) if end else (start + index - starts[number], start + index - starts[number] + 1)
+
+        return "".join(pieces), place
+
+
+_WORDS = re.compile(r"\S+")
+
+
+@lru_cache(maxsize=64)
+def _compile(odd: str, *, prefixed: bool, struck: bool) -> re.Pattern[str]:
+    ignored = _CONTROLS + re.escape(odd)
+    escapes = _ESCAPES.replace("ODD", ignored).replace("PREFIX", f"| {_PREFIXES}" if prefixed else "")
+    first = rf"[\\&%=^{ignored}{chr(92) + 'n' if prefixed else ''}]{escapes}"
+    return re.compile(rf"[^\n]\x08 | {first}" if struck else first, re.VERBOSE)
+
+
+def _pattern_for(text: str, prefixed: bool) -> re.Pattern[str]:
+    odd = "" if text.isascii() else "".join(sorted(each for each in set(text) if each > "\x9f" and is_invisible(each)))
+    return _compile(odd[:64], prefixed=prefixed, struck="\x08" in text)
+
+
+def readings(text: str) -> Iterator[Reading]:
+    """The readings of a text that may say more than the text itself."""
+    if _HAS_ESCAPE(text) or (not text.isascii() and any(map(is_invisible, set(text)))):
+        yield Reading(text)
+    if _HAS_PREFIX(text):
+        yield Reading(text, prefixed=True)
+
+
+def unfinished(text: str) -> tuple[int, int]:
+    """Where an incomplete escape may begin, and the line whose prefix may be incomplete; else the end of the text."""
+    size = len(text)
+    escape = _UNFINISHED(text, max(0, size - _TAIL))
+    line = text.rfind("\n", max(0, size - _LONGEST_PREFIX)) + 1
+    return escape.start() if escape else size, line if line and _UNFINISHED_PREFIX(text, line) else size
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Dumps of bytes: lines of `xxd`, `hexdump` and `od`, and lists of numbers.
+
+_DUMP_LINE = re.compile(
+    r"^[ \t]*[0-9a-fA-F]{4,16}(?::[ ]|[ ]{1,3}|\t)(?P<hex>(?:[0-9a-fA-F]{2,8}[ ])*[0-9a-fA-F]{2,8}"
+    r"(?:[ ]{2}(?:[0-9a-fA-F]{2}[ ])*[0-9a-fA-F]{2}(?=[ ]{2}\|))?)(?:[ ]{2}[^\n]*|[ ]?)$",
+    re.MULTILINE,
+)
+_DUMP_BEGINS = re.compile(r"^[ \t]*[0-9a-fA-F]{4,16}[: \t]|^[ \t]*[0-9a-fA-F]{0,16}\Z", re.MULTILINE)
+_LONGEST_DUMP_LINE: Final = 1024
+_HEX_LIST = re.compile(r"[0-9a-fA-F]{2}(?:[ \t\r\n]{0,4}[,:;\-][ \t\r\n]{0,8}(?:0[xX])?[0-9a-fA-F]{2}){3,}+")
+_NUMBERS = re.compile(r"[0-9]{2,3}(?:[ \t\r\n]{0,4}[, ][ \t\r\n]{0,8}[0-9]{2,3}){3,}+")
+_LIST_AT_END = re.compile(r"(?:0[xX]?|(?:0[xX])?[0-9a-fA-F]{1,3})(?:[\s,:;\-]{1,12}(?:0[xX]?)?[0-9a-fA-F]{0,3})*+\Z")
+_HEX_ITEM = re.compile(r"(?:0[xX])?([0-9a-fA-F]{2})(?![0-9a-fA-F])")
+_NUMBER_ITEM = re.compile(r"[0-9]{2,3}")
+
+
+class Dump:
+    """Bytes that a text shows, in hexadecimal digits, and where they stand in it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._pieces: list[str] = []
+        self._starts: list[int] = []
+        self._spans: list[tuple[int, int]] = []
+        self._size = 0
+
+    def add(self, digits: str, start: int, end: int) -> None:
+        self._starts.append(self._size)
+        self._spans.append((start, end))
+        self._pieces.append(digits.lower())
+        self._size += len(digits)
+
+    def finish(self) -> Dump:
+        self.text = "".join(self._pieces)
+        return self
+
+    def place(self, index: int) -> tuple[int, int]:
+        return self._spans[bisect_right(self._starts, index) - 1]
+
+
+def dumps(text: str) -> Iterator[Dump]:
+    """The dumps in a text: hexadecimal digits in their order, with the bytes of each word exchanged, and lists."""
+    lines = list(_DUMP_LINE.finditer(text))
+    if lines:
+        for swapped in (False, True):
+            dump = Dump()
+            for found in lines:
+                digits = "".join(found["hex"].split())
+                # The whole line is hidden, with the characters behind its digits.
+                dump.add(_exchange(digits) if swapped else digits, found.start(), found.end())
+            yield dump.finish()
+    for pattern, item, base in ((_HEX_LIST, _HEX_ITEM, 16), (_NUMBERS, _NUMBER_ITEM, 10)):
+        for found in pattern.finditer(text):
+            dump = Dump()
+            for each in item.finditer(text, found.start(), found.end()):
+                code = int(each[1] if base == 16 else each.group(), base)
+                dump.add(f"{code:02x}" if code < 256 else "??", each.start(), each.end())
+            yield dump.finish()
+
+
+def _exchange(digits: str) -> str:
+    return "".join(digits[at + 2 : at + 4] + digits[at : at + 2] for at in range(0, len(digits), 4))
+
+
+def undecided_dump(text: str, most: int) -> int:
+    """Where the end of a text may be part of a dump in which `most` digits matter."""
+    best = len(text)
+    line = text.rfind("\n", max(0, len(text) - _LONGEST_DUMP_LINE)) + 1
+    if _DUMP_BEGINS.match(text, line) and len(text) - line < _LONGEST_DUMP_LINE:
+        # The lines before it belong to the same dump.
+        best = line
+        left = most
+        while left > 0 and best > 0:
+            before = text.rfind("\n", max(0, best - 1 - _LONGEST_DUMP_LINE), best - 1) + 1
+            found = _DUMP_LINE.match(text, before, best - 1)
+            if found is None or before >= best - 1:
+                break
+            left -= len(found["hex"]) // 3 * 2
+            best = before
+    found = _LIST_AT_END.search(text, max(0, len(text) - 12 * most - 64))
+    return min(best, found.start()) if found else best
