@@ -17,7 +17,7 @@ from dragoman.types import File, Image, Message, Part, Text, Thinking, ToolCall,
 UNTRUSTED = "untrusted"
 """The key in `Message.extra` of a message that is untrusted whatever its role: a task that another agent wrote after it
 had read untrusted content."""
-_SUMMARY = "compacted"
+SUMMARY = "compacted"
 """The key in `Message.extra` of a message that replaces others. A model wrote it from their results."""
 
 # In text mode, results are sent in a user message.
@@ -42,8 +42,8 @@ class EchoReader:
 
     def read(self, message: Message) -> None:
         """Add the next message."""
-        if message.role == "user" and (UNTRUSTED in message.extra or _SUMMARY in message.extra):
-            is_summary = _SUMMARY in message.extra
+        if message.role == "user" and (UNTRUSTED in message.extra or SUMMARY in message.extra):
+            is_summary = SUMMARY in message.extra
             source = "a summary of earlier messages" if is_summary else "the task that another agent wrote"
             self.index.add("\n".join(strings(message.parts)), source)
             return
