@@ -102,7 +102,7 @@ class Allowance:
         """Return whether the content contains this call, under its name or under one of these names."""
         if self._index.has_nothing:
             return _NONE
-        key = (fingerprint(call), call.raw)
+        key = (fingerprint(call), call.raw.strip())
         if key not in self._known:
             if self._left <= 0 or len(self._known) >= _MOST_CALLS:
                 return _UNCHECKED

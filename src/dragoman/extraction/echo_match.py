@@ -61,21 +61,22 @@ def score_likeness(pattern: CallPattern, window: str, least: float, budget: Budg
         return 0.0
     weight = values + sum(map(len, keys)) + _FRAME * len(keys)
     may_lack = max(weight * (1 - least), min(_FEW_EDITS, values * _MOST_CHANGED) if values >= _RECOGNISED else 0)
+    known = MARKUP_WORDS | {first_word(key) for key in keys}
     lacking = 0.0
     for leaf in sorted(leaves, key=attrgetter("weight"), reverse=True):
-        lacking += leaf.weight - _credit(leaf, window, budget)
+        lacking += leaf.weight - _credit(leaf, window, known, budget)
         if lacking > may_lack:
             return 0.0
     return (weight - lacking) / weight if weight else 0.0
 
 
-def _credit(leaf: Leaf, window: str, budget: Budget) -> float:
+def _credit(leaf: Leaf, window: str, known: frozenset[str], budget: Budget) -> float:
     """Return how many characters of a value the window contains, at best."""
     if any(form in window for form in leaf.forms):
         return leaf.weight
     value, places = leaf.forms[0], _places(leaf, window)
     budget.spend(1 + len(value) // 8)
-    if any(_is_extended(place, value) for place in places):
+    if any(_is_extended(place, value, known) for place in places):
         return leaf.weight
     if len(value) > _LONG:
         return _credit_long(value, window, budget)
@@ -100,8 +101,11 @@ def _places(leaf: Leaf, window: str) -> set[str]:
     return places or {window[:room]}
 
 
-def _is_extended(place: str, value: str) -> bool:
-    """Whether the place has a shorter value, which is the largest part of this one: the copy has some words more."""
+def _is_extended(place: str, value: str, known: frozenset[str]) -> bool:
+    """Whether the place has a shorter value, which is the largest part of this one: the copy has some words more.
+
+    After the shorter value comes a known word: one of a wrapper, or the next key.
+    """
     words = _wrapper_words(place)
     begin = end = words.end() if words else 0
     for word in _words(place, begin):
@@ -109,8 +113,8 @@ def _is_extended(place: str, value: str) -> bool:
             break
         end = word.end()
     following = _next_word(place, end)
-    ends = place[end : end + 1] != BLANK or following is None or following[1] in MARKUP_WORDS
-    return ends and end - begin >= max(_LEAST_PART, len(value) // 2)
+    ends = place[end : end + 1] != BLANK or following is None or following[1] in known
+    return ends and end - begin >= max(_LEAST_PART, len(value) * 2 // 5)
 
 
 def _shares_enough(value: str, window: str, budget: Budget) -> bool:
@@ -265,9 +269,9 @@ class Search:
             match = self._judge_forward(text, start, end)
             if match.kind != "similar" or not self._repeats_own(text, start, end, number):
                 yield match
-        for start, end in self._places(text, "backward"):
+        for start, _ in self._places(text, "backward"):
             match = self._judge_backward(text, start)
-            if match.kind != "similar" or not self._repeats_own(text, start, end, number):
+            if match.kind != "similar" or not self._repeats_own(text, start, None, number):
                 yield match
         if with_edits:
             for start, end in self._places(text, "alike"):
@@ -275,15 +279,19 @@ class Search:
                 if match.kind != "similar" or not self._repeats_own(text, start, end, number):
                     yield match
 
-    def _repeats_own(self, text: str, start: int, end: int, number: int) -> bool:
-        """Whether the call at this place is another call, which the model had made before it received the text."""
+    def _repeats_own(self, text: str, start: int, end: int | None, number: int) -> bool:
+        """Whether the call at this place is another call, which the model had made before it received the text.
+
+        `end` is the end of its name; None if its arguments precede the name.
+        """
         if self._own_searches is None:
             self._own_searches = [(made, self._search_own(CallPattern(call))) for made, call in self._own]
-        return any(
-            made <= number
-            and "exact" in (own._judge_forward(text, start, end).kind, own._judge_backward(text, start).kind)
-            for made, own in self._own_searches
-        )
+        for made, own in self._own_searches:
+            if made <= number:
+                match = own._judge_backward(text, start) if end is None else own._judge_forward(text, start, end)
+                if match.kind == "exact":
+                    return True
+        return False
 
     def _search_own(self, pattern: CallPattern) -> Search:
         is_compact = self._is_compact

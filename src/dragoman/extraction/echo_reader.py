@@ -122,7 +122,7 @@ def strings(value: object) -> Iterator[str]:
             characters += len(each)
             yield each if _data_address(each) is None else _read_address(each)
         elif isinstance(each, Mapping):
-            for key, inner in reversed(each.items()):
+            for key, inner in reversed(list(each.items())):
                 pending += (_read_data(inner) if key == "data" and isinstance(inner, str) else inner, str(key))
         elif isinstance(each, list | tuple):
             pending += reversed(each)
@@ -135,7 +135,10 @@ def _fields(part: object) -> list[object]:
     if isinstance(part, Text | Thinking):
         return [part.extra, part.text]
     if isinstance(part, ToolResult):
-        return [part.extra, part.data, part.content]
+        parts = part.content if isinstance(part.content, list) else [part.content]
+        # A call may be split over several texts, so these come first, without anything in between.
+        texts = [each.text if isinstance(each, Text) else each for each in parts if not isinstance(each, Image | File)]
+        return [part.extra, part.data, [each for each in parts if not isinstance(each, str)], texts]
     if isinstance(part, Image):
         return [part.extra, _read_data(part.data or ""), part.url]
     if isinstance(part, File):

@@ -15,7 +15,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import accumulate
 
 from msgspec import Struct
 
@@ -359,7 +358,11 @@ class Blocks:
 
 def _carry(indentations: Iterable[int]) -> list[int]:
     """Return for each line the indentation of the last words so far."""
-    return list(accumulate(indentations, lambda last, own: last if own == _NO_WORDS else own))
+    last, carried = _NO_WORDS, []
+    for own in indentations:
+        last = last if own == _NO_WORDS else own
+        carried.append(last)
+    return carried
 
 
 def _has_words(text: str, calls: SpanList, markers: list[Span], elements: list[tuple[str, Span]]) -> bool:
