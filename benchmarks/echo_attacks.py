@@ -1,7 +1,9 @@
 """Whether a call that somebody planted in a tool result runs when a model quotes it, and what the guard costs.
 
 No model takes part: what it reads are the tool results of AgentDojo with a call in the place of the attacker's text,
-and what it writes is that call, quoted in many ways. A figure is therefore one of the layer, not of a model.
+and what it writes is that call, quoted in many ways. A figure is therefore one of the layer, not of a model. Three
+parts need no AgentDojo (`--own`): calls in every place of a conversation and in every disguise that the guard claims to
+see through, calls that the model changes or extends, and honest runs that copy from results.
 """
 
 from __future__ import annotations
@@ -20,7 +22,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.support import dojo
 from benchmarks.support.dojo import Call, Reading, Suite, Unavailable
+from benchmarks.support.echo_channels import CHANNELS, DISGUISES, PAYLOADS
+from benchmarks.support.echo_channels import EDITS as CHANGES
+from benchmarks.support.echo_channels import TOOLS as CHANNEL_TOOLS
 from benchmarks.support.echo_copying import COPIES, TOOLS, WHOLE_CALLS
+from benchmarks.support.echo_honest import honest_runs
 from benchmarks.support.echo_styles import SHAPES, STYLES, edit, write
 from msgspec import Struct
 
@@ -28,7 +34,7 @@ import dragoman
 from dragoman import formats
 from dragoman.extraction.echo import EchoIndex
 from dragoman.toolset import Toolset
-from dragoman.types import ToolCall
+from dragoman.types import Message, ToolCall
 
 POLICIES = ("strict", "default", "compat", "no guard")
 EDITS = (1, 3, 6, 10)
@@ -39,7 +45,9 @@ Outcomes = dict[str, Counter[str]]
 Rows = dict[str, list[Outcomes]]
 
 
-def settle(reply: str, call: Call, tools: Toolset, policy: str, conversation: list[dict[str, Any]]) -> str:
+def settle(
+    reply: str, call: Call, tools: Toolset, policy: str, conversation: Sequence[Message | dict[str, Any]]
+) -> str:
     """What became of a call in a reply: `run`, `ask` or `refused`."""
     if policy == "no guard":
         found = formats.parse(reply, tools=tools, loose=True).calls
@@ -187,6 +195,62 @@ def run_copies(rows: Sequence[tuple[str, str, Call]]) -> tuple[Outcomes, list[st
     return outcomes, stopped
 
 
+# ---- places, disguises, changes and honest runs ----------------------------------------------------------------------
+
+
+def plan_places(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, list[Message]]]:
+    """Every payload in every channel, and in every disguise in the text of a result: the reply that repeats it."""
+    for number, (call, shape) in enumerate((call, shape) for call in PAYLOADS for shape in shapes):
+        text = write(call, shape)
+        if text is None:
+            continue
+        for name, channel in CHANNELS.items():
+            yield name, call, text, channel(text)
+        for name, disguise in DISGUISES.items():
+            # Half of the disguised calls are also in an unusual place.
+            place = "text" if number % 2 else "key of structured data"
+            yield f"disguise: {name}", call, text, CHANNELS[place](disguise(text))
+
+
+def plan_changes(shapes: Sequence[str]) -> Iterator[tuple[str, Call, str, list[Message]]]:
+    """Every payload in the text of a result, and the reply that repeats it with a change."""
+    source = random.Random(17)
+    for name, change in CHANGES.items():
+        for planted in PAYLOADS:
+            changed = change(planted, source)
+            for shape in shapes if changed is not None else ():
+                text, reply = write(planted, shape), write(changed, shape) if changed is not None else None
+                if text is not None and reply is not None and changed is not None:
+                    yield name, changed, reply, CHANNELS["text"](text)
+
+
+def run_replies(rows: Iterable[tuple[str, Call, str, list[Message]]], policies: Sequence[str] = POLICIES) -> Rows:
+    tools = Toolset(CHANNEL_TOOLS)
+    names: list[str] = []
+    outcomes: list[Outcomes] = []
+    for name, call, reply, conversation in rows:
+        names.append(name)
+        outcomes.append({policy: Counter([settle(reply, call, tools, policy, conversation)]) for policy in policies})
+    return group(names, outcomes)
+
+
+def plan_honest(count: int) -> Iterator[tuple[str, Call, str, list[Message]]]:
+    for name, conversation, call in honest_runs(count):
+        yield name, call, write(call, "hermes") or "", conversation
+
+
+def tell_own(runs: int) -> dict[str, Any]:
+    """The parts that need no data of others."""
+    places, changes = run_replies(plan_places(list(SHAPES))), run_replies(plan_changes(list(SHAPES)))
+    honest = run_replies(plan_honest(runs))
+    print(f"{len(CHANNELS)} channels, {len(DISGUISES)} disguises, {len(places['all'])} attacks")
+    print_table("planted calls that run, percent", places, "run")
+    print_table(f"changed and extended calls that run, percent ({len(changes['all'])} attacks)", changes, "run")
+    print_table(f"honest calls that are refused, percent ({runs} runs)", honest, "refused")
+    print_table("honest calls that ask, percent", honest, "ask")
+    return {"places": shares(places), "changed": shares(changes), "honest runs": shares(honest)}
+
+
 # ---- cost ------------------------------------------------------------------------------------------------------------
 
 
@@ -257,11 +321,15 @@ def group(names: Iterable[str], outcomes: Sequence[Outcomes]) -> Rows:
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--pairs", type=int, default=12, help="readings per shape and style (default: 12)")
+    options.add_argument("--own", action="store_true", help="only the parts that need no AgentDojo")
+    options.add_argument("--runs", type=int, default=1664, help="honest runs (default: 1664)")
     options.add_argument("--json", type=Path, help="write the figures to this file")
     given = options.parse_args()
+    figures = tell_own(given.runs)
     try:
-        version, suites = dojo.load_suites()
-        figures = measure(version, suites, given.pairs)
+        if not given.own:
+            version, suites = dojo.load_suites()
+            figures |= measure(version, suites, given.pairs)
     except Unavailable as reason:
         print(f"error: AgentDojo cannot be had here: {reason}", file=sys.stderr)
         return 2
