@@ -11,6 +11,7 @@ import pytest
 from tests.policy.bash import WRAPPING, expected_calls, run_lines
 from tests.policy.pieces import READING, TRAPS, make_hidden_lines, make_lines, make_reading_lines
 
+from dragoman.builtin.commands.operands import find_reads
 from dragoman.policy.shell import CommandLine, allows, mentions, read_command, read_only
 
 pytestmark = pytest.mark.needs("bash")
@@ -28,6 +29,13 @@ def _is_tame(line: CommandLine) -> bool:
         and all(redirection.joins or redirection.discards for redirection in command.redirections)
         for command in line.commands
     )
+
+
+def _only_reads(line: str, folder: Path) -> bool:
+    """Whether a line only reads, and no name of a file in the folder becomes an option of it, or something unknown."""
+    found = read_only(line)
+    options = [each for each in find_reads(found.reads, str(folder)) if each.access == "run"]
+    return found.verdict and not found.leaves and not options
 
 
 def test_an_allowed_line_runs_what_the_rule_says_and_nothing_else(tmp_path: Path) -> None:
@@ -76,13 +84,13 @@ def test_any_mixture_of_special_characters_is_read_as_bash_reads_it_or_not_under
 
 
 def test_a_line_that_only_reads_still_does_after_bash_has_expanded_it(tmp_path: Path) -> None:
-    lines = [line for line in make_reading_lines(20_000, seed=18) if read_only(line).verdict]
-    assert len(lines) > 3_000
-    assert sum(not read_command(line).understood for line in lines) > 1_000
     place = tmp_path / "place"
     place.mkdir()
     for name in TRAPS:
         (place / name).touch()
+    lines = [line for line in make_reading_lines(20_000, seed=18) if _only_reads(line, place)]
+    assert len(lines) > 2_000
+    assert sum(not read_command(line).understood for line in lines) > 500
     programs = sorted({line.split()[0] for line in READING})
     for line, calls in zip(lines, run_lines(lines, programs, tmp_path), strict=True):
         for call in calls:

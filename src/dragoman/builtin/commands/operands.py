@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
+import itertools
 import os
 import re
 import stat
@@ -19,7 +21,7 @@ from dragoman.sandbox.protection import closing
 from dragoman.types import Operand
 
 if TYPE_CHECKING:
-    from dragoman.policy.shell import ProgramStart
+    from dragoman.policy.shell import ProgramStart, Reading
 
 # --------------------------------------------------------------------------------------------------------------------
 # The settings of a repository, read far enough to say whether git would run something that they name.
@@ -42,7 +44,7 @@ def _keys(text: str) -> frozenset[str]:
 
 _ALL = frozenset({"*"})
 _SECTIONS_WITHOUT_PROGRAMS = (
-    "advice am apply author blame branch checkout clean clone color column commit committer feature fetch format grep "
+    "advice am apply author blame branch checkout clean clone color column commit committer feature fetch grep "
     "gui http i18n index init log maintenance notes pack pull push rebase receive rerere sendemail stash status tag "
     "transfer url user versionsort "
     # Of programs beside git, which git itself does not look at.
@@ -64,6 +66,9 @@ _HARMLESS: dict[str, frozenset[str]] = {
         "dirstat autorefreshindex relative wordregex tool guitool xfuncname funcname binary cachetextconv"
     ),
     "extensions": _keys("worktreeconfig objectformat compatobjectformat refstorage relativeworktrees preciousobjects"),
+    "format": _keys(
+        "attach headers inforefs numbered outputdirectory signature subjectprefix suffix thread to cc from"
+    ),
     "gc": _keys("auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable packrefs cruftpacks"),
     "gpg": _keys("format allowedsignersfile"),
     "merge": _keys("conflictstyle ff renames renamelimit stat log verbosity directoryrenames autostash tool guitool"),
@@ -96,6 +101,9 @@ class Settings(Struct):
         value = _plain(written)
         if value is None:
             return False
+        if (section, key) == ("format", "pretty"):
+            # With `%G`, git starts the program that checks signatures.
+            return "%G" not in value
         if (section, key) == ("core", "fsmonitor"):
             return value.lower() in _SWITCHES
         if (section, key) == ("submodule", "update"):
@@ -471,6 +479,73 @@ def _is_repository(repository: str, common: str) -> bool:
 
 
 # --------------------------------------------------------------------------------------------------------------------
+# The files that a command line reads, where links lead them. The policy sees only the spelling of paths.
+
+_MOST_MATCHES = 2_000
+_MOST_ENTRIES = 20_000
+_OF_THE_SYSTEM = ("/proc", "/sys", "/dev")
+_WITH_BRACKET = re.compile(r"\[[^/]*")
+
+
+def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
+    """The files behind links, inside and outside the workspace, and names of files that would become options."""
+    found: dict[Operand, None] = {}
+    for reading in reads:
+        if not reading.leaves:
+            found.update(dict.fromkeys(_find_behind_links(reading, top)))
+    return list(found)
+
+
+def _find_behind_links(reading: Reading, top: str) -> Iterator[Operand]:
+    named = reading.path or next(iter(reading.folders))
+    for folder in reading.folders:
+        start = os.path.join(top, folder)
+        paths = _expand(start, reading.path) if reading.is_pattern else [os.path.join(start, reading.path)]
+        if paths is None or "\0" in reading.path:
+            yield Operand("path", named, "read", inside=False)
+            continue
+        for path in paths:
+            if reading.is_pattern and os.path.relpath(path, start).startswith("-"):
+                yield Operand("path", os.path.relpath(path, start), "run", path)
+            # Bash and programs differ in what `..` after a link means.
+            for real in {os.path.realpath(path), os.path.realpath(os.path.normpath(path))}:
+                is_inside = _is_inside(real, top) and not (reading.kind == "tree" and _leads_out(real, top))
+                if not is_inside or real != os.path.normpath(path):
+                    yield Operand("path", named, "read", real, is_inside)
+
+
+def _expand(start: str, pattern: str) -> list[str] | None:
+    """The names that bash may put in place of a pattern, and some more; None if there are too many."""
+    # Brackets have other rules in bash, so that they stand for anything here.
+    loose = _WITH_BRACKET.sub("*", pattern).replace("\\", "?")
+    matches = glob.iglob(os.path.join(glob.escape(start), loose))
+    found = list(itertools.islice(matches, _MOST_MATCHES + 1))
+    return found if len(found) <= _MOST_MATCHES else None
+
+
+def _is_inside(real: str, top: str) -> bool:
+    """Whether a file is in the workspace; what the kernel shows as files is in none."""
+    shown = any(is_below(real, each) and not is_below(top, each) for each in _OF_THE_SYSTEM)
+    return is_below(real, top) and not shown
+
+
+def _leads_out(folder: str, top: str) -> bool:
+    """Whether a link below a folder leads out of the workspace, or the folder is too large to tell."""
+    waiting, seen, count = [folder], {folder}, 0
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                count += 1
+                real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                if count > _MOST_ENTRIES or not _is_inside(real, top):
+                    return True
+                if os.path.isdir(real) and real not in seen:
+                    seen.add(real)
+                    waiting.append(real)
+    return False
+
+
+# --------------------------------------------------------------------------------------------------------------------
 # The files that a command line would run, told apart by what is in them: a script can change after it was approved.
 
 _LARGEST_SCRIPT = 512 * 1024 * 1024
@@ -481,9 +556,10 @@ class TooLarge(OSError):
 
 
 def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> list[Operand]:
-    """The command line itself, and every file that says what it would run.
+    """The command line itself, every file that says what it would run, and the files that it reads through links.
 
-    Those are scripts, programs that lie in the workspace, and the settings of repositories that name programs.
+    The files that say it are scripts, programs that lie in the workspace, and the settings of repositories that name
+    programs.
     """
     from dragoman.policy import shell
 
@@ -494,6 +570,7 @@ def find_operands(command: str, folder: str, environment: Mapping[str, str]) -> 
     files += [_describe_as(path, top) for path in programs]
     settings = find_settings(visits, top, environment)
     files += [_UNKNOWN if path == UNKNOWN else describe(path, folder) for path in settings]
+    files += find_reads(shell.read_only(command).reads, top)
     return [Operand(kind="command", value=command, access="run", inside=True), *dict.fromkeys(files)]
 
 
