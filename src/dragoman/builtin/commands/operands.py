@@ -499,14 +499,15 @@ def find_reads(reads: Iterable[Reading], top: str) -> list[Operand]:
 def _find_behind_links(reading: Reading, top: str) -> Iterator[Operand]:
     named = reading.path or next(iter(reading.folders))
     for folder in reading.folders:
-        start = os.path.join(top, folder)
-        paths = _expand(start, reading.path) if reading.is_pattern else [os.path.join(start, reading.path)]
+        start = os.path.join(top, folder).rstrip("/")
+        paths = _expand(start, reading.path) if reading.is_pattern else [f"{start}/{reading.path}"]
         if paths is None or "\0" in reading.path:
             yield Operand("path", named, "read", inside=False)
             continue
         for path in paths:
-            if reading.is_pattern and os.path.relpath(path, start).startswith("-"):
-                yield Operand("path", os.path.relpath(path, start), "run", path)
+            name = path[len(start) :].lstrip("/")
+            if reading.is_pattern and name.startswith("-"):
+                yield Operand("path", name, "run", path)
             # Bash and programs differ in what `..` after a link means.
             for real in {os.path.realpath(path), os.path.realpath(os.path.normpath(path))}:
                 is_inside = _is_inside(real, top) and not (reading.kind == "tree" and _leads_out(real, top))
@@ -518,7 +519,7 @@ def _expand(start: str, pattern: str) -> list[str] | None:
     """The names that bash may put in place of a pattern, and some more; None if there are too many."""
     # Brackets have other rules in bash, so that they stand for anything here.
     loose = _WITH_BRACKET.sub("*", pattern).replace("\\", "?")
-    matches = glob.iglob(os.path.join(glob.escape(start), loose))
+    matches = glob.iglob(f"{glob.escape(start)}/{loose}")
     found = list(itertools.islice(matches, _MOST_MATCHES + 1))
     return found if len(found) <= _MOST_MATCHES else None
 

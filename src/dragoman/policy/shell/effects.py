@@ -190,8 +190,6 @@ _FILES_OF = {
     "docker-compose": ("docker-compose.yml", "compose.yaml"),
     "pre-commit": (".pre-commit-config.yaml",),
 }
-_ASKABLE = frozenset({"make", "gmake", "npm", "bun"})
-"""Those of these programs that print their version without reading their files."""
 _FILE_OPTIONS = {"make": ("-f", "--file", "--makefile"), "gmake": ("-f", "--file", "--makefile"), "just": ("-f",),
                  "ninja": ("-f",), "awk": ("-f",), "gawk": ("-f",), "sed": ("-f",), "mawk": ("-f",)}  # fmt: skip
 _CODE_OPTIONS = {
@@ -227,11 +225,14 @@ def _scripts_of(words: tuple[str, ...], depth: int) -> Iterator[str]:
     program, name = words[0], base_name(words[0])
     if "/" in program:
         yield program
+    known = find_known(words)
+    if known is not None and not known.row.acts and not known.arguments.unknown:
+        return
     if name in ("source", "."):
         yield from words[1:2]
     elif name in SHELLS or is_interpreter(name):
         yield from _scripts_of_interpreter(name, words, depth)
-    elif name in _FILES_OF and not (name in _ASKABLE and words[1:] == ("--version",)):
+    elif name in _FILES_OF:
         yield from _find_file_options(name, words) or _FILES_OF[name]
     elif name in WRAPPERS and depth < _DEPTH:
         yield from _scripts_of_wrapper(words, depth)
@@ -444,7 +445,8 @@ def read_only(text: str) -> ReadOnly:
         return ReadOnly(False, why)
     found = _Findings()
     for command, folders in _follow_folders(line):
-        why = _judge(command, folders, found) or why
+        judged = _judge(command, folders, found)
+        why = why or judged
     leaves = found.leaves or any(reading.leaves for reading in found.reads)
     return ReadOnly(not why, why, tuple(found.reads), leaves)
 
@@ -495,8 +497,8 @@ def _note(known: Known, command: SimpleCommand, folders: tuple[str, ...], found:
     for index in arguments.unknown:
         word = command.words[index]
         found.reads.append(Reading(word if word[:1] != "-" else word.partition("=")[2] or word[2:], "read", folders))
-    if arguments.is_here:
-        found.reads.append(Reading("", "search", folders))
+    if arguments.here:
+        found.reads.append(Reading("", arguments.here, folders))
 
 
 def _judge_redirection(redirection: Redirection, folders: tuple[str, ...], found: _Findings) -> str:

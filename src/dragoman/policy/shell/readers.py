@@ -181,8 +181,8 @@ READERS: dict[str, Row] = {
     "id": _free("-agGnruzZ --context --group --groups --name --real --user --zero", "word*"),
     "groups": _free("", "word*"),
     "pwd": _free("-LP", ""),
-    "which": _free("-as --all", "word*"),
-    "type": make_row("-afptP", "word*", is_free=True),
+    "which": _free("-as --all", "program*"),
+    "type": make_row("-afptP", "program*", is_free=True),
     **dict.fromkeys(("echo", "true", "false", ":"), _TEXT),
     **dict.fromkeys(("test", "["), _TEST),
     "cd": make_row("-LP", "folder"),
@@ -199,7 +199,7 @@ READERS: dict[str, Row] = {
     "uniq": _strict("-cdDiuz -fsw=number --count --repeated --all-repeated[=word] --skip-fields=number --group[=word] "
                     "--ignore-case --skip-chars=number --unique --zero-terminated --check-chars=number", "read"),
     "xxd": make_row("-a -b -C -E -e -i -u -ps -p -d -c=number -g=number -l=word -n=word -o=word -s=word --help", "read",
-                    style="words"),
+                    style="early"),
     "file": _strict("-bcEiklLhnN0rv -eF=word --brief --checking-printout --exclude=word --separator=word --mime "
                     "--apple --extension --mime-type --mime-encoding --keep-going --list --dereference "
                     "--no-dereference --no-buffer --no-pad --print0 --raw"),

@@ -87,7 +87,7 @@ _GIT_READING: dict[str, Row] = {
     "rev-parse": _git("--abbrev-ref[=word] --short[=number] --verify -q --quiet --symbolic --symbolic-full-name --all "
                       "--branches[=word] --tags[=word] --remotes[=word] --git-dir --git-common-dir --absolute-git-dir "
                       "--is-inside-git-dir --is-inside-work-tree --is-bare-repository --is-shallow-repository "
-                      "--show-toplevel --show-prefix --show-cdup --show-superproject-working-tree "
+                      "--show-toplevel --show-prefix --show-cdup "
                       "--show-object-format[=word] --default=word --revs-only --no-revs --flags --no-flags "
                       "--local-env-vars --disambiguate=word --path-format=word --git-path=word"),
     "ls-files": _git("-ztvfcdmoisku -x=word -X=read --cached --deleted --modified --others --ignored --stage --killed "

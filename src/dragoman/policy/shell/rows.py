@@ -31,6 +31,7 @@ _KINDS: Mapping[str, Callable[[str], bool]] = {
     "file": _pattern(r"[A-Za-z0-9_.][^\x00-\x1f=@:\\$`*?]*(?:::[^@$`]*)?"),
     "number": _pattern(r"[+-]?[0-9]+(?:\.[0-9]+)?[A-Za-z%]{0,3}"),
     "name": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"),
+    "program": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"),
     "names": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.,/-]*"),
     "task": _pattern(r"[A-Za-z0-9_][A-Za-z0-9_.:-]*"),
     "package": _pattern(r"\.|(?:\./)?[A-Za-z0-9_.][A-Za-z0-9_./-]*"),
@@ -87,7 +88,8 @@ class Row(Struct, frozen=True):
     """Whether it does more than read. The words of the row are then those that a star in a rule may cover."""
     style: str = "gnu"
     """`gnu`: letters may be bundled, options and operands may be mixed. `first`: the same, but no option follows an
-    operand. `words`: an option is a whole word, also after one hyphen. `text`: every word is text."""
+    operand. `words`: an option is a whole word, also after one hyphen. `early`: the same, and no option follows an
+    operand. `text`: every word is text."""
     here: bool = False
     """Whether it reads the current folder if it has no operand."""
     always_here: bool = False
@@ -102,6 +104,7 @@ class Row(Struct, frozen=True):
     """Whether it always shows something from outside the workspace."""
 
 
+_WHOLE = ("words", "early")
 _OPTION = re.compile(r"(--[A-Za-z0-9][A-Za-z0-9_-]*|-[A-Za-z0-9_-]+)([!^#.+]*)(\[?)(?:=([a-z,]+))?\]?\Z")
 
 
@@ -118,7 +121,7 @@ def make_row(options: str = "", operands: str = "", **traits: object) -> Row:
         name, marks, bracket, kinds = found.groups()
         option = Option(tuple(kinds.split(",")) if kinds else (), bool(bracket), marks)
         assert all(kind in _KINDS for kind in option.kinds), written
-        is_whole = name.startswith("--") or traits.get("style") == "words"
+        is_whole = name.startswith("--") or traits.get("style") in _WHOLE
         known.update(dict.fromkeys([name] if is_whole else [f"-{letter}" for letter in name[1:]], option))
     *first, last = operands.split() or [""]
     is_open = last.endswith("*")
@@ -148,16 +151,13 @@ class Arguments(Struct):
     """The options that a star in a rule does not cover."""
     leaving: set[int] = set()
     """The words that name something outside the workspace, although they are not paths."""
-    is_here: bool = False
-    """Whether it reads the current folder."""
+    here: str = ""
+    """The kind in which it reads the current folder; empty if it does not."""
 
 
 def read_arguments(row: Row, words: Sequence[str], marks: Sequence[str], start: int) -> Arguments:
     """Say what each word of a command means; `start` is the index of the first word after the program."""
     return _Reading(row, words, marks).read(start)
-
-
-_RISKY_START = frozenset("*?[-")
 
 
 class _Reading:
@@ -204,10 +204,10 @@ class _Reading:
             return
         elif not self._is_option(word):
             self.operands.append(index)
-            self.is_past_options = self.is_past_options or self.row.style == "first"
+            self.is_past_options = self.is_past_options or self.row.style in ("first", "early")
         elif word == "--":
             self.is_past_options = True
-        elif word.startswith("--") or self.row.style == "words":
+        elif word.startswith("--") or self.row.style in _WHOLE:
             self._take_long(index, word)
         else:
             self._take_letters(index, word)
@@ -273,8 +273,11 @@ class _Reading:
         is_path = marks in ("glob", "tilde")
         is_text = self.row.style == "text" or (self.row.rest == "text" and bool(self.operands))
         missing = self.row.operands[len(self.operands) + ("#" in self.traits) :]
-        is_certain = self.row.is_free or not (missing or word[0] in _RISKY_START)
-        if is_text or (self.row.is_free and not is_path and {"word", "read"}.issuperset(missing)):
+        is_certain = self.row.is_free or not (missing or word[0] in "*?[")
+        may_expand = self.row.is_free and not is_path and {"word", "read"}.issuperset(missing)
+        if not is_text and self._is_option(word):
+            self._fail(index, f"`{word}` is an option that is not known")
+        elif is_text or may_expand:
             self.waiting = self.waiting[1:]
             if "glob" in marks or not is_text:
                 self.found.parts.append(Part(index, "read", word))
@@ -306,4 +309,5 @@ class _Reading:
         if self.operands and row.listing and row.listing.isdisjoint(self.given):
             self._fail(self.operands[0], f"`{self.words[self.operands[0]]}` is something that it may create")
         is_empty = len(self.operands) <= len(kinds)
-        self.found.is_here = row.always_here or (is_empty and (row.here or "." in self.traits))
+        if row.always_here or (is_empty and (row.here or "." in self.traits)):
+            self.found.here = "tree" if "+" in self.traits else "search"
